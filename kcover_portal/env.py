@@ -151,11 +151,7 @@ VARIABLES = (
         "check results in /metrics, failures first; 20,000 are 3 MB at each scrape",
     ),
     Variable(
-        "KCOVER_API_DOCS",
-        setting_values.checked(setting_values.API_DOCS.__contains__),
-        "signed-in",
-        "signed-in, public or off",
-        "who may read /api/schema/ and /api/docs/",
+        "KCOVER_API_DOCS", setting_values.api_docs, "signed-in", "signed-in, public or off", "readers of /api/docs/"
     ),
     Variable(
         "KCOVER_SESSION_IDLE_MINUTES",

@@ -121,6 +121,10 @@ def tests(text: str) -> list[str]:
     return tests
 
 
+def api_docs(text: str) -> str:
+    return checked(API_DOCS.__contains__)(text)
+
+
 def count(most: int, *, least: int = 1) -> Callable[[str], int]:
     def read(text: str) -> int:
         number = int(text)
