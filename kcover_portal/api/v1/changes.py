@@ -13,9 +13,10 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.quote import short_text
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import pending_changes
@@ -65,7 +66,9 @@ class ChangeAct(base.Acts):
         who = principal(request)
         seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(who))
         row = get_object_or_404(PendingChange.objects.select_related("cluster").filter(seen), pk=pk)
-        require(request, base.ADMIN, row.cluster)
+        require(request, Verb.CONFIGURE, row.cluster)
+        if verb == "confirm":
+            step_up(request)
         reason, now, actor = base.body_of(request, base.Act)["reason"], timezone.now(), accounts.actor(who)
         try:
             if verb == "confirm":

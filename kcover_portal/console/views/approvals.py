@@ -105,22 +105,23 @@ def by_link(request: HttpRequest) -> HttpResponse:
 
 def _answer(request: HttpRequest, invitation: approval_links.Invitation, *, now: datetime) -> HttpResponse:
     row, person = invitation.rescue, invitation.user
-    own = request.user == person  # the link's person is signed in, so this is not only a link
-    other = request.user.is_authenticated and not own
+    if request.user == person:  # then this is more than a link: the console asks for what an approval needs
+        return _forget(redirect("console:rescue", row.pk))
+    other = request.user.is_authenticated
     form = forms.Act(request.POST or None)
     say = {"yes": services.approve, "no": services.reject}.get(request.POST.get("answer", ""))
     if request.method == "POST" and say is not None and form.is_valid():
-        via = {"via": "console"} if own else {"via": "link", "link_maker": invitation.maker}
         try:
             if other:
                 raise services.RescueRefused(reasons.of("link_of_another", user=request.user.get_username()))
             reason = form.cleaned_data["reason"]
-            say(row, actor=accounts.actor(person), reason=reason, now=now, plan_hash=row.plan_hash, **via)
+            given = {"reason": reason, "plan_hash": row.plan_hash, "via": "link", "link_maker": invitation.maker}
+            say(row, actor=accounts.actor(person), now=now, **given)
         except services.RescueRefused as error:
             form.add_error(None, localization.say(error.reason))
         else:
             return _forget(_page(request, {"rescue": row, "answer": request.POST["answer"]}))
-    question = reads.question(row, user=person if own else None)
+    question = reads.question(row, user=None)
     pods = services.preview(row.node, "drain", now=now).pods if question.evicts else []
     context = {"question": question, "person": person, "pods": pods, "form": form}
     context["other"] = request.user.get_username() if other else ""

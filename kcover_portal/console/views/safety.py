@@ -143,6 +143,8 @@ def change(request: Request, pk: int, verb: str) -> HttpResponse:
     require(request, Verb.CONFIGURE, row.cluster)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        if verb == "confirm":
+            confirm(request)
         actor, now = accounts.actor(request.user), timezone.now()
         try:
             if verb == "confirm":
