@@ -5,29 +5,17 @@ A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/set
 
 import os
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from kcover import autopilot
 from kcover.policy import document
-from kcover_portal import setting_values
+from kcover_portal import oidc_settings, setting_values
+from kcover_portal.setting_values import Variable
 
 
 class SettingsInvalid(Exception):
     """One or more variables are invalid; the message names each with what it accepts."""
-
-
-@dataclass(frozen=True, slots=True)
-class Variable:
-    """One environment variable. ``read`` raises ValueError or KeyError for an invalid text."""
-
-    name: str
-    read: Callable[[str], object]
-    default: str
-    accepts: str
-    about: str
-    secret: bool = False
 
 
 VARIABLES = (
@@ -167,6 +155,7 @@ VARIABLES = (
         "off, approvers or all",
         "who needs a second factor: nobody, people who may approve somewhere, or everybody",
     ),
+    *oidc_settings.VARIABLES,
     Variable(
         "KCOVER_OUTGOING_HOSTS",
         lambda text: [] if text == "none" else setting_values.hosts(text),

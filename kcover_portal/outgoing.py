@@ -99,15 +99,29 @@ def send(
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MOST_BYTES,
 ) -> Reply:
-    """Sends a document once and returns the raw response within ``seconds``. Raises Silent.
+    """Sends a document once and returns the raw response; see ``request``. Signed if there is a ``secret``."""
+    body = json.dumps(document, separators=(",", ":")).encode()
+    own = {"Content-Type": "application/json"}
+    if secret:
+        own[SIGNATURE] = signature(secret, body)
+    return request("POST", url, body=body, seconds=seconds, headers={**headers, **own}, most=most)
+
+
+def request(
+    method: str,
+    url: str,
+    *,
+    seconds: float,
+    body: bytes | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    most: int = MOST_BYTES,
+) -> Reply:
+    """Makes a request once and returns the raw response within ``seconds``. Raises Silent.
 
     Follows no redirect. Reads at most ``most`` + 1 bytes, so that the caller can see that a response is too long.
     """
     parts = urlsplit(url)
-    body = json.dumps(document, separators=(",", ":")).encode()
-    own = {"Content-Type": "application/json", "User-Agent": "kcover-portal", "Host": parts.netloc}
-    if secret:
-        own[SIGNATURE] = signature(secret, body)
+    own = {"User-Agent": "kcover-portal", "Host": parts.netloc}
     until = time.monotonic() + seconds
     connected = _connect(parts, _addresses(url, until=until), until=until)
     handle = connected.dup()
@@ -116,7 +130,7 @@ def send(
     cut.start()
     sent = threading.Event()
     try:
-        reply = _exchange(connected, parts, body, headers={**headers, **own}, most=most, sent=sent)
+        reply = _exchange(connected, parts, method, body, headers={**headers, **own}, most=most, sent=sent)
     except (http.client.HTTPException, OSError, ValueError) as error:
         late = time.monotonic() >= until
         why = _too_slow(parts.netloc, seconds) if late else _not_answering(parts.netloc, error)
@@ -158,7 +172,8 @@ def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socke
 def _exchange(
     connected: socket.socket,
     parts: SplitResult,
-    body: bytes,
+    method: str,
+    body: bytes | None,
     *,
     headers: Mapping[str, str],
     most: int,
@@ -171,7 +186,7 @@ def _exchange(
         connection.sock = connected
         sent.set()
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        connection.request("POST", path, body=body, headers=dict(headers))
+        connection.request(method, path, body=body, headers=dict(headers))
         with connection.getresponse() as response:
             data = response.read(most + 1) if most else b""
             if most and len(data) <= most and response.length:

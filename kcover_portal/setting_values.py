@@ -4,9 +4,22 @@ import hashlib
 import re
 import zoneinfo
 from collections.abc import Callable
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One environment variable. ``read`` raises ValueError or KeyError for an invalid text."""
+
+    name: str
+    read: Callable[[str], object]
+    default: str
+    accepts: str
+    about: str
+    secret: bool = False
 
 
 def web(text: str) -> str:
@@ -23,6 +36,41 @@ def web_call(text: str) -> str:
     if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0):
         raise ValueError
     return text
+
+
+def issuer(text: str) -> str:
+    """The identifier of an OpenID Connect provider, kept as written: tokens repeat it exactly."""
+    if text and not is_secure(text):
+        raise ValueError
+    return text
+
+
+def is_secure(url: str) -> bool:
+    """Returns whether the URL is https without credentials and fragment, or http to a loopback address."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if not host or parts.username is not None or parts.fragment or parts.port == 0:
+        return False
+    return parts.scheme == "https" or (parts.scheme == "http" and (host == "localhost" or _is_loopback(host)))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def scopes(text: str) -> tuple[str, ...]:
+    scopes = tuple(text.split())
+    if "openid" not in scopes:
+        raise ValueError
+    return scopes
+
+
+def line(most: int) -> Callable[[str], str]:
+    """A text of one line."""
+    return checked(lambda text: len(text) <= most and (not text or text.isprintable()))
 
 
 def database(text: str) -> str:

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from csp.constants import SELF
 
-from kcover_portal import database_config, env, private_files, setting_values
+from kcover_portal import database_config, env, oidc_settings, private_files, setting_values
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. The portal writes to var/ in the working directory if installed, otherwise in the checkout.
@@ -28,7 +28,8 @@ def _end(problem: str) -> NoReturn:
 
 try:
     ENV = env.read()
-except env.SettingsInvalid as invalid:
+    KCOVER_OIDC = oidc_settings.read(ENV)
+except (env.SettingsInvalid, oidc_settings.OidcIncomplete) as invalid:
     _end(str(invalid))
 
 

@@ -12,19 +12,24 @@ from kcover.reasons import Reason
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedIn(UserAct):
-    """A person signed in from ``address``. ``factor``: the second factor; "" if none was needed."""
+    """A person signed in from ``address``.
+
+    ``factor``: the second factor; "" if none was needed. ``issuer``: the identity provider of a single sign-on.
+    """
 
     VERB: ClassVar[str] = "user.signed_in"
 
     address: str = ""
     factor: str = ""
+    issuer: str = ""
 
     @property
     def explanation(self) -> Reason | None:
-        """The factor and the address; None if neither is known."""
+        """The factor, the address and the provider, as far as they are known."""
         factor = reasons.of(f"factor.{self.factor}") if self.factor else None
         address = reasons.of("from_address", address=self.address) if self.address else None
-        return reasons.both(factor, address) if factor or address else None
+        issuer = reasons.of("by_provider", issuer=self.issuer) if self.issuer else None
+        return reasons.both(factor, address, issuer) if factor or address or issuer else None
 
 
 @register

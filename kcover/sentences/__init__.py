@@ -32,6 +32,7 @@ from kcover.sentences import (
     rescues,
     rest,
     second_factors,
+    single_sign_on,
     standbys,
 )
 from kcover.sentences.i18n import gettext_noop as _
@@ -57,6 +58,7 @@ SENTENCES: Mapping[str, str] = {
     **ledger.SENTENCES,
     **access.SENTENCES,
     **second_factors.SENTENCES,
+    **single_sign_on.SENTENCES,
     **guard_settings.SENTENCES,
     **checks.SENTENCES,
     **notices.SENTENCES,

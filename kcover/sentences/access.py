@@ -10,7 +10,7 @@ SENTENCES: Mapping[str, str] = {
     "role_unknown": _("unknown role {role}; use one of {known}"),
     "role_taken": _("a role named {role} exists; choose another name"),
     "role_name_invalid": _("{role} is not a name of a role; use at most 60 letters, digits, '-' and '_'"),
-    "role_in_use": _("role {role} is given to people ({people}); take it from them first"),
+    "role_in_use": _("role {role} is given to people or groups ({people}); take it from them first"),
     "verb_unknown": _("unknown verb {verb}; use some of {known}"),
     "verb_missing": _("a role must contain the verb {verb}"),
     "verbs_beyond_own": _("you can give only what you hold there; you do not hold {verbs}"),

@@ -14,48 +14,11 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover_portal.accounts.verbs import VERBS_OF as VERBS_OF
+from kcover_portal.accounts.verbs import Role as Role
+from kcover_portal.accounts.verbs import Verb as Verb
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
-
-
-class Verb(models.TextChoices):
-    """What a role may contain. Every door asks for one of these."""
-
-    READ = "read", _("See nodes, faults, rescues and settings")
-    REPAIR = "repair", _("Cordon, drain, reboot and release nodes; cancel, retry and skip")
-    CHECK = "check", _("Run and stop checks")
-    CLOSE = "close", _("Close incidents and storms")
-    MAINTAIN = "maintain", _("Schedule and end maintenance")
-    PAUSE = "pause", _("Pause automation")
-    RESUME = "resume", _("Resume automation")
-    GUARD = "guard", _("Change guards and modes")
-    APPROVE = "approve", _("Approve and reject rescues")
-    OVERRIDE = "override", _("Pass over guards for one act")
-    CONFIGURE = "configure", _("Change settings of clusters")
-    WRITE_POLICIES = "write-policies", _("Change policies")
-    WRITE_CHANNELS = "write-channels", _("Change notification channels and routes")
-    ADMINISTER = "administer", _("Manage users, roles and tokens")
-
-
-class Role(models.TextChoices):
-    """The built-in roles. Each includes the ones before it."""
-
-    VIEWER = "viewer", _("Viewer")
-    OPERATOR = "operator", _("Operator")
-    APPROVER = "approver", _("Approver")
-    ADMIN = "admin", _("Admin")
-
-
-_OPERATOR = {Verb.READ, Verb.REPAIR, Verb.CHECK, Verb.CLOSE, Verb.MAINTAIN, Verb.PAUSE, Verb.RESUME, Verb.GUARD}
-VERBS_OF: dict[str, frozenset[str]] = {
-    role.value: frozenset(verb.value for verb in verbs)
-    for role, verbs in {
-        Role.VIEWER: {Verb.READ},
-        Role.OPERATOR: _OPERATOR,
-        Role.APPROVER: {*_OPERATOR, Verb.APPROVE, Verb.OVERRIDE},
-        Role.ADMIN: set(Verb),
-    }.items()
-}
 
 
 class CustomRole(models.Model):
@@ -130,12 +93,56 @@ class RoleBinding(models.Model):
         return self.custom.name if self.custom is not None else str(Role(self.role).label)
 
 
+class GroupMapping(models.Model):
+    """The role that members of a group of the identity provider have: in a pool, in a cluster, or in all clusters.
+
+    ``members``: the people whose latest sign-in through the provider had the group.
+    """
+
+    group = models.CharField(max_length=255, help_text="as the provider's tokens name it")
+    role = models.CharField(max_length=60, help_text="a built-in role, or the name of ``custom``")
+    custom = models.ForeignKey(CustomRole, on_delete=models.PROTECT, null=True, related_name="mappings")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True)
+    pool = models.CharField(max_length=120, blank=True, help_text="empty: all pools of the cluster")
+    members = models.ManyToManyField(User, related_name="mappings")
+
+    class Meta:
+        ordering = ("group", "cluster__name", "pool")
+        constraints = (
+            models.UniqueConstraint(fields=("group", "cluster", "pool"), name="one_role_of_a_group_a_place"),
+            models.UniqueConstraint(
+                fields=("group",), condition=models.Q(cluster__isnull=True), name="one_role_of_a_group_everywhere"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(pool="") | models.Q(cluster__isnull=False), name="mapped_pool_has_a_cluster"
+            ),
+        )
+
+
+class Identity(models.Model):
+    """A person at an identity provider. Issuer and subject name them: names and e-mail addresses may be reassigned."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="identities")
+    issuer = models.CharField(max_length=255)
+    subject = models.CharField(max_length=255)
+    name = models.CharField(max_length=200, blank=True, help_text="for people: a user name or e-mail address")
+    created_at = models.DateTimeField()
+    seen_at = models.DateTimeField(help_text="the last sign-in")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("issuer", "subject"), name="one_account_an_identity"),)
+
+
 class Session(AbstractBaseSession):
     """A session of a browser. ``services.session_store`` refuses it once it is idle or too old."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="sessions")
     address = models.CharField(max_length=45, blank=True, help_text="where the person signed in")
     browser = models.CharField(max_length=200, blank=True, help_text="the User-Agent header of the sign-in")
+    identity = models.ForeignKey(
+        Identity, on_delete=models.CASCADE, null=True, related_name="sessions", help_text="of a single sign-on"
+    )
+    provider_session = models.CharField(max_length=255, blank=True, help_text="the provider's session id (sid)")
     created_at = models.DateTimeField()
     seen_at = models.DateTimeField(help_text="the last request of the person; noted once a minute")
 

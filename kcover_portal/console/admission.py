@@ -1,5 +1,8 @@
 """The last steps of every sign-in: the second factor, then the session and its cookies."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.conf import settings
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
@@ -11,31 +14,45 @@ from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import pending_sign_ins, step_up
 from kcover_portal.console.forms import sign_in
+from kcover_portal.oidc_settings import Oidc
 
 LANGUAGE_KEPT = 365 * 24 * 3600
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
-def after_password(request: HttpRequest, user: User, *, target: str) -> HttpResponse:
-    """Signs the person in, or leads them to their second factor, or to adding one if they need one."""
+def after_password(
+    request: HttpRequest, user: User, *, target: str, sign_on: Mapping[str, Any] = pending_sign_ins.NOTHING
+) -> HttpResponse:
+    """Signs the person in, or leads them to their second factor, or to adding one if they need one.
+
+    ``sign_on``: what the session keeps of a single sign-on, which stands for the password.
+    """
     now = timezone.now()
     if queries.has_second_factor(user):
-        pending_sign_ins.begin(request.session, user, target=target, now=now)
+        pending_sign_ins.begin(request.session, user, target=target, now=now, sign_on=sign_on)
         return redirect("console:sign-in-factor")
     if queries.second_factor_required(user):
-        pending_sign_ins.begin(request.session, user, target=target, now=now)
+        pending_sign_ins.begin(request.session, user, target=target, now=now, sign_on=sign_on)
         return redirect("console:sign-in-enrol")
-    enter(request, user, factor="", by_password=True)
+    enter(request, user, factor="", by_password=True, sign_on=sign_on)
     return keep(redirect(target), user)
 
 
-def enter(request: HttpRequest, user: User, *, factor: str, by_password: bool) -> None:
+def enter(
+    request: HttpRequest,
+    user: User,
+    *,
+    factor: str,
+    by_password: bool,
+    sign_on: Mapping[str, Any] = pending_sign_ins.NOTHING,
+) -> None:
     """Opens the person's session, on record. ``factor``: the second factor that they gave, or ""."""
     now = timezone.now()
     address = services.client_address(request)
-    services.sign_in(user, factor=factor, address=address, now=now)
+    services.sign_in(user, factor=factor, address=address, now=now, issuer=sign_on.get("issuer", ""))
     request.session.pop(pending_sign_ins.KEY, None)
     login(request, user, backend=BACKEND)  # with a new session key
+    request.session.update({"identity": None, "sid": "", "id_token": "", **sign_on})
     request.session["address"] = address
     request.session["browser"] = request.headers.get("User-Agent", "")
     if factor:
@@ -58,6 +75,14 @@ def keep(response: HttpResponse, user: User) -> HttpResponse:
     if user.language in dict(settings.LANGUAGES):
         keep_language(response, user.language)
     return response
+
+
+def ways_in() -> dict[str, Any]:
+    """Returns what the sign-in page offers: single sign-on with its label, and passwords and passkeys."""
+    client: Oidc | None = settings.KCOVER_OIDC
+    if client is None:
+        return {"single_sign_on": False, "passwords": True}
+    return {"single_sign_on": True, "label": client.label, "passwords": client.passwords != "nobody"}
 
 
 def keep_language(response: HttpResponse, language: str) -> None:

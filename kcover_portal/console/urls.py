@@ -25,9 +25,11 @@ from kcover_portal.console.views import (
     second_factors,
     session,
     sign_in_factor,
+    single_sign_on,
     standbys,
     system,
 )
+from kcover_portal.oidc_settings import CALLBACK
 
 app_name = "console"
 
@@ -129,6 +131,9 @@ urlpatterns = [
     path("sign-in/enrol/", sign_in_factor.enrol, name="sign-in-enrol"),
     path("sign-in/passkey/", sign_in_factor.with_passkey, name="sign-in-passkey"),
     path("passkeys/<slug:purpose>/", sign_in_factor.passkey_options, name="passkey-options"),
+    path("sign-in/oidc/", single_sign_on.begin, name="single-sign-on"),
+    path(CALLBACK.strip("/") + "/", single_sign_on.callback, name="single-sign-on-callback"),
+    path("sign-in/oidc/ended/", single_sign_on.ended_by_provider, name="single-sign-on-ended"),
     path("sign-out/", session.sign_out, name="sign-out"),
     path("preferences/", session.preferences, name="preferences"),
 ]

@@ -35,6 +35,7 @@ from kcover_portal.accounts.services.roles import (
 from kcover_portal.accounts.services.rotation import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate
 from kcover_portal.accounts.services.sign_ins import (
     DEVICE_KEPT,
+    PasswordsOff,
     check_passkey,
     check_password,
     device_cookie,
@@ -67,6 +68,7 @@ __all__ = [
     "Bound",
     "InUse",
     "Later",
+    "PasswordsOff",
     "Refused",
     "RenewedLately",
     "Throttled",

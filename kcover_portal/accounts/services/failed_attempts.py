@@ -62,5 +62,6 @@ def flush(*, now: datetime) -> None:
 
 
 KINDS: dict[str, Kind] = {
-    kind.VERB: kind for kind in (audit.SignInFailed, audit.PasswordChangeFailed, audit.FactorFailed)
+    kind.VERB: kind
+    for kind in (audit.SignInFailed, audit.PasswordChangeFailed, audit.FactorFailed, audit.SingleSignOnFailed)
 }

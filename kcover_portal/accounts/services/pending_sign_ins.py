@@ -4,7 +4,10 @@ The session of the browser is not signed in meanwhile: no page, request or socke
 and again when the person is signed in, so that a key that somebody planted in the browser is worth nothing.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any
 
 from django.contrib.sessions.backends.base import SessionBase
 from django.utils.crypto import constant_time_compare
@@ -13,16 +16,23 @@ from kcover_portal.accounts.models import User
 
 VALID = timedelta(minutes=10)
 KEY = "pending_sign_in"
+NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
-def begin(session: SessionBase, user: User, *, target: str, now: datetime) -> None:
-    """Notes in a fresh session that the person gave the password. ``target``: where to go after the sign-in."""
+def begin(
+    session: SessionBase, user: User, *, target: str, now: datetime, sign_on: Mapping[str, Any] = NOTHING
+) -> None:
+    """Notes in a fresh session that the person gave the password, or came from the identity provider.
+
+    ``target``: where to go after the sign-in. ``sign_on``: what the session keeps of a single sign-on.
+    """
     session.flush()
     session[KEY] = {
         "user": user.pk,
         "hash": user.get_session_auth_hash(),
         "at": now.timestamp(),
         "target": target,
+        "sign_on": dict(sign_on),
     }
 
 
@@ -40,3 +50,8 @@ def person(session: SessionBase, *, now: datetime) -> User | None:
 def target(session: SessionBase) -> str:
     """Where to go after the sign-in."""
     return str(session.get(KEY, {}).get("target", ""))
+
+
+def sign_on(session: SessionBase) -> Mapping[str, Any]:
+    """What the session keeps of a single sign-on; nothing after a password."""
+    return dict(session.get(KEY, {}).get("sign_on", {}))

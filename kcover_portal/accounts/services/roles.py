@@ -91,7 +91,7 @@ def bind(
     if pool and cluster is None:
         raise Refused(reasons.of("pool_without_cluster"))
     _check_giver(giver, role, cluster, pool)
-    defaults = {"role": role, "custom": _custom(role)}
+    defaults = {"role": role, "custom": custom_of(role)}
     with transaction.atomic():
         rows = RoleBinding.objects.select_related(None)  # PostgreSQL locks no row of an outer join
         binding, _ = rows.update_or_create(user=user, cluster=cluster, pool=pool, source=Source.HAND, defaults=defaults)
@@ -128,7 +128,7 @@ def replace_bindings(user: User, *, source: str, bindings: Iterable[Binding], ac
     """
     wanted = set(bindings)
     for binding in wanted:
-        _custom(binding.role)
+        custom_of(binding.role)
         if binding.pool and binding.cluster is None:
             raise Refused(reasons.of("pool_without_cluster"))
     with transaction.atomic():
@@ -140,7 +140,7 @@ def replace_bindings(user: User, *, source: str, bindings: Iterable[Binding], ac
             _record(audit.RoleTaken, user, gone, source, actor=actor, now=now)
         for new in sorted(wanted - held.keys(), key=lambda one: (one.role, str(one.cluster), one.pool)):
             RoleBinding.objects.create(
-                user=user, role=new.role, custom=_custom(new.role), cluster=new.cluster, pool=new.pool, source=source
+                user=user, role=new.role, custom=custom_of(new.role), cluster=new.cluster, pool=new.pool, source=source
             )
             _record(audit.RoleGiven, user, new, source, actor=actor, now=now)
 
@@ -159,7 +159,7 @@ def known_roles() -> list[str]:
     return [*Role.values, *CustomRole.objects.values_list("name", flat=True)]
 
 
-def _custom(role: str) -> CustomRole | None:
+def custom_of(role: str) -> CustomRole | None:
     """Returns the custom role of this name, None for a built-in one. Raises Refused."""
     if role in Role.values:
         return None
@@ -182,7 +182,7 @@ def _checked(verbs: Collection[str], giver: queries.Principal | None) -> list[st
 
 
 def _check_giver(giver: queries.Principal | None, role: str, cluster: Cluster | None, pool: str) -> None:
-    custom = _custom(role)
+    custom = custom_of(role)
     verbs = frozenset(custom.verbs) if custom is not None else queries.needs(role)
     if giver is not None and (more := sorted(verbs - queries.verbs_at(giver, cluster, pool))):
         raise Refused(reasons.of("verbs_beyond_own", verbs=", ".join(more)))

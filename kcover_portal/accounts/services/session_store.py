@@ -44,6 +44,7 @@ class SessionStore(db.SessionStore):
         session.expire_date = self.created_at + timedelta(seconds=settings.SESSION_COOKIE_AGE)
         session.created_at, session.seen_at = self.created_at, self.seen_at
         session.user_id = int(data[SESSION_KEY]) if SESSION_KEY in data else None
+        session.identity_id, session.provider_session = data.get("identity"), str(data.get("sid", ""))
         session.address, session.browser = str(data.get("address", "")), str(data.get("browser", ""))[:MAX_BROWSER]
         return session
 

@@ -4,6 +4,7 @@ import logging
 import secrets
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth import authenticate
 from django.core import signing
 from django.http import HttpRequest
@@ -12,15 +13,23 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import failed_attempts, passkeys, throttle
+from kcover_portal.accounts.services import failed_attempts, oidc, passkeys, throttle
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.ledger import services as ledger
+from kcover_portal.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 
 DEVICE_KEPT = timedelta(days=90)
 SALT = "kcover_portal.accounts.device"
+
+
+class PasswordsOff(Refused):
+    """KCOVER_OIDC_PASSWORDS lets this account sign in through the provider only."""
+
+    def __init__(self) -> None:
+        super().__init__(reasons.of("password_sign_in_off"))
 
 
 @sensitive_variables("password")
@@ -30,8 +39,10 @@ def check_password(
     """Returns the user, or None if the account does not exist, is disabled or has another password.
 
     The caller asks for a second factor if one is due, then calls ``sign_in``. Raises Throttled and TooManyHashes; both
-    have ``retry_after`` in seconds.
+    have ``retry_after`` in seconds. Raises PasswordsOff if the account can only use single sign-on.
     """
+    if _local_sign_in() == "nobody":
+        raise PasswordsOff
     attempt = throttle.of_sign_in(name, address=address, device=device_of(device_cookie, name))
     try:
         throttle.charge(attempt, now=now)
@@ -46,6 +57,7 @@ def check_password(
     if not isinstance(user, User):
         failed_attempts.note(audit.SignInFailed, name, address=address, refused=False, now=now)
         return None
+    _require_local_sign_in(user, address=address, now=now)
     throttle.forgive(attempt, now=now)
     log.info("password accepted: user %s, address %s", user.username, address or "unknown")
     return user
@@ -54,7 +66,7 @@ def check_password(
 def check_passkey(answer: passkeys.Answer, *, site: passkeys.Site, address: str, now: datetime) -> User:
     """Returns the person who signs in with a passkey alone. The caller calls ``sign_in``.
 
-    Raises Refused if the answer is wrong or the account is disabled, and Throttled.
+    Raises Refused if the answer is wrong or the account is disabled, PasswordsOff, and Throttled.
     """
     attempt = throttle.of_passkey(address=address)
     try:
@@ -71,13 +83,28 @@ def check_passkey(answer: passkeys.Answer, *, site: passkeys.Site, address: str,
         name = passkey.user.username if passkey else ""
         failed_attempts.note(audit.SignInFailed, name, address=address, refused=False, now=now)
         raise Refused(reasons.of("passkey_refused"))
+    _require_local_sign_in(passkey.user, address=address, now=now)
     throttle.forgive(attempt, now=now)
     return passkey.user
 
 
-def sign_in(user: User, *, factor: str, address: str, now: datetime) -> None:
-    """Records that the person signed in. The caller logs them in. ``factor``: as in ``audit.SignedIn``."""
-    act = audit.SignedIn(user=user.username, address=address, factor=factor)
+def _local_sign_in() -> str:
+    """Who may sign in without the identity provider: everyone, admins or nobody."""
+    client: Oidc | None = settings.KCOVER_OIDC
+    return client.passwords if client else "everyone"
+
+
+def _require_local_sign_in(user: User, *, address: str, now: datetime) -> None:
+    """Raises PasswordsOff unless the person may sign in without the identity provider."""
+    who = _local_sign_in()
+    if who == "nobody" or (who == "admins" and not oidc.is_admin_by_hand(user)):
+        failed_attempts.note(audit.SignInFailed, user.username, address=address, refused=False, now=now)
+        raise PasswordsOff
+
+
+def sign_in(user: User, *, factor: str, address: str, now: datetime, issuer: str = "") -> None:
+    """Records that the person signed in. The caller logs them in. ``factor``, ``issuer``: as in ``audit.SignedIn``."""
+    act = audit.SignedIn(user=user.username, address=address, factor=factor, issuer=issuer)
     ledger.record("", act, actor=queries.actor(user), now=now)
     log.info("%s: user %s, address %s, factor %s", act.verb, user.username, address or "unknown", factor or "none")
 

@@ -36,6 +36,8 @@ class SignIn(AuthenticationForm):
         except services.Later as refusal:
             self.refusal = refusal
             raise forms.ValidationError(localization.say(refusal.reason), code=refusal.reason.code) from refusal
+        except services.PasswordsOff as refused:
+            raise forms.ValidationError(localization.say(refused.reason), code=refused.reason.code) from refused
         if user is None:
             raise self.get_invalid_login_error()
         self.user_cache = user

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts import services as account_services
 from kcover_portal.accounts.models import User, Verb
+from kcover_portal.accounts.services import oidc
 from kcover_portal.console import admission, forms
 from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
@@ -33,6 +34,9 @@ class SignIn(LoginView):
     authentication_form = sign_in.SignIn
     redirect_authenticated_user = True
 
+    def get_context_data(self, **more: Any) -> dict[str, Any]:
+        return super().get_context_data(**more, **admission.ways_in())
+
     def form_valid(self, form: Any) -> HttpResponse:
         """Signs in, or asks for a second factor."""
         return admission.after_password(self.request, form.get_user(), target=self.get_success_url())
@@ -44,9 +48,15 @@ class SignIn(LoginView):
 
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
+    """End the session; of a single sign-on, also at the provider."""
     if isinstance(request.user, User):
         account_services.sign_out(request.user, now=timezone.now())
+    id_token = request.session.get("id_token", "")
     logout(request)
+    address = oidc.sign_out_address(id_token)
+    if address:
+        # Not a redirect: the content security policy lets forms lead to this host only.
+        return render(request, "console/pages/signed_out.html", {"address": address})
     return redirect("console:sign-in")
 
 

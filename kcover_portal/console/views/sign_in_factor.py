@@ -65,7 +65,8 @@ def factor(request: HttpRequest, user: User) -> HttpResponse:
             form.add_error("factor_code", localization.say(error.reason))
         else:
             target = pending_sign_ins.target(request.session)
-            admission.enter(request, user, factor=used, by_password=True)
+            sign_on = pending_sign_ins.sign_on(request.session)
+            admission.enter(request, user, factor=used, by_password=True, sign_on=sign_on)
             return admission.keep(redirect(target), user)
     context = {"form": form, "person": user, "passkeys": user.passkeys.exists()}
     response = render(request, "console/pages/sign_in_factor.html", context, status=422 if form.errors else 200)
@@ -83,7 +84,8 @@ def enrol(request: HttpRequest, user: User) -> HttpResponse:
     setup = factor_setup.read(request, user, now=timezone.now())
     if setup.added:
         target = pending_sign_ins.target(request.session)
-        admission.enter(request, user, factor=setup.added, by_password=True)
+        sign_on = pending_sign_ins.sign_on(request.session)
+        admission.enter(request, user, factor=setup.added, by_password=True, sign_on=sign_on)
         codes = second_factors.after_first(user, keep_session=request.session.session_key or "", now=timezone.now())
         shown = {"codes": codes, "target": target, "base": "console/base.html"}
         return admission.keep(render(request, "console/pages/recovery_codes.html", shown), user)
@@ -114,7 +116,7 @@ def with_passkey(request: HttpRequest) -> HttpResponse:
             now=timezone.now(),
         )
     except services.Refused as error:
-        context = {"form": form, "next": target, "problem": localization.say(error.reason)}
+        context = {"form": form, "next": target, "problem": localization.say(error.reason), **admission.ways_in()}
         response = render(request, "console/pages/sign_in.html", context, status=422)
         return later(response, error) if isinstance(error, services.Later) else response
     admission.enter(request, user, factor=second_factors.PASSKEY, by_password=False)

@@ -13,19 +13,22 @@ from django.urls import reverse
 from django.utils import timezone
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import invitations, second_factors
+from kcover_portal.accounts.models import RoleBinding, User
+from kcover_portal.accounts.services import invitations, oidc, second_factors
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.oidc_settings import Oidc
 
 
 class Command(BaseCommand):
-    """Creates, invites, lists, disables and enables users, changes passwords and resets second factors."""
+    """Creates, invites, lists, disables, enables and links users, changes passwords and resets second factors."""
 
     help = "create, invite, list, disable and enable users"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(
-            dest="verb", required=True, metavar="create|invite|password|reset-factors|disable|enable|list"
+            dest="verb",
+            required=True,
+            metavar="create|invite|password|reset-factors|disable|enable|link|unlink|list",
         )
         create = verbs.add_parser("create", help="create a user; prompts for or prints the password")
         create.add_argument("name")
@@ -47,6 +50,13 @@ class Command(BaseCommand):
         factors = verbs.add_parser("reset-factors", help="remove the user's second factors and end their sessions")
         for parser in (disable, enable, factors):
             parser.add_argument("name")
+            parser.add_argument("--reason", default="")
+        link = verbs.add_parser("link", help="let a person of the identity provider sign in to the account")
+        unlink = verbs.add_parser("unlink", help="take the link back, and end the sessions of it")
+        for parser in (link, unlink):
+            parser.add_argument("name")
+            parser.add_argument("--subject", required=True, help="the claim sub of the person's ID token")
+            parser.add_argument("--issuer", help="default: KCOVER_OIDC_ISSUER")
             parser.add_argument("--reason", default="")
         verbs.add_parser("list", help="list the users and their roles")
 
@@ -111,10 +121,21 @@ class Command(BaseCommand):
         self.stdout.write(f"password of {user.username} changed")
         self._show(password, generated)
 
+    def _link(self, options: dict[str, Any]) -> None:
+        user, issuer = _user(options["name"]), _issuer(options["issuer"])
+        oidc.link(user, issuer=issuer, subject=options["subject"], reason=options["reason"], **_by_shell())
+        self.stdout.write(f"user {user.username} linked to {options['subject']} of {issuer}")
+
+    def _unlink(self, options: dict[str, Any]) -> None:
+        user, issuer = _user(options["name"]), _issuer(options["issuer"])
+        oidc.unlink(user, issuer=issuer, subject=options["subject"], reason=options["reason"], **_by_shell())
+        self.stdout.write(f"user {user.username} unlinked from {options['subject']} of {issuer}")
+
     def _list(self, options: dict[str, Any]) -> None:
         for user in User.objects.prefetch_related("bindings__cluster").order_by("username"):
             roles = [
                 f"{binding.role} in {binding.cluster or 'all clusters'}{binding.pool and f' pool {binding.pool}'}"
+                + (" (single sign-on)" if binding.source == RoleBinding.Source.OIDC else "")
                 for binding in user.bindings.all()
             ]
             state = "" if user.is_active else " (inactive)"
@@ -130,6 +151,17 @@ def _user(name: str) -> User:
     if user is None:
         raise CommandError(f"unknown user {name}")
     return user
+
+
+def _issuer(given: str | None) -> str:
+    client: Oidc | None = settings.KCOVER_OIDC
+    if not given and client is None:
+        raise CommandError("single sign-on is not configured; write --issuer")
+    return given or (client.issuer if client else "")
+
+
+def _by_shell() -> dict[str, Any]:
+    return {"actor": queries.shell_actor(), "now": timezone.now()}
 
 
 def _cluster(name: str | None) -> Cluster | None:
