@@ -59,6 +59,8 @@ NAMES = {
     *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
     # Signatures of the audit log.
     *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
+    # Single sign-on.
+    *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
     # Commands, Kubernetes fields and forms of settings.
     *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
 }
