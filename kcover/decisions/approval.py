@@ -144,8 +144,8 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
 
 
 def objection(request: Request, votes: Iterable[Vote], vote: Vote) -> reasons.Reason | None:
-    """Why this approval would not count beside the earlier votes; None if it would."""
-    refusal = _refusal(vote, request)
+    """Why this approval is not another person's beside the earlier votes; None if it is. Times are not checked."""
+    refusal = _refused_person(vote, request)
     if refusal is not None or not vote.approved:
         return refusal
     earlier = [one for one in votes if one.approved and one.by != vote.by and _refusal(one, request) is None]
@@ -188,6 +188,18 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     if changed is not None:
         part, requested, voted = changed
         return reasons.of("vote_void", by=vote.by, part=part, asked=requested, voted=voted)
+    person = _refused_person(vote, request)
+    if person is not None:
+        return person
+    if vote.at < request.asked_at:
+        return reasons.of("vote_early", by=vote.by, at=reasons.moment(vote.at))
+    if vote.at >= request.expires_at:
+        return reasons.of("vote_late", by=vote.by, at=reasons.moment(vote.at))
+    return None
+
+
+def _refused_person(vote: Vote, request: Request) -> reasons.Reason | None:
+    """Why nobody's vote counts in the name of this person."""
     if vote.by.startswith(PROGRAM):
         return reasons.of("vote_of_program", by=vote.by)
     if vote.by in (request.requested_by, *request.requesters):
@@ -195,10 +207,6 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     shared = sorted(vote.names & {request.requested_by, *request.requesters})
     if vote.approved and shared:
         return reasons.of("vote_controlled", by=vote.by, requester=shared[0])
-    if vote.at < request.asked_at:
-        return reasons.of("vote_early", by=vote.by, at=reasons.moment(vote.at))
-    if vote.at >= request.expires_at:
-        return reasons.of("vote_late", by=vote.by, at=reasons.moment(vote.at))
     return None
 
 

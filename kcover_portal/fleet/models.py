@@ -118,15 +118,9 @@ class PendingChange(models.Model):
         OPEN = "open", _("Open")
         CONFIRMED = "confirmed", _("Confirmed")
         REJECTED = "rejected", _("Rejected")
-        EXPIRED = "expired", _("Expired")
-
-    class Kind(models.TextChoices):
-        GUARDS = "guards", _("Guards")
-        SETTINGS = "settings", _("Settings")
-        RESUME = "resume", _("Resume")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="pending_changes")
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=10, help_text="guards, settings or resume")
     changes = models.JSONField(help_text="the patch that was requested")
     before = models.JSONField(help_text="what it changes, as it was at the request")
     requested_by = models.CharField(max_length=200)

@@ -22,7 +22,7 @@ from kcover_portal.runtime.models import Installation, Mode
 
 VALID_FOR = timedelta(days=1)
 HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
-Kind = PendingChange.Kind
+GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
 
 class ChangeRefused(reasons.ExplainedError):
@@ -96,7 +96,7 @@ def confirm(change: PendingChange, *, actor: str, names: Collection[str], now: d
             raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
         _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)
         _note(row, audit.ChangeConfirmed, actor=actor, reason=row.reason, now=now)
-        _APPLY[Kind(row.kind)](row, actor, now)
+        _APPLY[row.kind](row, actor, now)
     return row
 
 
@@ -111,7 +111,7 @@ def reject(change: PendingChange, *, actor: str, reason: str, now: datetime) -> 
 
 def _open(change: PendingChange, *, now: datetime) -> PendingChange:
     row = PendingChange.objects.select_for_update(of=("self",)).select_related("cluster").get(pk=change.pk)
-    state = PendingChange.State.EXPIRED if row.expires_at <= now else row.state
+    state = "expired" if row.expires_at <= now else row.state
     if state != PendingChange.State.OPEN:
         raise ChangeRefused(reasons.of("change_closed", change=str(row.pk), state=str(state)))
     return row
@@ -123,10 +123,10 @@ def _close(row: PendingChange, state: str, *, actor: str, now: datetime) -> None
 
 
 def _before(cluster: Cluster | None, kind: str, changes: Mapping[str, Any]) -> dict[str, Any]:
-    if kind == Kind.GUARDS and cluster is not None:
+    if kind == GUARDS and cluster is not None:
         present = guards.to_json(queries.guards_of(cluster))
         return {name: present[name] for name in changes}
-    if kind == Kind.SETTINGS and cluster is not None:
+    if kind == SETTINGS and cluster is not None:
         return {name: getattr(cluster, name) for name in changes}
     row = cluster or runtime.installation()
     return {"mode": row.mode, "resumes_as": row.resumes_as}
@@ -146,10 +146,10 @@ def _resume(row: PendingChange, actor: str, now: datetime) -> None:
     services.resume(cluster=row.cluster, reason=row.reason, actor=actor, now=now, mode=row.changes["mode"])
 
 
-_APPLY: Mapping[Kind, Callable[[PendingChange, str, datetime], None]] = {
-    Kind.GUARDS: _set_guards,
-    Kind.SETTINGS: _set_cluster,
-    Kind.RESUME: _resume,
+_APPLY: Mapping[str, Callable[[PendingChange, str, datetime], None]] = {
+    GUARDS: _set_guards,
+    SETTINGS: _set_cluster,
+    RESUME: _resume,
 }
 
 
