@@ -101,8 +101,8 @@ def question(rescue: Rescue, *, user: User | None) -> Question:
 
 def _cancels(rescue: Rescue, user: User) -> bool:
     own = accounts.actor(user) in rescue.requesters[:1]
-    role = Role.OPERATOR if own or not hand_approval.is_held_question(rescue) else Role.APPROVER
-    return accounts.may(user, role, rescue.cluster)
+    verb = Verb.REPAIR if own or not hand_approval.is_held_question(rescue) else Verb.APPROVE
+    return accounts.may(user, verb, rescue.node)
 
 
 def _asked_about(step: Step) -> bool:

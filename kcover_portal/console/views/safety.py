@@ -244,7 +244,7 @@ def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
 
 
 def _cluster(request: Request, name: str) -> Cluster:
-    """The cluster, if the person can see it; raises PermissionDenied unless they may change its guards."""
+    """The cluster, if the person can see it; raises PermissionDenied unless they may set its mode."""
     row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=name)
     require(request, Verb.GUARD, row)
     return row
