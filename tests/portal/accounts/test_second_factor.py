@@ -1,6 +1,7 @@
 """Signing in with a second factor: app, recovery code; each counts once, guesses are throttled, all of it on record."""
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,20 @@ from kcover import audit
 from kcover_portal.accounts import services, tasks
 from kcover_portal.accounts.models import AttemptCounter, RecoveryCode, Session, TotpDevice, User
 from kcover_portal.accounts.services import recovery_codes, second_factors, totp
+from kcover_portal.encryption import keyring
 from kcover_portal.ledger.models import Entry
 from tests.codes import refused
 from tests.portal.accounts.browsers import PASSWORD, Browser, Clock, make_user, wait_of
 from tests.portal.accounts.second_factors import App, enrol, give, is_in
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _encryption_key(tmp_path: Path, settings: Any) -> None:
+    path = tmp_path / "encryption_key"
+    path.write_text(keyring.new_key(), encoding="utf-8")
+    settings.KCOVER_ENCRYPTION_KEY_FILE = str(path)
 
 
 @pytest.fixture

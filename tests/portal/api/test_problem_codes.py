@@ -137,7 +137,6 @@ def in_both_languages(answer: Callable[[dict[str, str]], Any]) -> dict[str, Any]
         ("get", "policies/effective?code=62&label=pool", None, "label", "label_selector_invalid"),
         ("post", "policies/try", {"yaml": "x", "days": 1, "fleet": True}, "days", "exclusive"),
         ("patch", "clusters/east", {"storage_class": "No such"}, "storage_class", "storage_class_invalid"),
-        ("patch", "clusters/east/guards", [], "body", "not_an_object"),
         ("get", "status", None, "cluster", "cluster_ambiguous"),
         ("get", "status?cluster=west", None, "cluster", "no_gpu_nodes"),
         ("get", "status?cluster=east&wait=9999", None, "wait", "number_out_of_range"),

@@ -114,6 +114,7 @@ def test_an_expensive_request_is_refused_while_all_places_are_taken(name: str, w
     assert ask().status_code in (200, 422)
 
 
+@pytest.mark.django_db(transaction=True)  # an answer that is closed closes the connection
 def test_a_second_export_of_the_same_person_is_refused_until_the_first_ends(person: Person) -> None:
     client = person("viewer")
     first = client.get("/export/nodes.csv")

@@ -136,7 +136,7 @@ class Command(BaseCommand):
             roles = [
                 f"{binding.role} in {binding.cluster or 'all clusters'}{binding.pool and f' pool {binding.pool}'}"
                 + (" (single sign-on)" if binding.source == RoleBinding.Source.OIDC else "")
-                for binding in user.bindings.all()
+                for binding in sorted(user.bindings.all(), key=lambda row: (str(row.cluster or ""), row.pool, row.role))
             ]
             state = "" if user.is_active else " (inactive)"
             self.stdout.write(f"{user.username}{state}: {', '.join(roles) or 'no role'}")

@@ -50,7 +50,7 @@ def unmap_group(
 ) -> None:
     """Removes the role of a group; its members lose it at once. Raises Refused if the group has none there."""
     with transaction.atomic(), ledger.last():
-        rows = GroupMapping.objects.select_for_update()
+        rows = GroupMapping.objects.select_for_update(of=("self",))
         mapping = rows.filter(group=group, cluster=cluster, pool=pool).first()
         if mapping is None:
             raise Refused(reasons.of("group_not_mapped", group=group))
@@ -66,7 +66,7 @@ def join(user: User, groups: Iterable[str], *, actor: str, now: datetime) -> Non
     """Makes these the user's only groups: gives their roles and takes those of others. Roles given by hand stay."""
     with transaction.atomic():
         # Locked, so that a mapping that is removed meanwhile gives nothing.
-        rows = GroupMapping.objects.select_for_update(no_key=True).filter(group__in=groups).order_by("pk")
+        rows = GroupMapping.objects.select_for_update(no_key=True, of=("self",)).filter(group__in=groups).order_by("pk")
         user.mappings.set(list(rows))
         replace_roles(user, actor=actor, now=now)
 
