@@ -41,7 +41,7 @@ def session(browser: Browser, product: products.Product) -> list[Any]:
     page.goto(f"{product.url}/sign-in/")
     page.get_by_label("User").fill("anna")
     page.get_by_label("Password").fill(products.PASSWORD)
-    page.get_by_role("button", name="Sign in").click()
+    page.get_by_role("button", name="Sign in", exact=True).click()
     page.get_by_role("heading", name="Overview").wait_for()
     cookies = list(context.cookies())
     context.close()

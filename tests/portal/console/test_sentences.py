@@ -62,6 +62,7 @@ NAMES = {
     # Single sign-on.
     *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
     # Commands, Kubernetes fields and forms of settings.
+    *("KCOVER_ENCRYPTION_KEY_FILE", "KCOVER_ENCRYPTION_KEY_COMMAND", "secrets", "rotate", "com", "never"),
     *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
 }
 WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
