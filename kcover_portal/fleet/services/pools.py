@@ -25,7 +25,7 @@ def checked(topology: object) -> dict[str, str]:
             known = ", ".join(DOMAINS)
             raise FieldError("topology", reasons.of("domain_unknown", domain=short_repr(domain), known=known))
         if not isinstance(key, str) or (key and not LABEL_KEY.fullmatch(key)):
-            raise FieldError("topology", reasons.of("label_key_invalid", domain=domain, key=short_repr(key)))
+            raise FieldError("topology", reasons.of("topology_key_invalid", domain=domain, key=short_repr(key)))
     return {domain: topology[domain] for domain in DOMAINS if topology.get(domain)}
 
 

@@ -1,5 +1,6 @@
 """The catalog of sentences in the reader's language: complete, and without English in the Chinese."""
 
+import inspect
 import re
 
 import pytest
@@ -100,3 +101,9 @@ def test_the_filter_takes_a_reason_its_json_or_nothing() -> None:
     assert console.because(reasons.of("paused")) == "Automation is paused."
     assert console.because({"code": "paused", "params": {}}) == "Automation is paused."
     assert console.because({}) == ""
+
+
+def test_no_two_modules_have_a_sentence_of_one_code() -> None:
+    tables = [vars(module).get("SENTENCES", {}) for module in vars(sentences).values() if inspect.ismodule(module)]
+    codes = [code for table in tables for code in table]
+    assert [code for code in set(codes) if codes.count(code) > 1] == []

@@ -79,8 +79,8 @@ def test_new_nodes_and_new_labels_count(east: Cluster, kube: FakeCluster, now: d
     [
         ("pool", "topology_invalid"),
         ({"row": KEY}, "domain_unknown"),
-        ({"pool": "not a key"}, "label_key_invalid"),
-        ({"pool": 7}, "label_key_invalid"),
+        ({"pool": "not a key"}, "topology_key_invalid"),
+        ({"pool": 7}, "topology_key_invalid"),
     ],
 )
 def test_what_is_no_topology_is_refused(topology: Any, code: str, east: Cluster, now: datetime) -> None:
