@@ -289,7 +289,7 @@ def test_one_click_pauses_and_the_reason_follows(open_page: Open, product: Produ
 def test_the_sign_in_page_speaks_both_languages(open_page: Open):
     page = open_page("/sign-in/", signed_in=False, width=390)
     page.get_by_role("button", name="简体中文").click()
-    expect(page.get_by_role("button", name="登录")).to_be_visible()
+    expect(page.get_by_role("button", name="登录", exact=True)).to_be_visible()
 
 
 def test_a_region_is_not_replaced_under_a_pressed_button(open_page: Open):
