@@ -231,12 +231,17 @@ class Chain:
 
 
 def read_heads(path: Path, keys: Mapping[str, Ed25519PublicKey]) -> list[Json]:
-    """The published heads of a file with one signed head a line. Raises Broken."""
-    lines = [read(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    return [check_signature(line, keys, "head", HEAD_KIND) for line in lines]
+    """The published heads of a file with one signed JSON object a line. Raises Broken."""
+    found: list[Json] = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.strip():
+            published = read(line)
+            made = {name: published.pop(name, None) for name in ("key_id", "signature")}
+            found += check_signature({"heads": published, **made}, keys, "heads", HEADS_KIND)["heads"]
+    return found
 
 
-HEAD_KIND = "kcover.io/chain-head/v1"
+HEADS_KIND = "kcover-ledger-heads"
 
 
 # --------------------------------------------------------------------------------------------------------- the guards
