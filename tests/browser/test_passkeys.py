@@ -69,6 +69,7 @@ def look(name: str, page: Page) -> None:
 
 
 def sign_out(page: Page) -> None:
+    page.goto("about:blank")  # an open page would reload itself, and abort the next navigation
     page.context.clear_cookies()
 
 
