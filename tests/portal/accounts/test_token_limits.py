@@ -1,5 +1,6 @@
 """Tokens: never more than their owner, narrowed by verbs, networks and time, and rotated with an overlap."""
 
+import ipaddress
 from datetime import datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -88,8 +89,6 @@ def test_a_token_works_from_its_networks_only(now: datetime, settings: Any) -> N
 
 
 def test_behind_a_trusted_proxy_the_client_counts(now: datetime, settings: Any) -> None:
-    import ipaddress  # noqa: PLC0415
-
     settings.KCOVER_TRUSTED_PROXIES = (ipaddress.ip_network("198.51.100.0/24"),)
     _, secret = services.make_token("viewer", networks=["192.0.2.1"], created_by="command:root", now=now)
     forwarded = {"X-Forwarded-For": "192.0.2.1"}
