@@ -25,6 +25,7 @@ NEEDS = {
     "tests/docs": NOTHING,
     "tests/invariants": SERVERS,
     "tests/kcover": NOTHING,
+    "tests/oidc_provider": NOTHING,  # a provider that other tests start
     "tests/portal": SERVERS,
     "tests/portal/accounts": DATABASE,
     "tests/portal/fleet": DATABASE,

@@ -899,7 +899,9 @@ class Story:
         seconds = timedelta(seconds=told["approval_seconds"])
         claim(by not in self._votes or self._votes[by][0] < self._asked_at, "votes", f"{by} voted twice")
         if entry["verb"] == "rescue.rejected":
-            self._must_end = self._rejected = True
+            claim(not by.startswith("token:"), "votes", f"{by} is a program")
+            self._must_end = True
+            self._rejected = at < self._asked_at + seconds
             return
         names = frozenset((by, *data.get("controllers", ())))
         claim(not by.startswith("token:"), "votes", f"{by} is a program")
@@ -1001,7 +1003,9 @@ class Story:
 
     def _check_answer_of_votes(self, entry: Json) -> None:
         outcome = entry["data"]["outcome"]
-        claim((outcome == "rejected") == self._rejected, "votes", "the rescue was rejected, or it was not")
+        # A request can become void at the time of the rejection, because the fault has cleared.
+        fits = outcome in ("rejected", "void") if self._rejected else outcome != "rejected"
+        claim(fits, "votes", f"the rescue was {'' if self._rejected else 'not '}rejected, and its outcome is {outcome}")
         at_once = self._granted_by == (entry["actor"], entry["at"]) and outcome in ("void", "expired")
         claim(not at_once, "votes", "a vote that came too late was counted")
 

@@ -1,8 +1,8 @@
 """Approvals: whether people's votes allow a gated step to run.
 
 An approval is bound to the rescue, the step, the plan's hash and the node. A change of any of them voids it. Requesters
-cannot approve their own request, each person counts once, one rejection is enough, and approvals expire (invariants 43
-to 45).
+cannot approve their own request, each person counts once, one rejection is enough (a requester's, too), and approvals
+expire (invariants 43 to 45).
 
 Whoever set the password or the role of an account a short time ago could use it. So accounts with a common controller
 count as one person, and none of them approves what one of them requested.
@@ -199,13 +199,15 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
 
 
 def _refused_person(vote: Vote, request: Request) -> reasons.Reason | None:
-    """Why nobody's vote counts in the name of this person."""
+    """Why this person cannot cast the vote. A rejection by the requester counts: it prevents the act."""
     if vote.by.startswith(PROGRAM):
         return reasons.of("vote_of_program", by=vote.by)
+    if not vote.approved:
+        return None
     if vote.by in (request.requested_by, *request.requesters):
         return reasons.of("vote_of_requester", by=vote.by)
     shared = sorted(vote.names & {request.requested_by, *request.requesters})
-    if vote.approved and shared:
+    if shared:
         return reasons.of("vote_controlled", by=vote.by, requester=shared[0])
     return None
 
