@@ -9,10 +9,15 @@ from typing import Any
 from kcover.sequence_ranges import Ranges
 
 KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")  # that an agent reports
+# Of other systems: a node's condition (code Type=Status/Reason), an alert (alertname), a Kubernetes Event (reason),
+# NVSentinel (checkName/errorCode), gpud (component). An agent reports none of them.
+SOURCE_KINDS = ("condition", "alert", "event", "health", "gpud")
 OVERFLOW = "overflow"  # of the incident that counts the faults beyond the bounds of a node
-INCIDENT_KINDS = (*KINDS, OVERFLOW)  # of the incidents of a node, and that rules match
-NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32; the codes of all others are short words
-CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code of any other kind, the name of a check
+INCIDENT_KINDS = (*KINDS, *SOURCE_KINDS, OVERFLOW)  # of the incidents of a node, and that rules match
+NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32; the codes of all others are text
+CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code that an agent reports, the name of a check
+PHRASED_KINDS = ("pod", *SOURCE_KINDS)  # their codes are the words of other systems
+CODE_PHRASE = re.compile(r"[A-Za-z0-9_.=/ -]{1,128}")  # a code of a phrased kind; the code of a pod is its reason
 CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke
 COMMAND_KINDS = ("run_check", "reboot", "reset_gpu")
 RESULT_STATUSES = ("done", "failed", "refused", "expired")

@@ -31,7 +31,7 @@ class Incident(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="incidents")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, related_name="incidents")
     kind = models.CharField(max_length=12)
-    code = models.CharField(max_length=64)
+    code = models.CharField(max_length=160)
     device = models.CharField(max_length=128, blank=True, help_text="PCI address, else GPU UUID, else nothing")
     scope = models.JSONField(default=list, help_text="the nodes of a storm, by name")
     gpu_uuid = models.CharField(max_length=96, blank=True)

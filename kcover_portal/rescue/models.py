@@ -93,7 +93,7 @@ class Rescue(models.Model):
     reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
     opened_because = models.JSONField(default=dict, help_text="a Reason: why no person but the portal opened it")
     fault_kind = models.CharField(max_length=12, blank=True, help_text="kind of its fault: xid")
-    fault_code = models.CharField(max_length=64, blank=True, help_text="code of its fault: 62")
+    fault_code = models.CharField(max_length=128, blank=True, help_text="code of its fault: 62")
     rule = models.CharField(max_length=300, blank=True)
     policy = models.CharField(max_length=253, blank=True)
     revision = models.PositiveIntegerField(null=True)

@@ -227,11 +227,7 @@ def test_inv_43_no_step_runs_without_enough_of_the_right_people(
     now = ASKED + timedelta(seconds=seconds)
     asked = request(approvers=approvers)
     answer = approval.check(asked, votes, actual=SUBJECT, healed=False, now=now)
-    right = [
-        one
-        for one in votes
-        if one.subject == SUBJECT and ASKED <= one.at <= now and one.at < ASKED + HOUR
-    ]
+    right = [one for one in votes if one.subject == SUBJECT and ASKED <= one.at <= now and one.at < ASKED + HOUR]
     people = {one.by for one in right if one.approved and one.by != "user:carl" and now < one.at + HOUR}
     refused = any(not one.approved for one in right)
     assert isinstance(answer, approval.Approved) is (len(people) >= approvers and not refused)

@@ -63,8 +63,8 @@ def test_match_is_a_mapping(value: object) -> None:
         (
             {"kinds": ["sxids"]},
             ("kinds", 0),
-            "unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other, overflow"
-            " (did you mean sxid?)",
+            "unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other, condition, alert, event,"
+            " health, gpud, overflow (did you mean sxid?)",
         ),
         ({"kinds": [["xid"]]}, ("kinds", 0), None),
         ({"minCount": 3}, ("minCount",), 'minCount needs within: write within: "1h" beside it, for example'),
