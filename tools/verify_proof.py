@@ -304,7 +304,7 @@ class Guards:
         mine = facts.get("rules", {}).get(rule.get("name"), {})
         yield self._maintenance()
         if settings["storm"]["enabled"]:
-            yield self._storm()
+            yield self._storm_cordon() if facts.get("hardware") else self._storm()
         if settings["breaker"]["enabled"]:
             yield self._breaker()
         if settings["budget"]["limit"] is not None:
@@ -345,6 +345,15 @@ class Guards:
         nodes = max((symptom["nodes"] for symptom in self.facts.get("symptoms", ())), default=0)
         params = {"nodes": nodes, "limit": reached, "within": span(storm["window"])}
         return Finding("storm", nodes >= reached, "no_storm", params)
+
+    def _storm_cordon(self) -> Finding:
+        """A storm lets a node with a hardware fault of its own be isolated, within the budget."""
+        held, taken = self._storm(), self.facts["slots"]["taken"]
+        if not held.holds:
+            return held
+        most = min(limit_of("25%", self.eligible), limit_of(self.settings["breaker"]["limit"], self.eligible))
+        full = self.settings["budget"]["limit"] is None and not self.facts.get("holds_slot") and taken >= most
+        return Finding("storm", full, "storm_cordon", held.params)
 
     def _rate(self) -> Finding:
         faulty = self.facts.get("faulty", {})
@@ -585,9 +594,15 @@ class Decision:
         claim(counts is not None, "guards", "the guards were not evaluated")
         of_node = (counts["node"], counts["cluster"]) == (self.facts["node"]["name"], self.facts["cluster"]["name"])
         claim(of_node and counts["labels"] == self.facts["node"]["labels"], "guards", "the counts are of another node")
+        claim(counts.get("hardware", False) == self._is_hardware(), "guards", "the fault is of another class")
         guards = Guards(self.facts["settings"], counts, at=self.at, rule=rule.limits(), excluded=False)
         passed = [{"code": it.code, "params": dict(it.params)} for it in guards.check("isolation", ())]
         claim(passed == self.facts["passed"], "guards", "the recorded figures of the guards do not follow")
+
+    def _is_hardware(self) -> bool:
+        """Whether the fault is a catalogued Xid or SXid that no program caused or wrote."""
+        facts = self.facts
+        return bool(facts["cataloged"] and not facts["program_fault"] and not facts["fault"]["drill"])
 
     def _check_reasons(self, rule: Rule, mode: str, asks: bool, opened: Json) -> None:
         fault = self.facts["fault"]
@@ -868,6 +883,9 @@ class Story:
             facts = figures["facts"]
             same = (facts["cluster"], facts["node"]) == (entry["cluster"], entry["node"])
             claim(same, "guards", "the figures are of another node")
+            counts = (self.proof["facts"] or {}).get("counts") or {}
+            of_class = act != "isolation" or facts.get("hardware", False) == counts.get("hardware", False)
+            claim(of_class, "guards", "the figures are of another class of fault")
             rule, excluded = figures.get("rule"), figures["excluded"]
             Guards(figures["settings"], facts, at=at, rule=rule, excluded=excluded).check(
                 act, told.get("overrides", ())

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from kcover import actions, plan, reasons
 from kcover.decisions import guards, match
+from kcover.faults import catalog
 from kcover.policy import document
 
 EXCLUDE_LABEL = guards.EXCLUDE_LABEL
@@ -90,8 +91,7 @@ class Decision:
     """The answer and its reasons, in the order of evaluation.
 
     ``candidate``: the rule that applies, and where it comes from. ``passed``: the guards that held nothing back.
-    ``again_at``: when to decide again after ``hold``. ``storm``: the storm that held it back; a storm has one incident,
-    and no node is acted on.
+    ``again_at``: when to decide again after ``hold``. ``storm``: the storm of which the fault is a part.
     """
 
     answer: str
@@ -161,6 +161,11 @@ def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> r
     return _repair_objection(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
 
 
+def is_hardware(fault: FaultFacts) -> bool:
+    """Return whether the fault is a hardware Xid or SXid of the node, which no program caused or wrote."""
+    return not fault.drill and catalog.is_hardware(fault.kind, fault.code, cause=fault.cause, fatal=fault.fatal)
+
+
 def match_rules(situation: Situation) -> match.Matched:
     """The rule that applies to the situation's fault."""
     fault = situation.fault
@@ -206,10 +211,10 @@ def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
         return _hold(situation, decision, objection)
     verdict = _guards(situation, chosen, steps=decision.steps)
     if verdict is not None:
-        decision = replace(decision, passed=verdict.passed)
+        found = guards.storm(situation.settings, situation.counts) if situation.counts else None
+        decision = replace(decision, passed=verdict.passed, storm=found)
         if verdict.held:
-            found = guards.storm(situation.settings, situation.counts) if situation.counts else None
-            return _hold(situation, replace(decision, storm=found), *verdict.held, again_at=verdict.again_at)
+            return _hold(situation, decision, *verdict.held, again_at=verdict.again_at)
     if decision.mode == "shadow":
         return replace(decision, answer="shadow", because=(reasons.of("shadow"),))
     if decision.mode == "approve":

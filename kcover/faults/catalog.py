@@ -89,6 +89,13 @@ def is_user_fault(kind: str, code: int, *, cause: int | None = None, fatal: bool
     )
 
 
+def is_hardware(kind: str, code: str, *, cause: int | None = None, fatal: bool | None = None) -> bool:
+    """Return whether the fault is an Xid or SXid that the catalog knows, and that no user program causes."""
+    if kind not in _DATA_FILES or describe(kind, int(code)) is None:
+        return False
+    return not is_user_fault(kind, int(code), cause=cause, fatal=fatal)
+
+
 def severity(kind: str, code: int, *, fatal: bool | None = None) -> str:
     """One of SEVERITIES. The severity on the line (``fatal``) overrides the table: Fatal is fatal, and Non-fatal turns
     the table's fatal into a warning."""

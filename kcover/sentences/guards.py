@@ -27,6 +27,13 @@ SENTENCES: Mapping[str, str] = {
         "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A shared cause is "
         "likely, so no node is acted on."
     ),
+    "storm_budget": _(
+        "Storm: {taken} of {eligible} nodes are isolated or in rescue, as many as a storm may take (limit {limit})."
+    ),
+    "storm_cordon": _(
+        "Storm: one symptom on {nodes} nodes within {within} (threshold {limit}). The node has a hardware fault of its "
+        "own, so it may be isolated. Nothing is drained, reset or rebooted."
+    ),
     "no_storm": _("No storm: no symptom on more than {nodes} nodes within {within} (threshold {limit})."),
     "rate": _(
         "Fault rate too high: {nodes} of {eligible} nodes failed within {within} (limit {limit}). {act} postponed."

@@ -366,6 +366,57 @@ def test_inv_33_a_storm_is_three_nodes_and_three_percent(eligible: int, nodes: i
     assert bool(kept(on, found)) is storm
 
 
+@pytest.mark.parametrize(
+    ("eligible", "breaker", "most"), [(24, 10, 6), (23, 10, 5), (100, 10, 10), (100, "50%", 25), (3, 10, 1)]
+)
+def test_inv_33_a_storm_isolates_hardware_up_to_a_quarter_and_the_breakers_limit(
+    eligible: int, breaker: int | str, most: int
+) -> None:
+    on = settings(storm={"enabled": True, "nodes": 2}, breaker={"enabled": False, "limit": breaker})
+
+    def found(taken: int, **more: Any) -> guards.Facts:
+        slots = guards.Slots(scope="cluster east", eligible=eligible, taken=taken)
+        return facts(eligible=eligible, slots=slots, symptoms=(symptom(1), symptom(9)), hardware=True, **more)
+
+    verdict = guards.isolation(on, found(most - 1), now=NOW)
+    assert (verdict.held, verdict.passed[1:]) == (
+        (),
+        (reasons.of("storm_cordon", nodes=9, limit=max(2, eligible * 3 // 100), within="5 min"),),
+    )
+    verdict = guards.isolation(on, found(most), now=NOW)
+    assert verdict.held == (reasons.of("storm_budget", taken=most, limit=most, eligible=eligible),)
+    assert guards.guard_of("storm_budget") == "storm"
+    assert guards.isolation(on, found(most), now=NOW, overrides={"storm": "user:anna"}).held == ()
+    assert held(on, found(most, holds_slot=True)) == []
+    assert kept(on, found(0)) != []
+
+
+def test_inv_33_a_budget_bounds_a_storm_in_place_of_the_quarter() -> None:
+    on = settings(storm={"enabled": True}, budget={"limit": 50})
+    slots = guards.Slots(scope="pool a100", eligible=100, taken=49)
+    found = facts(slots=slots, symptoms=(symptom(60),), hardware=True)
+    assert held(on, found) == []
+    assert [one.code for one in guards.isolation(on, replace(found, slots=replace(slots, taken=50)), now=NOW).held] == [
+        "budget"
+    ]
+
+
+def test_hardware_without_a_storm_passes_as_before() -> None:
+    on = settings(storm={"enabled": True})
+    slots = guards.Slots(scope="cluster east", eligible=100, taken=100)
+    assert passed(on, facts(symptoms=(symptom(2),), hardware=True, slots=slots)) == passed(
+        on, facts(symptoms=(symptom(2),))
+    )
+
+
+def test_during_a_storm_only_the_storm_is_asked() -> None:
+    on = settings(storm={"enabled": True}, floor={"percent": 90})
+    found = replace(EVERYTHING, hardware=True)
+    assert [one.code for one in guards.during_storm(on, found, now=NOW).held] == ["storm_code"]
+    assert guards.during_storm(on, found, now=NOW, overrides={"storm": "user:anna"}).held == ()
+    assert guards.during_storm(settings(), found, now=NOW) == guards.Verdict(held=(), passed=())
+
+
 def test_the_storm_that_was_found() -> None:
     found = guards.storm(guards.Settings(), facts(eligible=200, symptoms=(symptom(7),)))
     assert found == guards.Storm(symptom=symptom(7), reached=6, eligible=200)
@@ -655,6 +706,7 @@ def test_facts_as_json() -> None:
         "labels": {"a": "b"},
         "serving": True,
         "holds_slot": False,
+        "hardware": False,
         "symptoms": [{"trait": "code", "value": "xid 79", "nodes": 3}],
         "faulty": {"ten_minutes": 0, "hour": 0, "six_hours": 0},
         "last_rescue_ended_at": "2026-11-21T08:00:00+00:00",

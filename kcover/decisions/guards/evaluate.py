@@ -17,6 +17,9 @@ from kcover.decisions.guards.settings import Settings
 # The guards that a named user may override.
 GUARDS = ("maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")
 
+# A storm without a budget isolates no more of the eligible nodes than this, and no more than the breaker's limit.
+STORM_SHARE = limits.Limit(percent=25)
+
 NO_OVERRIDES: Mapping[str, str] = MappingProxyType({})
 
 REDECIDE_AFTER = timedelta(seconds=15)  # a held decision is made again on the facts of that time,
@@ -97,6 +100,14 @@ def storm(settings: Settings, facts: Facts) -> Storm | None:
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
 
 
+def during_storm(
+    settings: Settings, facts: Facts, *, now: datetime, overrides: Mapping[str, str] = NO_OVERRIDES
+) -> Verdict:
+    """Evaluate the storm guard alone, for a step that hands work or the node to others."""
+    findings = [_storm(settings, facts)] if settings.storm.enabled else []
+    return _verdict(findings, facts, overrides=overrides, now=now)
+
+
 def too_many_plans(settings: Settings, *, active: int) -> reasons.Reason | None:
     """Why a decision system's plan is refused, if it is. ``active``: their open rescues in the cluster."""
     limit = settings.plans.limit
@@ -130,7 +141,7 @@ def _reevaluation_time(holding: Iterable[_Finding], *, now: datetime) -> datetim
 def _isolation(settings: Settings, facts: Facts, *, rule: RuleLimits | None, now: datetime) -> Iterable[_Finding]:
     yield _maintenance(facts, now=now)
     if settings.storm.enabled:
-        yield _storm(settings, facts)
+        yield _storm_cordon(settings, facts) if facts.hardware else _storm(settings, facts)
     if settings.breaker.enabled:
         yield _breaker(settings, facts)
     if settings.budget.limit is not None:
@@ -201,6 +212,22 @@ def _storm(settings: Settings, facts: Facts) -> _Finding:
         f"storm_{symptom.trait}", value=symptom.value, nodes=symptom.nodes, limit=found.reached, within=within
     )
     return _Finding(guard="storm", holds=True, reason=reason)
+
+
+def _storm_cordon(settings: Settings, facts: Facts) -> _Finding:
+    """A storm lets a node with a hardware fault of its own be isolated, within the budget (invariant 33)."""
+    held = _storm(settings, facts)
+    if not held.holds:
+        return held
+    if settings.budget.limit is None:
+        most = min(STORM_SHARE.of(facts.eligible), settings.breaker.limit.of(facts.eligible))
+        if not facts.holds_slot and facts.slots.taken >= most:
+            taken = reasons.of("storm_budget", taken=facts.slots.taken, limit=most, eligible=facts.eligible)
+            return _Finding(guard="storm", holds=True, reason=taken)
+    widest = max(shared.nodes for shared in facts.symptoms)
+    within = reasons.span(settings.storm.window)
+    reached = _storm_from(settings, facts)
+    return _Finding(reason=reasons.of("storm_cordon", nodes=widest, limit=reached, within=within))
 
 
 def _rate(facts: Facts, *, act: str) -> _Finding:

@@ -84,7 +84,8 @@ class Facts:
     ``eligible``: GPU nodes of the cluster that are not excluded. Isolated nodes count, so that the denominator does not
     shrink. ``isolated_lately``: distinct nodes that the portal isolated within the breaker's window. ``holds_slot``:
     the node has an open rescue or marks. ``serving``: it is Ready and schedulable; False under a foreign cordon.
-    ``slots``: those of the cluster's budget. ``rules``: by ``Candidate.name``, for rules with a budget or cooldown.
+    ``slots``: those of the cluster's budget; of the whole cluster without one. ``hardware``: the fault at hand is a
+    hardware Xid or SXid of the node itself. ``rules``: by ``Candidate.name``, for rules with a budget or cooldown.
     """
 
     cluster: str
@@ -96,6 +97,7 @@ class Facts:
     labels: Mapping[str, str] = field(default_factory=dict)
     serving: bool = True
     holds_slot: bool = False
+    hardware: bool = False
     symptoms: tuple[Symptom, ...] = ()
     faulty: Faulty = field(default_factory=Faulty)
     last_rescue_ended_at: datetime | None = None

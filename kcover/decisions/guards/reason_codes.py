@@ -2,7 +2,7 @@
 
 from kcover.decisions.guards.evaluate import GUARDS
 
-STORMS = ("storm_code", "storm_job", "storm_switch", "storm_agent_version")
+STORMS = ("storm_code", "storm_job", "storm_switch", "storm_agent_version", "storm_budget")
 
 
 def guard_of(code: str) -> str | None:

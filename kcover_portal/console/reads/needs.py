@@ -117,7 +117,7 @@ def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
         Need(
             presentation.of("guard", "storm"),
             _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm.code), "n": len(storm.scope)},
-            _("Its nodes are not touched. Find what they share, then close the storm."),
+            _("Nothing is drained or rebooted. Find what its nodes share, then close the storm."),
             storm.opened_at,
             "incident",
             storm.pk,

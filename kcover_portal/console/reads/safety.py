@@ -133,7 +133,7 @@ def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
         Alarm(
             presentation.of("guard", "storm"),
             storm.cluster.name,
-            _("Storm: %(symptom)s on %(n)d nodes. They are not touched until a person closes the storm.")
+            _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until a person closes the storm.")
             % {"symptom": symptom(storm.code), "n": len(storm.scope)},
             storm.pk,
         )

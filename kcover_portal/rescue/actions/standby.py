@@ -18,7 +18,7 @@ from kcover_portal.kube import port
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.step import errors, node_marks, standby_marks
+from kcover_portal.rescue.step import errors, node_marks, recheck_guards, standby_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 from kcover_portal.rescue.step.standby_marks import Unfit
@@ -41,6 +41,7 @@ def run(context: Context) -> Outcome:
             unfit = Assignment.objects.filter(rescue=context.rescue, state=Assignment.State.RELEASED).count()
             if unfit >= TRIES:
                 return _without(context, reasons.of("standbys_unfit", count=unfit))
+            recheck_guards.storm(context.rescue, now=context.now)
             chosen = _reserve(context, origin)
             if isinstance(chosen, core.Shortage):
                 return _without(context, reasons.both(*chosen.because))

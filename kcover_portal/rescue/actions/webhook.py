@@ -20,7 +20,7 @@ from kcover import audit, reasons
 from kcover.actions import webhook as core
 from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import node_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Given, Hold, Outcome, Wait
@@ -57,6 +57,7 @@ def _notify_system(context: Context) -> Outcome:
     """One attempt to notify. A repeated notification does no harm, because the delivery has the same name."""
     node_marks.expect_isolated(context)
     context.check_guards(destructive=False)
+    recheck_guards.storm(context.rescue, now=context.now)
     tries = context.step.progress_as(core.Progress).tries
     if tries > len(BACK_OFF):
         return Done(_named("webhook_not_delivered", context))
@@ -78,6 +79,7 @@ def _hand_over(context: Context, wait: timedelta) -> Outcome:
     except SecretUnreadable as unreadable:
         return Hold(unreadable.reason)
     context.check_guards(destructive=False)
+    recheck_guards.storm(context.rescue, now=context.now)
     tries = context.step.progress_as(core.Progress).tries + 1
     context.remember(tries=tries, given_at=context.now)
     try:

@@ -265,7 +265,7 @@ def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: dateti
             context = runner.context_of(new.rescue, new.steps[0], clock=clock)
             opened.append((context, new.steps))
             drafts += [*new.drafts, *(cordon.begin(context) if new.rescue.calls_begun else ())]
-        elif it.decision.storm is not None:
+        if it.decision.storm is not None:
             drafts += _open_storm(it.case.node, it.situation, it.decision.storm)
     ledger.append(decided[0].case.node.cluster.name, drafts)
     return opened

@@ -28,7 +28,8 @@ def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Cand
 
     Returns the cluster's row as it is under the lock, because its settings may have changed; None without a lock.
     """
-    scarce = settings.breaker.enabled or settings.budget.limit is not None or settings.floor.percent is not None
+    scarce = settings.storm.enabled or settings.breaker.enabled or settings.budget.limit is not None
+    scarce = scarce or settings.floor.percent is not None
     if not scarce and all(candidate.rule.budget is None for candidate in rules):
         return None
     # no_key: rows that refer to the cluster may be written meanwhile.
@@ -42,18 +43,19 @@ def facts(
     now: datetime,
     kind: str = "",
     code: str = "",
+    hardware: bool = False,
     rules: Iterable[match.Candidate] = (),
     destructive: bool = False,
     recheck: capacity.Recheck | None = None,
 ) -> guards.Facts:
     """The node and its surroundings now. ``kind``, ``code``: the fault at hand, "" if an operator requests an act.
 
-    ``destructive``: for the guards before a call that takes work away; else for those before an isolation.
-    ``recheck``: the rescue that passed the guards before and begins only now.
+    ``hardware``: see ``decide.is_hardware``. ``destructive``: for the guards before a call that takes work away; else
+    for those before an isolation. ``recheck``: the rescue that passed the guards before and begins only now.
     """
     codes = [(kind, code)] if kind else []
     counted = Counts(node.cluster, settings=settings, now=now, nodes=[node], codes=codes, recheck=recheck)
-    return counted.of(node, kind=kind, code=code, rules=rules, destructive=destructive)
+    return counted.of(node, kind=kind, code=code, hardware=hardware, rules=rules, destructive=destructive)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ class Counts:
         *,
         kind: str = "",
         code: str = "",
+        hardware: bool = False,
         rules: Iterable[match.Candidate] = (),
         destructive: bool = False,
     ) -> guards.Facts:
@@ -116,13 +119,14 @@ class Counts:
             node=node.name,
             eligible=self._eligible,
             isolated_lately=len(self._isolating - {node.pk}),
-            slots=self._slots(node, settings.budget.by) if settings.budget.limit is not None else NO_SLOTS,
+            slots=self._slots(node, settings.budget.by) if settings.budget.limit is not None else self._all_slots,
             pool=self._pool(node)
             if settings.floor.percent is not None
             else guards.Pool(name=node.pool, eligible=0, healthy=0),
             labels=node.labels,
             serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
             holds_slot=holds,
+            hardware=hardware,
             symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
             faulty=self._faulty if destructive and settings.rate.enabled else guards.Faulty(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
@@ -146,6 +150,13 @@ class Counts:
         eligible, used = self._used[by, value]
         more = {it.node.pk for it in self._added if _scope(it.node, by)[0] == value}
         return guards.Slots(scope=scope or f"cluster {self._cluster.name}", eligible=eligible, taken=len(used | more))
+
+    @property
+    def _all_slots(self) -> guards.Slots:
+        """The slots of the cluster, which a storm takes where no budget is set."""
+        if not self._settings.storm.enabled:
+            return NO_SLOTS
+        return guards.Slots(scope=f"cluster {self._cluster.name}", eligible=self._eligible, taken=len(self._taken))
 
     def _count(self, node: Node, by: str, value: str | None) -> tuple[int, set[int]]:
         """The number of eligible nodes in a scope, and the nodes that use its slots.

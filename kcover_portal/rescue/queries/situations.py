@@ -87,7 +87,9 @@ class Situations:
         if chosen is None or self._counts is None:
             return facts
         fault = facts.fault
-        return replace(facts, counts=self._counts.of(node, kind=fault.kind, code=fault.code, rules=[chosen]))
+        hardware = decide.is_hardware(fault)
+        counted = self._counts.of(node, kind=fault.kind, code=fault.code, hardware=hardware, rules=[chosen])
+        return replace(facts, counts=counted)
 
     def add(self, node: Node, decision: decide.Decision) -> None:
         """Counts the rescue that the caller opens for the node by this decision."""

@@ -96,6 +96,7 @@ def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
         now=now,
         kind=rescue.fault_kind,
         code=rescue.fault_code,
+        hardware=_is_hardware(rescue),
         rules=rules,
         recheck=capacity.Recheck(rescue.pk, since),
     )
@@ -107,6 +108,22 @@ def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
     verdict = guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides)
     figures = guards.figures(settings, facts, act=guards.ISOLATION, rule=rule)
     return Passed(_let_pass(verdict, now=now), _passed(rescue, step, "", guards.ISOLATION, figures))
+
+
+def storm(rescue: Rescue, *, now: datetime) -> None:
+    """Evaluates the storm guard before a rule's step hands work or the node to others. Raises HeldBack."""
+    if rescue.origin != Rescue.Origin.POLICY:
+        return
+    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    settings = fleet.guards_of(node.cluster)
+    facts = counts.facts(node, settings=settings, now=now, kind=rescue.fault_kind, code=rescue.fault_code)
+    _let_pass(guards.during_storm(settings, facts, now=now, overrides=rescue.overrides), now=now)
+
+
+def _is_hardware(rescue: Rescue) -> bool:
+    """Returns whether the decision that opened the rescue found a hardware fault of the node."""
+    counted = rescue.decision.facts.get("counts") if rescue.decision is not None else None
+    return bool(counted and counted.get("hardware"))
 
 
 def _passed(

@@ -19,7 +19,7 @@ from kcover_portal.rescue.engine import runner
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.step import recheck_guards
 from tests.codes import code_of, found_in, refused
-from tests.portal.rescue.world import CORDON, HEAL, NODE, World
+from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
 
 pytestmark = pytest.mark.django_db
 OFF = {"storm": {"enabled": False}, "rate": {"enabled": False}, "breaker": {"enabled": False}}
@@ -186,22 +186,68 @@ class TestBudgetAndFloor:
 
 
 class TestStorm:
-    def test_inv_33_one_symptom_on_many_nodes_is_one_storm_incident_and_no_act(self, make) -> None:
-        world = make(HEAL, nodes=8, storm={"enabled": True})
-        hurt(world, *range(1, 9))
+    def test_inv_33_one_symptom_on_many_nodes_is_one_storm_incident_and_takes_no_work(self, make) -> None:
+        world = make(HEAL, nodes=24, storm={"enabled": True})
+        for number in range(1, 13):
+            world.kube.add_pod("default", f"train-{number}", node=f"gpu-{number}", labels={"app": "train"})
+        hurt(world, *range(1, 13))
         world.work()
         storm = Incident.objects.get(kind="storm")
-        assert (storm.node, storm.state, len(storm.scope), storm.count) == (None, "open", 8, 8)
-        assert isolated(world) == []
-        assert Rescue.objects.count() == 0
+        assert (storm.node, storm.state, len(storm.scope), storm.count) == (None, "open", 12, 12)
+        assert len(isolated(world)) == 6  # a quarter
+        full = {"taken": 6, "limit": 6, "eligible": 24}
+        assert latest_reason(world, "storm_budget") == full
+        world.pass_time(3600)
+        assert (len(isolated(world)), world.kube.called("evict")) == (6, [])
+        assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
         assert Entry.objects.filter(verb="storm.opened").count() == 1
+
+    @pytest.mark.parametrize(("guard", "taken"), [({"budget": {"limit": 5}}, 5), ({"floor": {"percent": 90}}, 3)])
+    def test_inv_33_a_storm_cordons_within_budget_and_floor(self, make, guard: dict[str, object], taken: int) -> None:
+        world = make(HEAL, nodes=24, storm={"enabled": True}, **guard)
+        for number in range(1, 9):
+            hurt(world, number)
+            world.work()
+        assert isolated(world) == [f"gpu-{number}" for number in range(1, taken + 1)]
+
+    @pytest.mark.parametrize("code", [13, 999])
+    def test_inv_33_a_storm_holds_faults_that_are_not_known_to_be_hardware(self, make, code: int) -> None:
+        world = make(CORDON.replace('"62"', f'"{code}"'), nodes=24, storm={"enabled": True})
+        hurt(world, 1, 2, 3, code=code)
+        world.work()
+        assert (isolated(world), Rescue.objects.count()) == ([], 0)
+
+    def test_inv_33_a_drill_in_a_storm_isolates_nothing(self, make) -> None:
+        world = make(nodes=24, storm={"enabled": True})
+        for number in (1, 2, 3):
+            fault = Fault(kind="xid", code=62, pci=PCI, source="kmsg", drill=True)
+            world.report(fault, node=f"gpu-{number}")
+        world.work()
+        assert isolated(world) == []
+
+    @pytest.mark.parametrize(
+        "action",
+        [
+            "{name: webhook, attribute: {url: 'https://dc.example/hook'}}",
+            "{name: enableWarmStandby}",
+        ],
+    )
+    def test_inv_33_a_storm_hands_over_no_node_and_takes_no_standby(self, make, action: str) -> None:
+        policy = CORDON.replace("[{name: cordon}]", f"[{{name: cordon}}, {action}]").replace(
+            "rescue.ksyun.com", "kcover.io"
+        )
+        world = make(policy, nodes=24, storm={"enabled": True})
+        hurt(world, 1, 2, 3, 4)
+        world.work()
+        assert len(isolated(world)) == 4
+        assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
 
     def test_a_storm_holds_until_a_person_closes_it(self, make) -> None:
         world = make(nodes=8, storm={"enabled": True})
         hurt(world, 1, 2, 3, 4)
         world.work()
         world.pass_time(3600)
-        assert isolated(world) == []
+        assert isolated(world) == ["gpu-1", "gpu-2"]
         storm = Incident.objects.get(kind="storm")
         incidents.close_by_hand(storm, actor="user:ann", reason="the driver was rolled back", now=world.now)
         world.work()
@@ -474,13 +520,12 @@ class TestBeginningLate:
         assert isolated(world) == []
         assert code_of(world.rescue("gpu-1").because) == "excluded"
 
-    def test_a_storm_holds_it(self, make) -> None:
+    def test_a_storm_lets_it_begin_within_a_quarter(self, make) -> None:
         world = make(nodes=8, storm={"enabled": True})
         self.approved(world, 1)
         hurt(world, 2, 3, 1)
         world.work()
-        assert isolated(world) == []
-        assert code_of(world.rescue("gpu-1").because).startswith("storm_")
+        assert isolated(world) == ["gpu-1"]
 
     def test_what_begins_at_once_is_asked_once(self, make, monkeypatch) -> None:
         world = make(nodes=8, breaker={"enabled": True, "limit": 1})
@@ -570,7 +615,7 @@ class TestOneJob:
         assert isolated(world) == ["gpu-1", "gpu-2"]  # two are no storm yet
         storm = Incident.objects.get(kind="storm")
         assert (storm.code, storm.scope) == ("job train/llm", ["gpu-1", "gpu-2", "gpu-3", "gpu-4"])
-        assert latest_reason(world, "storm_job") == {"value": "train/llm", "nodes": 4, "within": "5 min", "limit": 3}
+        assert latest_reason(world, "storm_budget") == {"taken": 2, "limit": 2, "eligible": 8}
 
     def test_nodes_of_different_jobs_are_none(self, make) -> None:
         world = self.world(make)

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import proof
 from tests import forgeries, proofs
-from tests.portal.rescue.world import World
+from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
 
@@ -111,6 +112,44 @@ def test_a_decision_that_opens_another_rescue_has_facts_of_its_own() -> None:
     by_rule = Rescue.objects.filter(origin="policy")
     assert by_rule.count() == 2 == Decision.objects.filter(answer="rescue").count()
     assert [proofs.broken_claim(rescue) for rescue in Rescue.objects.all()] == [""] * 4
+
+
+def in_storm(*, late: bool) -> dict[str, Any]:
+    """The statements about the third node with one symptom, which was cordoned at once or after an approval."""
+    world = World(policy=APPROVED if late else CORDON, nodes=24)
+    if late:
+        fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+    for number in (1, 2, 3):
+        world.fault(62, node=f"gpu-{number}")
+    world.work()
+    if late:
+        world.now += timedelta(minutes=2)
+        for who in ("user:ann", "user:bob"):
+            services.approve(world.rescue("gpu-3"), actor=who, reason="", now=world.now)
+        world.work()
+    world.uninstall()
+    assert world.kube.get_node("gpu-3").unschedulable
+    return proof.unsigned(world.rescue("gpu-3"))
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_the_proof_of_a_cordon_in_a_storm_is_valid_and_bound_to_its_class_of_fault(*, late: bool) -> None:
+    statements = in_storm(late=late)
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    assert "storm_cordon" in [passed["code"] for passed in statements["facts"]["passed"]]
+    lies: list[dict[str, Any]] = [{"hardware": False}, {"slots": {"scope": "c", "eligible": 24, "taken": 6}}]
+    for lie in lies:
+        forged = copy.deepcopy(statements)
+        forged["facts"]["counts"].update(lie)
+        if late and "slots" in lie:
+            forged = copy.deepcopy(statements)
+            forgeries.entries(forged, "guard.passed")[0]["data"]["figures"]["facts"].update(lie, holds_slot=False)
+        forgeries.rewrite(forged)
+        assert proofs.refusal(proofs.sign(forged)) == "guards"
+    forged = copy.deepcopy(statements)
+    forged["facts"]["fault"]["drill"] = True
+    forgeries.rewrite(forged)
+    assert proofs.refusal(proofs.sign(forged)) == "guards"
 
 
 def test_a_policy_that_changed_since_changes_no_proof() -> None:
