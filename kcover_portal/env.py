@@ -96,6 +96,13 @@ VARIABLES = (
         secret=True,
     ),
     Variable(
+        "KCOVER_AUDIT_FOLDER",
+        str,
+        "",
+        "path of a folder; empty: file sinks are refused",
+        "the folder of the audit stream's files; every worker needs it",
+    ),
+    Variable(
         "KCOVER_ALLOWED_HOSTS",
         setting_values.hosts,
         "*",

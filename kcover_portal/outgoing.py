@@ -20,7 +20,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -124,25 +124,52 @@ def request(
     own = {"User-Agent": "kcover-portal", "Host": parts.netloc}
     until = time.monotonic() + seconds
     connected = _connect(parts, _addresses(url, until=until), until=until)
-    handle = connected.dup()
-    cut = threading.Timer(max(until - time.monotonic(), 0), _cut, [handle])
-    cut.daemon = True
-    cut.start()
     sent = threading.Event()
     try:
-        reply = _exchange(connected, parts, method, body, headers={**headers, **own}, most=most, sent=sent)
+        with _cut_at(connected, until):
+            reply = _exchange(connected, parts, method, body, headers={**headers, **own}, most=most, sent=sent)
     except (http.client.HTTPException, OSError, ValueError) as error:
         late = time.monotonic() >= until
         why = _too_slow(parts.netloc, seconds) if late else _not_answering(parts.netloc, error)
         raise Silent(why, arrived=sent.is_set()) from error
     finally:
-        cut.cancel()
-        cut.join()
-        handle.close()
         connected.close()
     if time.monotonic() >= until:  # a response that was cut off may look complete
         raise Silent(_too_slow(parts.netloc, seconds))
     return reply
+
+
+@contextlib.contextmanager
+def connection(host: str, port: int, *, tls: bool, seconds: float) -> Iterator[socket.socket]:
+    """A TCP connection under the rules of ``request``, for other protocols. It is cut after ``seconds``.
+
+    Raises Silent if there is no connection, OSError if the block uses it after that time.
+    """
+    until = time.monotonic() + seconds
+    parts = SplitResult("", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "", "", "")
+    connected = _connect(parts, addresses(host, port, until=until), until=until)
+    try:
+        with _cut_at(connected, until):
+            if tls:
+                connected = ssl.create_default_context().wrap_socket(connected, server_hostname=host)
+            yield connected
+    finally:
+        connected.close()
+
+
+@contextlib.contextmanager
+def _cut_at(connected: socket.socket, until: float) -> Iterator[None]:
+    """Shuts the socket down at this time of the monotonic clock."""
+    handle = connected.dup()
+    cut = threading.Timer(max(until - time.monotonic(), 0), _cut, [handle])
+    cut.daemon = True
+    cut.start()
+    try:
+        yield
+    finally:
+        cut.cancel()
+        cut.join()
+        handle.close()
 
 
 def _too_slow(host: str, seconds: float) -> reasons.Reason:
@@ -214,17 +241,21 @@ def _cut(connected: socket.socket) -> None:
 
 
 def _addresses(url: str, *, until: float) -> list[str]:
-    """Returns the addresses of a URL's host in the resolver's order. Raises Silent.
+    """Returns the addresses of a URL's host in the resolver's order. Raises Silent."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
+    return addresses(parts.hostname, parts.port, until=until)
 
-    People who configure URLs must not reach services that trust this machine, such as a cloud's metadata service.
+
+def addresses(host: str, port: int | None, *, until: float) -> list[str]:
+    """Returns the addresses of a host in the resolver's order, until a time of the monotonic clock. Raises Silent.
+
+    People who configure addresses must not reach services that trust this machine, such as a cloud's metadata service.
     Loopback, link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
     """
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if parts.scheme not in ("http", "https") or not host:
-        raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
     try:
-        infos = _look_up(host, parts.port, until=until)
+        infos = _look_up(host, port, until=until)
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
     except (OSError, ValueError) as error:
         raise _without_address(host, str(error)[:MAX_ERROR]) from error

@@ -85,6 +85,7 @@ KCOVER_SIGNING_KEY = VAR_DIR.parent / (cast("str", ENV["KCOVER_SIGNING_KEY"]) or
 KCOVER_ANCHOR = setting_values.anchor_file(
     cast("str", ENV["KCOVER_ANCHOR"]), database=cast("str", ENV["KCOVER_DATABASE_URL"]), var=VAR_DIR
 )
+KCOVER_AUDIT_FOLDER = VAR_DIR.parent / cast("str", ENV["KCOVER_AUDIT_FOLDER"]) if ENV["KCOVER_AUDIT_FOLDER"] else None
 KCOVER_ANCHOR_WEBHOOK = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK"])
 KCOVER_ANCHOR_WEBHOOK_SECRET = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK_SECRET"])
 
@@ -107,6 +108,7 @@ INSTALLED_APPS = [
     "kcover_portal.policies",
     "kcover_portal.incidents",
     "kcover_portal.anchors",
+    "kcover_portal.audit_stream",
     "kcover_portal.rescue",
     "kcover_portal.checks",
     "kcover_portal.preflight",

@@ -6,14 +6,7 @@ everything that the portal says itself is a ``Reason``.
 """
 
 from kcover.audit.approvals import ApprovalLinkMade, QuestionCancelled, RescueApproved, RescueRejected, Vote
-from kcover.audit.base import (
-    REGISTRY,
-    Act,
-    Columns,
-    EntryLike,
-    UnknownVerb,
-    from_entry,
-)
+from kcover.audit.base import REGISTRY, Act, Columns, EntryLike, UnknownVerb, from_entry
 from kcover.audit.call_values import (
     Accepted,
     Answer,
@@ -37,13 +30,7 @@ from kcover.audit.call_values import (
     WebhookAnswer,
     WebhookDelivery,
 )
-from kcover.audit.calls import (
-    Call,
-    ClusterCall,
-    ClusterCallBegun,
-    ClusterCallDone,
-    ClusterCallFailed,
-)
+from kcover.audit.calls import Call, ClusterCall, ClusterCallBegun, ClusterCallDone, ClusterCallFailed
 from kcover.audit.encryption import SecretsRotated
 from kcover.audit.fleet import (
     SECRET_CHANGED,
@@ -154,6 +141,7 @@ from kcover.audit.steps import (
     StepSkipped,
     StepStartedOver,
 )
+from kcover.audit.streams import ListExported, SecretRead, SinkAct, SinkChanged, SinkCreated, SinkDeleted
 
 __all__ = [
     "REGISTRY",
@@ -217,6 +205,7 @@ __all__ = [
     "InvitationAccepted",
     "JobRemoved",
     "LabelsPatched",
+    "ListExported",
     "MaintenanceAct",
     "MaintenanceEnded",
     "MaintenanceOpened",
@@ -259,6 +248,7 @@ __all__ = [
     "RouteAct",
     "RouteCreated",
     "RouteDeleted",
+    "SecretRead",
     "SecretsRotated",
     "SessionsEnded",
     "SignInFailed",
@@ -266,6 +256,10 @@ __all__ = [
     "SignedOut",
     "SignedOutByProvider",
     "SingleSignOnFailed",
+    "SinkAct",
+    "SinkChanged",
+    "SinkCreated",
+    "SinkDeleted",
     "StandbyChange",
     "StepAct",
     "StepAttemptFailed",

@@ -94,6 +94,11 @@ TITLES: Mapping[str, str] = {
     "channel.tested": _("Test message requested"),
     "route.created": _("Route created"),
     "route.deleted": _("Route deleted"),
+    "audit_sink.created": _("Audit sink created"),
+    "audit_sink.changed": _("Audit sink changed"),
+    "audit_sink.deleted": _("Audit sink deleted"),
+    "list.exported": _("List exported"),
+    "secret.read": _("Address with its key shown"),
 }
 
 # Of a call: what it does, and how far it is.

@@ -71,7 +71,7 @@ PLACES = (
         ("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
         everywhere=True,
     ),
-    Place("audit", _("Audit log"), "clipboard-list", "l", ("audit",)),
+    Place("audit", _("Audit log"), "clipboard-list", "l", ("audit", "audit-sinks", "audit-sink")),
     Place("system", _("System"), "activity", "s", ("system",)),
     Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
 )

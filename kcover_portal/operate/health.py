@@ -16,6 +16,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
 from kcover_portal.runtime import queries as runtime
+from kcover_portal.views import portal_checks
 
 BROKER_SECONDS = 1.0
 SWEEP_LATE = timedelta(seconds=30)
@@ -48,6 +49,7 @@ def findings(*, now: datetime) -> list[Finding]:
     clusters = fleet.clusters()
     found = [Finding("database", True, connection.vendor), _broker(), _sweep(now), _watch(now, clusters)]
     found += [*_heads(now), *_divergence()]
+    found += [Finding(each.check, False, str(each.because), needed=False) for each in portal_checks.problems(now=now)]
     return found + [_contact(cluster, now) for cluster in clusters]
 
 

@@ -14,6 +14,7 @@ from prometheus_client.registry import Collector
 from kcover import reasons
 from kcover.decisions import guards
 from kcover_portal.anchors import queries as anchors
+from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
@@ -96,6 +97,7 @@ class Rows(Collector):
         waiting.add_metric((), (now - oldest).total_seconds() if oldest else 0.0)
         yield waiting
         yield from _heads(now=now)
+        yield from _sinks(now=now)
         swept_at = runtime.heartbeat("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")
         if swept_at is not None:
@@ -174,6 +176,26 @@ def _heads(*, now: datetime) -> Iterable[Metric]:
     diverged = GaugeMetricFamily("kcover_ledger_diverged", "1 if the database lacks what an anchor says")
     diverged.add_metric((), float(unanswered is not None))
     yield diverged
+
+
+def _sinks(*, now: datetime) -> Iterable[Metric]:
+    """How far the sinks of the audit stream are behind."""
+    behind = GaugeMetricFamily("kcover_audit_stream_behind", "Records that a sink has not received", labels=("sink",))
+    text = "Age of the oldest record that a sink has not received"
+    lag_seconds = GaugeMetricFamily("kcover_audit_stream_lag_seconds", text, labels=("sink",))
+    failing = GaugeMetricFamily("kcover_audit_stream_failing", "1 if the last attempt failed", labels=("sink",))
+    failures = CounterMetricFamily("kcover_audit_stream_failures", "Failed attempts", labels=("sink",))
+    sent = CounterMetricFamily("kcover_audit_stream_records", "Records that a sink has received", labels=("sink",))
+    heads = audit_stream.Heads()
+    for sink in audit_stream.sinks():
+        if sink.enabled:
+            lag = audit_stream.lag(sink, now=now, heads=heads)
+            behind.add_metric((sink.name,), lag.records)
+            lag_seconds.add_metric((sink.name,), lag.age.total_seconds())
+            failing.add_metric((sink.name,), float(bool(sink.problem)))
+        failures.add_metric((sink.name,), sink.failures)
+        sent.add_metric((sink.name,), sink.sent)
+    yield from (behind, lag_seconds, failing, failures, sent)
 
 
 def _counted(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:

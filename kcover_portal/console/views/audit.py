@@ -5,6 +5,8 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.ledger import queries
@@ -31,6 +33,7 @@ def audit(request: Request) -> HttpResponse:
         "older": entries[PAGE - 1].pk if len(entries) > PAGE else None,
         "before": before,
         "filtered": bool(found.query),
+        "streams": accounts.may(request.user, Verb.ADMINISTER, None),
     }
     return render(request, "console/pages/audit.html", context)
 

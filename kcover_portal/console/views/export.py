@@ -4,16 +4,23 @@ from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
+from kcover import audit
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import exports, lists
 from kcover_portal.console.access import Request, signed_in
+from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.services import places
+
+MAX_QUERY = 1000  # characters of the filters in the audit log
 
 
 @require_GET
 @signed_in
 def export(request: Request, name: str, shape: str) -> HttpResponseBase:
-    """The whole list with the same filters as the page; 400 for a bad filter, 429 while no place is free."""
+    """The whole list with the same filters as the page; 400 for a bad filter, 429 while no place is free.
+
+    Each export is in the audit log, which nobody may shorten: a person begins a few a minute.
+    """
     listing = lists.LISTINGS.get(name)
     if listing is None or shape not in exports.SHAPES:
         raise Http404
@@ -22,5 +29,13 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
         problems = (f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
         return HttpResponse("\n".join(problems), status=400, content_type="text/plain; charset=utf-8")
     now = timezone.now()
-    place = places.take(places.EXPORTS, accounts.place_key(request.user), now=now)
+    who = accounts.place_key(request.user)
+    place = places.take(places.EXPORTS, who, now=now)
+    try:
+        places.take(places.EXPORT_STARTS, who, now=now)  # never given back: it ends after its time
+    except places.Busy:
+        place.give_back(now=now)
+        raise
+    act = audit.ListExported(name=name, shape=shape, query=found.query[:MAX_QUERY])
+    ledger.record("", act, actor=accounts.actor(request.user), now=now)
     return exports.response(found, shape, today=now.date(), place=place)

@@ -30,6 +30,7 @@ class Pool:
 
 
 EXPORTS = Pool(name="export", size=4, per_person=1, lasts=timedelta(minutes=1), retry_after=10)
+EXPORT_STARTS = Pool(name="export start", size=60, per_person=10, lasts=timedelta(minutes=1), retry_after=30)
 VALIDATIONS = Pool(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
 VERIFICATIONS = Pool(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
 TRIES = Pool(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers

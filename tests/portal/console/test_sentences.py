@@ -60,6 +60,8 @@ NAMES = {
     *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
     # Signatures of the audit log.
     *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
+    # Sinks of the audit stream.
+    *("KCOVER_AUDIT_FOLDER", "siem", "audit", "jsonl", "udp", "tcp", "tls", "HOST", "PORT"),
     # Single sign-on.
     *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
     # Commands, Kubernetes fields and forms of settings.

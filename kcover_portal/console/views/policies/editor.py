@@ -8,6 +8,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
+from kcover import audit, masked_addresses
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
@@ -15,6 +16,7 @@ from kcover_portal.console import forms
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.views.policies import parts
+from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.runtime.services import places
@@ -47,6 +49,9 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
     current = queries.revision(row) if row else None
     text = request.POST.get("text") or (current.text if current else SAMPLE)
     form = forms.Act(request.POST or None)
+    if current and request.method == "GET" and masked_addresses.has_key(text):
+        act = audit.SecretRead(policy=name, standby=kind != queries.RESCUE)
+        ledger.record("", act, actor=accounts.actor(request.user), now=timezone.now())
     reading = services.validate(text)
     conflict = ""
     if request.method == "POST" and form.is_valid() and not reading.problems:

@@ -1,0 +1,91 @@
+"""Delivers records: read after the position, send, then move the position.
+
+At least once: the position moves only after the receiver has the records. A worker that dies in between sends them
+again, with the same ids. One worker at a time serves a sink; a lease that expires costs repeats, and loses nothing.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover import reasons
+from kcover_portal import doorbell, encryption
+from kcover_portal.audit_stream import queries, senders
+from kcover_portal.audit_stream.models import Position, Sink
+from kcover_portal.audit_stream.queries.topics import Record
+from kcover_portal.runtime.services import leases
+
+log = logging.getLogger(__name__)
+
+DELIVER = "audit_stream.deliver"
+LEASE = timedelta(seconds=60)  # longer than any send may take
+TURN = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
+LONGEST_WAIT = timedelta(minutes=5)
+LONGEST_REQUESTED_WAIT = timedelta(minutes=30)
+
+
+def sweep(*, now: datetime) -> None:
+    """Wakes a worker for each sink that is due."""
+    for sink in queries.due(now=now):
+        doorbell.ring(DELIVER, sink.pk)
+
+
+def deliver(sink_id: int, *, clock: Callable[[], datetime]) -> int:
+    """Sends what the sink has not received, some batches at a time. Returns the number of records."""
+    holder, name = secrets.token_hex(8), f"audit stream {sink_id}"
+    total = 0
+    try:
+        for _ in range(TURN):
+            now = clock()
+            if not leases.acquire(name, holder=holder, until=now + LEASE, now=now):
+                break
+            sent = _send_batch(sink_id, clock=clock)
+            total += sent
+            if not sent:
+                break
+    finally:
+        leases.release(name, holder=holder, now=clock())
+    return total
+
+
+def _send_batch(sink_id: int, *, clock: Callable[[], datetime]) -> int:
+    sink = Sink.objects.filter(pk=sink_id, enabled=True, due_at__lte=clock()).prefetch_related("positions").first()
+    records = queries.batch(sink) if sink is not None else []
+    if sink is None or not records:
+        return 0
+    try:
+        senders.send(sink, records)
+    except (senders.SendError, encryption.SecretUnreadable) as error:
+        _failed(sink, error.reason, wait=getattr(error, "wait", 0.0), now=clock())
+        return 0
+    received(sink, records, now=clock())
+    return len(records)
+
+
+@transaction.atomic
+def received(sink: Sink, records: Sequence[Record], *, now: datetime) -> None:
+    """Moves the sink's positions behind these records; a position never moves back."""
+    last = {(record.topic, record.part): record.number for record in records}
+    for (topic, part), number in last.items():
+        rows = Position.objects.filter(sink=sink, topic=topic, part=part)
+        if not rows.filter(number__lt=number).update(number=number) and not rows.exists():
+            Position.objects.get_or_create(sink=sink, topic=topic, part=part, defaults={"number": number})
+    Sink.objects.filter(pk=sink.pk).update(
+        sent=F("sent") + len(records), sent_at=now, attempts=0, problem={}, due_at=now
+    )
+
+
+def _failed(sink: Sink, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
+    back_off = min(timedelta(seconds=2 ** min(sink.attempts + 1, 10)), LONGEST_WAIT)
+    asked = min(timedelta(seconds=wait), LONGEST_REQUESTED_WAIT)
+    log.error("audit sink %s: %s", sink.name, reason)
+    Sink.objects.filter(pk=sink.pk).update(
+        attempts=F("attempts") + 1,
+        failures=F("failures") + 1,
+        problem=reason.to_json(),
+        due_at=now + max(back_off, asked),
+    )

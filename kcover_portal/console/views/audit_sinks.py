@@ -1,0 +1,103 @@
+"""Sinks of the audit stream, for admins of all clusters."""
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.audit_stream import queries, services
+from kcover_portal.audit_stream.models import Sink
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms.audit_sinks import SinkForm
+from kcover_portal.errors import FieldError
+
+
+@require_GET
+@signed_in
+def audit_sinks(request: Request) -> HttpResponse:
+    """Every sink, its last success, and how far it is behind."""
+    require(request, Verb.ADMINISTER, None)
+    now, heads = timezone.now(), queries.Heads()
+    found = [(sink, queries.lag(sink, now=now, heads=heads)) for sink in queries.sinks()]
+    context = {"sinks": [(sink, lag, state(sink, lag)) for sink, lag in found], "kinds": Sink.Kind.choices}
+    return render(request, "console/pages/audit_sinks.html", context)
+
+
+def state(sink: Sink, lag: queries.Lag) -> str:
+    """The state of a sink, a key of ``presentation.TABLES["channel"]``."""
+    if not sink.enabled:
+        return "off"
+    if queries.trouble(sink, lag):
+        return "trouble"
+    return "works" if sink.sent_at else "new"
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_sink(request: Request, kind: str) -> HttpResponse:
+    """Show the form for this kind (GET), then create the sink (POST)."""
+    require(request, Verb.ADMINISTER, None)
+    label = dict(Sink.Kind.choices).get(kind)
+    if label is None:
+        raise Http404
+    form = SinkForm(request.POST or None, kind=kind)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        actor, given = accounts.actor(request.user), form.cleaned_data
+        try:
+            services.make_sink(
+                given["name"], kind, form.settings(), whole=given["whole"] == "yes", actor=actor, now=timezone.now()
+            )
+        except FieldError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:audit-sinks"))
+    address = reverse("console:audit-sink-new", args=(kind,))
+    return _ask(request, form, title=_("New sink: %(kind)s") % {"kind": label}, verb=_("Create"), address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def sink(request: Request, name: str) -> HttpResponse:
+    require(request, Verb.ADMINISTER, None)
+    row = get_object_or_404(Sink, name=name)
+    form = SinkForm(request.POST or None, kind=row.kind, sink=row)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            services.change_sink(row, form.settings(), actor=actor, reason=reason, now=timezone.now())
+        except FieldError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:audit-sinks"))
+    address = reverse("console:audit-sink", args=(name,))
+    return _ask(request, form, title=_("Sink %(name)s") % {"name": name}, verb=_("Save"), address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def delete_sink(request: Request, name: str) -> HttpResponse:
+    require(request, Verb.ADMINISTER, None)
+    row = get_object_or_404(Sink, name=name)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        services.delete_sink(row, actor=actor, reason=reason, now=timezone.now())
+        return lead(request, reverse("console:audit-sinks"))
+    title = _("Delete sink %(name)s…") % {"name": name}
+    text = _("Records that it has not received are not sent to it any more.")
+    address = reverse("console:audit-sink-delete", args=(name,))
+    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+
+
+def _ask(request: Request, form: forms.Act | SinkForm, **shown: object) -> HttpResponse:
+    context = {"icon": "send", "form": form, "back": reverse("console:audit-sinks"), "base": dialog(request), **shown}
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,88 @@
+"""``manage.py audit_stream``: the sinks of the audit stream."""
+
+import getpass
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from kcover import reasons
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.audit_stream import queries, services
+from kcover_portal.audit_stream.models import Sink
+from kcover_portal.errors import FieldError
+
+
+class Command(BaseCommand):
+    """Lists, adds, changes and removes sinks, and sends what they have not received."""
+
+    help = (
+        "list: the sinks and how far they are behind. add NAME --kind KIND --address ADDRESS: send what happens from "
+        "now on, with --whole everything. enable, disable, remove NAME. send NAME: send now, in this process"
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("verb", choices=("list", "add", "enable", "disable", "remove", "send"))
+        parser.add_argument("name", nargs="?", default="")
+        parser.add_argument("--kind", choices=Sink.Kind.values, default=Sink.Kind.SYSLOG.value)
+        parser.add_argument(
+            "--address", default="", help="file: its name in KCOVER_AUDIT_FOLDER; syslog: tls://HOST:PORT; webhook: URL"
+        )
+        parser.add_argument("--whole", action="store_true", help="add: also send the entries of the past")
+        parser.add_argument("--reason", default="", help="recorded in the audit log")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Prints one line per sink. Fails for an unknown sink or an invalid setting."""
+        if options["verb"] == "list":
+            self._list()
+            return
+        try:
+            self._act(options)
+        except FieldError as error:
+            raise CommandError(str(error.reason)) from error
+
+    def _act(self, options: dict[str, Any]) -> None:
+        verb, name, now = options["verb"], options["name"], timezone.now()
+        actor, reason = accounts.shell_actor(), options["reason"]
+        if verb == "add":
+            given = {"address": options["address"]}
+            if options["kind"] == Sink.Kind.WEBHOOK:
+                given["secret"] = _secret()
+            services.make_sink(name, options["kind"], given, whole=options["whole"], actor=actor, now=now)
+            return
+        sink = Sink.objects.filter(name=name).first()
+        if sink is None:
+            raise CommandError(str(reasons.of("sink_unknown", sink=repr(name))))
+        if verb == "remove":
+            services.delete_sink(sink, actor=actor, reason=reason, now=now)
+        elif verb == "send":
+            self._send(sink)
+        else:
+            services.change_sink(sink, {"enabled": verb == "enable"}, actor=actor, reason=reason, now=now)
+
+    def _send(self, sink: Sink) -> None:
+        sent = 0
+        while more := services.deliver(sink.pk, clock=timezone.now):
+            sent += more
+        sink.refresh_from_db()
+        self.stdout.write(f"{sent} records sent")
+        if sink.why is not None:
+            raise CommandError(str(sink.why))
+
+    def _list(self) -> None:
+        now, heads = timezone.now(), queries.Heads()
+        for sink in queries.sinks():
+            behind = queries.lag(sink, now=now, heads=heads)
+            state = "enabled" if sink.enabled else "disabled"
+            problem = f": {sink.why}" if sink.why else ""
+            self.stdout.write(
+                f"{sink.name}: {sink.kind} {sink.shown_address}, {state}, {behind.records} records behind, "
+                f"the oldest {reasons.span(behind.age)} old{problem}"
+            )
+
+
+def _secret() -> str:
+    """The secret of a webhook from a prompt, or from standard input; an argument would be visible to others."""
+    return getpass.getpass("Secret: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
