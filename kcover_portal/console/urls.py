@@ -11,6 +11,7 @@ from kcover_portal.console.views import (
     audit_sinks,
     bulk_actions,
     checks,
+    custom_roles,
     demo,
     export,
     incidents,
@@ -29,6 +30,7 @@ from kcover_portal.console.views import (
     single_sign_on,
     standbys,
     system,
+    tokens,
 )
 from kcover_portal.oidc_settings import CALLBACK
 
@@ -106,8 +108,14 @@ urlpatterns = [
     path("many/<slug:name>/<slug:verb>/", bulk_actions.act, name="many"),
     path("system/", system.system, name="system"),
     path("access/", accounts.access, name="access"),
-    path("access/tokens/new/", accounts.new_token, name="token-new"),
-    path("access/tokens/<int:pk>/withdraw/", accounts.withdraw_token, name="token-withdraw"),
+    path("access/tokens/new/", tokens.new_token, name="token-new"),
+    path("access/tokens/<int:pk>/rotate/", tokens.rotate_token, name="token-rotate"),
+    path("access/tokens/<int:pk>/withdraw/", tokens.withdraw_token, name="token-withdraw"),
+    path("access/roles/new/", custom_roles.new_role, name="role-new"),
+    path("access/roles/<slug:name>/change/", custom_roles.change_role, name="role-change"),
+    path("access/roles/<slug:name>/delete/", custom_roles.delete_role, name="role-delete"),
+    path("access/groups/new/", custom_roles.map_group, name="group-map"),
+    path("access/groups/<int:pk>/remove/", custom_roles.unmap_group, name="group-unmap"),
     path("access/users/new/", accounts.new_user, name="user-new"),
     path("access/users/invite/", invitations.invite, name="user-invite"),
     path("access/users/<int:pk>/invite/", invitations.invite_again, name="user-invite-again"),

@@ -32,7 +32,7 @@ from kcover_portal.accounts.services.roles import (
     replace_bindings,
     unbind,
 )
-from kcover_portal.accounts.services.rotation import DEFAULT_OVERLAP, LONGEST_OVERLAP, rotate
+from kcover_portal.accounts.services.rotation import DEFAULT_OVERLAP, LONGEST_OVERLAP, may_rotate, rotate
 from kcover_portal.accounts.services.sign_ins import (
     DEVICE_KEPT,
     PasswordsOff,
@@ -98,6 +98,7 @@ __all__ = [
     "make_role",
     "make_token",
     "make_user",
+    "may_rotate",
     "prune",
     "renew",
     "replace_bindings",

@@ -90,7 +90,7 @@ def bind(
     """
     if pool and cluster is None:
         raise Refused(reasons.of("pool_without_cluster"))
-    _check_giver(giver, role, cluster, pool)
+    check_giver(giver, role, cluster, pool)
     defaults = {"role": role, "custom": custom_of(role)}
     with transaction.atomic():
         rows = RoleBinding.objects.select_related(None)  # PostgreSQL locks no row of an outer join
@@ -114,7 +114,7 @@ def unbind(
     """
     with transaction.atomic():
         for binding in RoleBinding.objects.filter(user=user, cluster=cluster, pool=pool, source=Source.HAND):
-            _check_giver(giver, binding.role, cluster, pool)
+            check_giver(giver, binding.role, cluster, pool)
             binding.delete()
             given = Binding(binding.role, cluster, pool)
             _record(audit.RoleTaken, user, given, Source.HAND, actor=actor, now=now)
@@ -181,7 +181,8 @@ def _checked(verbs: Collection[str], giver: queries.Principal | None) -> list[st
     return [verb for verb in Verb.values if verb in verbs]
 
 
-def _check_giver(giver: queries.Principal | None, role: str, cluster: Cluster | None, pool: str) -> None:
+def check_giver(giver: queries.Principal | None, role: str, cluster: Cluster | None, pool: str) -> None:
+    """Raises Refused for an unknown role, or one with more than the giver holds there."""
     custom = custom_of(role)
     verbs = frozenset(custom.verbs) if custom is not None else queries.needs(role)
     if giver is not None and (more := sorted(verbs - queries.verbs_at(giver, cluster, pool))):

@@ -29,7 +29,7 @@ def rotate(
         row = ApiToken.objects.select_for_update(of=("self",)).select_related("cluster", "owner").get(pk=token.pk)
         if owner is not None and row.owner not in (None, owner):
             raise tokens.Refused(reasons.of("token_rotated_by_owner"))
-        if row.node or row.replaced_by_id or not ApiToken.objects.filter(tokens.in_force(now), pk=row.pk).exists():
+        if not may_rotate(row, owner or row.owner, now=now):
             raise tokens.Refused(reasons.of("token_not_rotated", token=row.prefix))
         created, secret = tokens.make_token(
             row.kind,
@@ -49,3 +49,9 @@ def rotate(
         act = audit.TokenRotated(token=row.prefix, kind=row.kind, successor=created.prefix, expires_at=row.expires_at)
         ledger.record(row.cluster.name if row.cluster else "", act, actor=actor, now=now)
     return created, secret
+
+
+def may_rotate(token: ApiToken, who: User | None, *, now: datetime) -> bool:
+    """Returns whether the token is valid, was not rotated yet, and is this person's or nobody's."""
+    valid = token.revoked_at is None and (token.expires_at is None or token.expires_at > now)
+    return valid and not token.node and token.replaced_by_id is None and token.owner in (None, who)

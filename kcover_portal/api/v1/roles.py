@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import VERBS_OF, CustomRole, Verb
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 
 
@@ -53,6 +53,7 @@ class Roles(base.Acts):
         base.known_only(request)
         require(request, Verb.ADMINISTER, None)
         body, who = base.body_of(request, RoleBody), principal(request)
+        step_up(request)
         role = services.make_role(body["name"], body["verbs"], giver=who, actor=queries.actor(who), now=timezone.now())
         return Response(_shown(role.name, role.verbs), status=201)
 
@@ -67,6 +68,7 @@ class Role(base.Acts):
         require(request, Verb.ADMINISTER, None)
         role, who = get_object_or_404(CustomRole, name=name), principal(request)
         verbs = base.body_of(request, VerbsBody)["verbs"]
+        step_up(request)
         role = services.change_role(role, verbs, giver=who, actor=queries.actor(who), now=timezone.now())
         return Response(_shown(role.name, role.verbs))
 

@@ -174,6 +174,7 @@ class Tokens(base.Reads[ApiToken]):
         rows = ApiToken.objects.filter(Q(owner=who) | Q(pk__in=ApiToken.objects.filter(seen).values("pk")))
         token = get_object_or_404(rows.select_related("cluster", "owner"), pk=pk)
         overlap = timedelta(seconds=base.body_of(request, RotateBody)["overlap"])
+        step_up(request)
         made, secret = services.rotate(token, overlap=overlap, owner=who, actor=queries.actor(who), now=timezone.now())
         return _made(made, secret)
 

@@ -5,17 +5,16 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kcover.notify import events
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts import services
-from kcover_portal.accounts.models import ApiToken, Role, User
+from kcover_portal.accounts.models import User
 from kcover_portal.console import lists, presentation
 from kcover_portal.console.access import Request
 from kcover_portal.console.fault_names import KINDS
+from kcover_portal.console.forms import widgets
 from kcover_portal.fleet.models import Cluster
 
 MUCH = 10  # number of evicted pods from which on the node's name must be typed
@@ -77,20 +76,6 @@ def hits_much(pods: Sequence[Any] | None) -> bool:
     return pods is not None and len(pods) >= MUCH
 
 
-def _select() -> forms.Select:
-    return forms.Select(attrs={"class": "form-select"})
-
-
-def _line(**more: str) -> forms.TextInput:
-    return forms.TextInput(attrs={"class": "form-control", "autocomplete": "off", "spellcheck": "false", **more})
-
-
-def _password() -> forms.CharField:
-    attrs = {"class": "form-control", "autocomplete": "new-password"}
-    widget = forms.PasswordInput(attrs=attrs)
-    return forms.CharField(label=gettext_lazy("Password"), max_length=200, strip=False, widget=widget)
-
-
 class Somewhere(forms.Form):
     """A form for one cluster, or for all clusters if the person's role covers all."""
 
@@ -100,103 +85,14 @@ class Somewhere(forms.Form):
         required=False,
         empty_label=gettext_lazy("all clusters"),
         to_field_name="name",
-        widget=_select(),
+        widget=widgets.select(),
     )
-
-
-class NewToken(Somewhere):
-    """Kind, scope and expiry of a new token."""
-
-    kind = forms.ChoiceField(choices=ApiToken.Kind.choices, label=gettext_lazy("Kind"), widget=_select())
-    node = forms.CharField(
-        label=gettext_lazy("Node"),
-        required=False,
-        max_length=253,
-        widget=_line(),
-        help_text=gettext_lazy("For agent tokens. A token without a node can only enrol agents."),
-    )
-    name = forms.CharField(label=gettext_lazy("Name"), required=False, max_length=120, widget=_line())
-    days = forms.IntegerField(
-        label=gettext_lazy("Expires after (days)"),
-        required=False,
-        min_value=1,
-        max_value=3650,
-        widget=forms.NumberInput(attrs={"class": "form-control"}),
-        help_text=gettext_lazy("Default: 90 days; agent tokens do not expire."),
-    )
-    networks = forms.CharField(
-        label=gettext_lazy("Allowed networks"),
-        required=False,
-        max_length=1000,
-        widget=_line(),
-        help_text=gettext_lazy("For example 192.0.2.0/24. Leave blank for any address."),
-    )
-    field_order = ("kind", "cluster", "node", "name", "days", "networks")
-
-    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool) -> None:
-        super().__init__(data)
-        field = self.fields["cluster"]
-        assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = clusters.order_by("name")
-        if not everywhere:
-            field.required, field.empty_label = True, None
-
-
-def _roles() -> list[tuple[str, Any]]:
-    """The built-in and the custom roles."""
-    titles = dict(Role.choices)
-    return [(name, titles.get(name, name)) for name in services.known_roles()]
-
-
-def _pool() -> forms.CharField:
-    help_text = gettext_lazy("Only the nodes of this pool. Leave blank for the whole cluster.")
-    return forms.CharField(
-        label=gettext_lazy("Pool"), required=False, max_length=120, widget=_line(), help_text=help_text
-    )
-
-
-class NewUser(Somewhere):
-    """A person and their first role."""
-
-    username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
-    password = _password()
-    role = forms.ChoiceField(choices=_roles, label=gettext_lazy("Role"), widget=_select())
-    pool = _pool()
-    field_order = ("username", "password", "role", "cluster", "pool")
-
-
-class Invite(Somewhere):
-    """A person to invite, and their first role."""
-
-    username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=_line())
-    role = forms.ChoiceField(choices=_roles, label=gettext_lazy("Role"), widget=_select())
-    pool = _pool()
-    field_order = ("username", "role", "cluster", "pool")
-
-
-class GiveRole(Somewhere):
-    """A role, or none."""
-
-    role = forms.ChoiceField(
-        choices=lambda: [("", gettext_lazy("none")), *_roles()],
-        label=gettext_lazy("Role"),
-        required=False,
-        widget=_select(),
-    )
-    pool = _pool()
-    field_order = ("role", "cluster", "pool")
-
-
-class NewPassword(forms.Form):
-    """A password for somebody."""
-
-    password = _password()
 
 
 class Approver(forms.Form):
     """The person for whom an approval link is created."""
 
-    approver = forms.ChoiceField(label=gettext_lazy("Person"), widget=_select())
+    approver = forms.ChoiceField(label=gettext_lazy("Person"), widget=widgets.select())
 
     def __init__(self, data: Any, *, people: Sequence[User]) -> None:
         super().__init__(data)

@@ -16,14 +16,16 @@ from kcover_portal.accounts.models import TotpDevice
 from kcover_portal.accounts.services import recovery_codes, sessions
 from kcover_portal.console.access import Request, dialog, later, lead, signed_in
 from kcover_portal.console.forms import sign_in
+from kcover_portal.console.views import tokens
 from kcover_portal.errors import FieldError
 
 
 @require_GET
 @signed_in
 def account(request: Request) -> HttpResponse:
-    """The person's second factors, and their sessions, the last used first."""
-    live = queries.live_sessions(timezone.now()).filter(user=request.user)
+    """The person's second factors, API tokens, and sessions, the last used first."""
+    now = timezone.now()
+    live = queries.live_sessions(now).filter(user=request.user)
     shown = [(session, session.session_key == request.session.session_key) for session in live]
     context = {
         "sessions": shown,
@@ -31,6 +33,7 @@ def account(request: Request) -> HttpResponse:
         "app": TotpDevice.objects.filter(user=request.user).first(),
         "passkeys": list(request.user.passkeys.all()),
         "codes_left": recovery_codes.count_left(request.user),
+        "tokens": tokens.described(request, request.user.tokens.filter(revoked_at=None), now=now),
     }
     return render(request, "console/pages/account.html", context)
 

@@ -4,6 +4,7 @@ The token stands behind ``#`` in the link, so no server and no log sees it until
 """
 
 from django.contrib import messages
+from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -17,10 +18,10 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import Invitation, User, Verb
 from kcover_portal.accounts.services import invitations
-from kcover_portal.console import forms
+from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.console.forms import sign_in
+from kcover_portal.console.forms import roles, sign_in
 
 
 @require_http_methods(["GET", "POST"])
@@ -28,7 +29,7 @@ from kcover_portal.console.forms import sign_in
 def invite(request: Request) -> HttpResponse:
     """Create an account without a password, and a link for its owner. The response shows the link once."""
     require(request, Verb.ADMINISTER, None)
-    form = forms.Invite(request.POST or None)
+    form = roles.Invite(request.POST or None)
     if request.method == "POST" and form.is_valid():
         confirm(request)
         given = form.cleaned_data
@@ -102,7 +103,6 @@ def _made(request: Request, invitation: Invitation, secret: str) -> HttpResponse
     return render(request, "console/pages/invitation_made.html", context)
 
 
-def _ask(request: Request, form: forms.Invite | forms.Act, **shown: str) -> HttpResponse:
-    context = {"form": form, "verb": _("Create the link"), "icon": "mail", "base": dialog(request), **shown}
-    context["back"] = reverse("console:access")
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+def _ask(request: Request, form: BaseForm, **shown: str) -> HttpResponse:
+    look = {"verb": _("Create the link"), "icon": "mail", **shown}
+    return form_dialog.ask(request, form, back=reverse("console:access"), **look)

@@ -15,8 +15,8 @@ from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms, presentation
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console import form_dialog, forms, presentation
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.reads import safety as reads
@@ -239,8 +239,7 @@ def end_maintenance(request: Request, pk: int) -> HttpResponse:
 
 
 def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
-    context = {"form": form, "verb": _("Save"), "back": reverse("console:safety"), "base": dialog(request), **shown}
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return form_dialog.ask(request, form, back=reverse("console:safety"), **{"verb": _("Save"), **shown})
 
 
 def _cluster(request: Request, name: str) -> Cluster:

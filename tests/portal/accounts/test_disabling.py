@@ -70,7 +70,8 @@ def test_the_tokens_of_a_disabled_account_are_refused(kind: str, root: Browser, 
     _, shells = services.make_token(kind, created_by="command:anna", now=clock.now)
     act(root, anna, "disable")
     assert [read_status(secret) for secret in (hers, others, shells)] == [401, 200, 200]
-    states = {token.created_by: state for token, state in root.client.get("/access/").context["tokens"]}
+    shown = root.client.get("/access/").context["tokens"]
+    states = {one["token"].created_by: one["state"] for one in shown}
     assert states == {"user:anna": "suspended", "user:annabel": "live", "command:anna": "live"}
     act(root, anna, "enable")
     assert read_status(hers) == 200

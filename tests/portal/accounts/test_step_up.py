@@ -132,6 +132,8 @@ def test_only_a_looser_mode_asks(mode: str, due: bool, browser: Browser, east: C
         ("/access/users/{bo}/password/", {"password": "long-enough-1"}),
         ("/access/users/{bo}/second-factors/", WHY),
         ("/access/users/{bo}/enable/", WHY),
+        ("/access/roles/new/", {"name": "night", "verbs": "read"}),
+        ("/access/groups/new/", {"group": "ops", "role": "admin"}),
     ],
 )
 def test_what_loosens_a_bound_or_gives_rights_asks(

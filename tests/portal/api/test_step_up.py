@@ -42,6 +42,7 @@ ACTS: dict[str, Act] = {
     "job image": lambda api: api.call("patch", "clusters/east", {"job_image": "evil"}),
     "override": lambda api: api.post("nodes/east/gpu-1/cordon", {"reason": "x", "override": ["budget"]}),
     "token": lambda api: api.post("tokens", {"kind": "operator"}),
+    "role": lambda api: api.post("roles", {"name": "night", "verbs": ["read"]}),
     "policy": lambda api: api.post("policies?reason=x", text=POLICY),
 }
 

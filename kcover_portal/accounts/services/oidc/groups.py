@@ -6,6 +6,7 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
+from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import GroupMapping, RoleBinding, User
 from kcover_portal.accounts.services import roles
 from kcover_portal.accounts.services.tokens import Refused
@@ -21,6 +22,7 @@ def map_group(
     *,
     cluster: Cluster | None = None,
     pool: str = "",
+    giver: queries.Principal | None = None,
     actor: str,
     now: datetime,
     reason: str = "",
@@ -28,12 +30,13 @@ def map_group(
     """Gives the members of a group a role in a pool, a cluster or everywhere; it replaces the group's role there.
 
     People who already have a role from this group and place have the new one at once, others from their next sign-in.
-    Raises Refused.
+    Raises Refused, also for a role with more than the giver holds there; ``giver`` None: the shell.
     """
     if not 0 < len(group) <= MAX_NAME or not group.isprintable():
         raise Refused(reasons.of("group_invalid", most=MAX_NAME))
     if pool and cluster is None:
         raise Refused(reasons.of("pool_without_cluster"))
+    roles.check_giver(giver, role, cluster, pool)
     with transaction.atomic(), ledger.last():
         mapping, _ = GroupMapping.objects.update_or_create(
             group=group, cluster=cluster, pool=pool, defaults={"role": role, "custom": roles.custom_of(role)}
@@ -46,14 +49,25 @@ def map_group(
 
 
 def unmap_group(
-    group: str, *, cluster: Cluster | None = None, pool: str = "", actor: str, now: datetime, reason: str = ""
+    group: str,
+    *,
+    cluster: Cluster | None = None,
+    pool: str = "",
+    giver: queries.Principal | None = None,
+    actor: str,
+    now: datetime,
+    reason: str = "",
 ) -> None:
-    """Removes the role of a group; its members lose it at once. Raises Refused if the group has none there."""
+    """Removes the role of a group; its members lose it at once.
+
+    Raises Refused if the group has none there, or one with more than the giver holds.
+    """
     with transaction.atomic(), ledger.last():
         rows = GroupMapping.objects.select_for_update(of=("self",))
         mapping = rows.filter(group=group, cluster=cluster, pool=pool).first()
         if mapping is None:
             raise Refused(reasons.of("group_not_mapped", group=group))
+        roles.check_giver(giver, mapping.role, cluster, pool)
         members = list(mapping.members.order_by("pk"))
         mapping.delete()
         for user in members:

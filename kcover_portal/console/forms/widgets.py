@@ -1,0 +1,30 @@
+"""The inputs that the forms of the console share."""
+
+from django import forms
+
+LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
+
+
+def select() -> forms.Select:
+    """One of a list."""
+    return forms.Select(attrs={"class": "form-select"})
+
+
+def line(**more: str) -> forms.TextInput:
+    """A line of text that the browser neither completes nor corrects. ``more``: further attributes."""
+    return forms.TextInput(attrs={**LINE, **more})
+
+
+def number() -> forms.NumberInput:
+    """A whole number."""
+    return forms.NumberInput(attrs={"class": "form-control"})
+
+
+def checkboxes() -> forms.CheckboxSelectMultiple:
+    """Any of a list, as checkboxes."""
+    return forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
+
+
+def new_password() -> forms.PasswordInput:
+    """A password that is being chosen."""
+    return forms.PasswordInput(attrs={"class": "form-control", "autocomplete": "new-password"})

@@ -1,0 +1,140 @@
+"""API tokens: create, rotate, revoke. A token's secret is shown once and never stored."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from kcover_portal.accounts import queries, services
+from kcover_portal.accounts.models import ApiToken, Verb
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, dialog, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms import tokens
+
+LISTED = 200
+
+
+def shown(request: Request, *, now: datetime) -> dict[str, Any]:
+    """The tokens on the page Access: those of people, or, with ``?agents``, those of agents."""
+    rows = _administered(request)
+    agents = "agents" in request.GET  # each enrolled agent has a token: they would bury the tokens that people made
+    listed = rows.exclude(node="") if agents else rows.filter(node="")
+    return {
+        "tokens": described(request, listed, now=now),
+        "agents": agents,
+        "others": rows.count() - listed.count(),
+        "limit": LISTED,
+        "number": listed.count(),
+    }
+
+
+def described(request: Request, rows: QuerySet[ApiToken], *, now: datetime) -> list[dict[str, Any]]:
+    """The tokens with their states; ``rotates``: the person may rotate this one."""
+    rows = rows.select_related("cluster", "owner", "replaced_by")[:LISTED]
+    return [
+        {"token": row, "state": _state(row, now), "rotates": services.may_rotate(row, request.user, now=now)}
+        for row in rows
+    ]
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_token(request: Request) -> HttpResponse:
+    """Create a token; the response shows its secret once."""
+    require_admin_somewhere(request)
+    clusters = queries.clusters_of(request.user, Verb.ADMINISTER)
+    everywhere = queries.may(request.user, Verb.ADMINISTER, None)
+    form = tokens.NewToken(request.POST or None, clusters=clusters, everywhere=everywhere)
+
+    def create(given: dict[str, Any], now: datetime) -> HttpResponse:
+        require(request, Verb.ADMINISTER, given["cluster"])
+        confirm(request)
+        actor = queries.actor(request.user)
+        rights = form.rights(now=now)
+        made = services.make_token(given["kind"], **rights, owner=request.user, created_by=actor, now=now)
+        return _made(request, *made, back=reverse("console:access"))
+
+    shown = {"title": _("New token"), "verb": _("Create token"), "icon": "key", "address": reverse("console:token-new")}
+    return form_dialog.act(request, form, create, back=reverse("console:access"), **shown)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def rotate_token(request: Request, pk: int) -> HttpResponse:
+    """Replace a token by one with the same rights; the response shows the new secret once.
+
+    Only its owner may: whoever knows the new secret acts in the owner's name.
+    """
+    own = request.user.tokens.filter(pk=pk).exists()
+    rows = ApiToken.objects.all() if own else _administered(request)
+    token = get_object_or_404(rows.select_related("cluster", "owner"), pk=pk)
+    back = reverse("console:account" if "account" in request.GET else "console:access")
+    form = tokens.Rotation(request.POST or None)
+
+    def rotate(given: dict[str, Any], now: datetime) -> HttpResponse:
+        confirm(request)
+        overlap, actor = timedelta(seconds=given["overlap"]), queries.actor(request.user)
+        made, secret = services.rotate(token, overlap=overlap, owner=request.user, actor=actor, now=now)
+        token.refresh_from_db()
+        return _made(request, made, secret, back=back, replaced=token)
+
+    shown = {
+        "title": _("Rotate token %(prefix)s…") % {"prefix": token.prefix},
+        "text": _("Creates a token with the same rights and a new secret."),
+        "verb": _("Rotate"),
+        "icon": "refresh",
+        "address": request.get_full_path(),
+    }
+    return form_dialog.act(request, form, rotate, back=back, **shown)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def withdraw_token(request: Request, pk: int) -> HttpResponse:
+    """Revoke a token."""
+    require_admin_somewhere(request)
+    token = get_object_or_404(_administered(request).select_related("cluster"), pk=pk)
+    form = forms.Act(request.POST or None)
+
+    def withdraw(given: dict[str, Any], now: datetime) -> None:
+        services.revoke_token(token, actor=queries.actor(request.user), now=now, reason=given["reason"])
+
+    title = _("Revoke token %(prefix)s…") % {"prefix": token.prefix}
+    shown = {"title": title, "verb": _("Revoke"), "icon": "ban", "grave": True}
+    address = reverse("console:token-withdraw", args=(pk,))
+    return form_dialog.act(request, form, withdraw, back=reverse("console:access"), address=address, **shown)
+
+
+def require_admin_somewhere(request: Request) -> None:
+    """Raises PermissionDenied unless the person administers at least one cluster."""
+    if not queries.may_somewhere(request.user, Verb.ADMINISTER):
+        require(request, Verb.ADMINISTER, None)
+
+
+def _administered(request: Request) -> QuerySet[ApiToken]:
+    """The tokens of the clusters in which the person is an admin.
+
+    Tokens of agents are also found through their node's cluster.
+    """
+    return queries.visible(request.user, ApiToken.objects.all(), node=None, needed=Verb.ADMINISTER)
+
+
+def _made(
+    request: Request, token: ApiToken, secret: str, *, back: str, replaced: ApiToken | None = None
+) -> HttpResponse:
+    context = {"token": token, "secret": secret, "replaced": replaced, "back": back, "base": dialog(request)}
+    return render(request, "console/pages/token_made.html", context)
+
+
+def _state(token: ApiToken, now: datetime) -> str:
+    if token.revoked_at is not None:
+        return "revoked"
+    if token.owner is not None and not token.owner.is_active and not token.node:
+        return "suspended"
+    return "expired" if token.expires_at is not None and token.expires_at <= now else "live"
