@@ -1,5 +1,6 @@
 """The guards of a cluster with their current counts and limits."""
 
+import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -116,9 +117,13 @@ def open_changes(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Pe
     return rows.select_related("cluster").order_by("pk")
 
 
-def change_lines(change: PendingChange) -> list[tuple[str, object, object]]:
-    """What a change is about: setting, value at the request, value that is asked for."""
-    return [(name, change.before.get(name), value) for name, value in change.changes.items()]
+def change_lines(change: PendingChange) -> list[tuple[str, str, str]]:
+    """Each changed setting: its name, its value at the request, and the requested value."""
+    return [(name, _written(change.before.get(name)), _written(value)) for name, value in change.changes.items()]
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Maintenance]:

@@ -100,7 +100,7 @@ def map_group(request: Request) -> HttpResponse:
         confirm(request)
         oidc.map_group(**given, giver=request.user, actor=queries.actor(request.user), now=now)
 
-    text = _("Members who are signed in get the role at their next sign-in. It replaces the group's role there.")
+    text = _("Members get the role at their next sign-in. It replaces the role that the group has there.")
     look = {"title": _("Role of a group"), "verb": _("Save"), "icon": "users", "text": text}
     return _act(request, form, give, page="group-map", **look)
 

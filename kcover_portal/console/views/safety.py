@@ -19,8 +19,10 @@ from kcover_portal.console import form_dialog, forms, presentation
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
+from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import safety as reads
 from kcover_portal.console.reads.step_facts import duration
+from kcover_portal.console.views import cluster_settings as setting_views
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -52,20 +54,27 @@ def safety(request: Request) -> HttpResponse:
             {
                 "bounds": reads.bounds(cluster, now=now),
                 "plain": [(name, _plain(cluster, name)) for name in PLAIN],
+                "topology": _topology(cluster),
                 "may": cluster.pk in operable,
                 "sets": accounts.may(request.user, Verb.CONFIGURE, cluster),
             }
             for cluster in clusters
         ],
-        "changes": [
-            (change, reads.change_lines(change), accounts.may(request.user, Verb.CONFIGURE, change.cluster))
-            for change in reads.open_changes(clusters, now=now)
-        ],
+        "changes": setting_views.open_changes(request, clusters),
         "windows": windows,
         "announces": accounts.scope(request.user, Verb.MAINTAIN).has_clusters,
         "label": guards.EXCLUDE_LABEL,
     }
     return render(request, "console/pages/safety.html", context)
+
+
+def _topology(cluster: Cluster) -> list[tuple[object, str, str]]:
+    """Each domain of the topology, its label key, and what applies without one."""
+    platforms = _("labels of the common platforms")
+    default = {"pool": platforms, "leaf": platforms}
+    return [
+        (name, cluster.topology.get(domain, ""), default.get(domain, _("none"))) for domain, name in DOMAINS.items()
+    ]
 
 
 def _plain(cluster: Cluster, name: str) -> str:
@@ -93,7 +102,7 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
-                return _ask_second(request, row, "guards", form.patch(), reason=reason)
+                return setting_views.ask_second(request, row, "guards", form.patch(), reason=reason)
             cluster_settings.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
         except guards.SettingError as error:
             form.refuse(error)
@@ -121,7 +130,7 @@ def mode(request: Request, cluster: str) -> HttpResponse:
         if pending_changes.loosens_settings(row, changes):
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
-                return _ask_second(request, row, "settings", changes, reason=given["reason"])
+                return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
         try:
             cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=timezone.now())
         except FieldError as error:
@@ -131,42 +140,6 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     title = _("Mode of %(cluster)s") % {"cluster": row.name}
     address = reverse("console:safety-mode", args=(row.name,))
     return _ask(request, form, title=title, icon="shield-check", address=address)
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def change(request: Request, pk: int, verb: str) -> HttpResponse:
-    """Confirm or reject a change that waits for another admin."""
-    if verb not in ("confirm", "reject"):
-        raise Http404
-    row = get_object_or_404(reads.open_changes(list(accounts.clusters_of(request.user)), now=timezone.now()), pk=pk)
-    require(request, Verb.CONFIGURE, row.cluster)
-    form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        if verb == "confirm":
-            confirm(request)
-        actor, now = accounts.actor(request.user), timezone.now()
-        try:
-            if verb == "confirm":
-                names = accounts.counted_as(request.user, at=now)
-                pending_changes.confirm(row, actor=actor, names=names, now=now)
-            else:
-                pending_changes.reject(row, actor=actor, reason=form.cleaned_data["reason"], now=now)
-        except pending_changes.ChangeRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:safety"))
-    title = _("Confirm the change") if verb == "confirm" else _("Reject the change")
-    address = reverse("console:change", args=(pk, verb))
-    return _ask(request, form, title=title, icon="shield-check", address=address, verb=title, text=row.reason)
-
-
-def _ask_second(request: Request, row: Cluster, kind: str, changes: dict[str, object], *, reason: str) -> HttpResponse:
-    """Store the change for another admin."""
-    actor, now = accounts.actor(request.user), timezone.now()
-    names = accounts.counted_as(request.user, at=now)
-    pending_changes.request(row, kind, changes, actor=actor, requesters=names, reason=reason, now=now)
-    return lead(request, reverse("console:safety"))
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,0 +1,73 @@
+"""Forms for settings of a cluster: which labels name the parts of its topology, and what needs a second person."""
+
+from typing import Any
+
+from django import forms
+from django.utils.translation import gettext_lazy
+
+from kcover_portal import localization
+from kcover_portal.console.forms import Act, widgets
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import pools
+
+LONGEST_KEY = 317  # characters of a label key: a DNS name of 253, a slash, a name of 63
+DOMAINS = {
+    "rack": gettext_lazy("Rack"),
+    "leaf": gettext_lazy("Leaf switch"),
+    "nvlink": gettext_lazy("NVLink domain"),
+    "pool": gettext_lazy("Pool"),
+}
+
+
+class Topology(Act):
+    """The label key of each domain."""
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        for domain in pools.DOMAINS:
+            field = forms.CharField(
+                label=DOMAINS[domain], required=False, max_length=LONGEST_KEY, widget=widgets.line()
+            )
+            self.fields[domain], self.initial[domain] = field, cluster.topology.get(domain, "")
+        platforms = gettext_lazy("Leave blank for the labels of the common platforms.")
+        self.fields["leaf"].help_text = self.fields["pool"].help_text = platforms
+        self.order_fields([*pools.DOMAINS, "reason"])
+
+    def changes(self) -> dict[str, Any]:
+        """The change for ``cluster_settings.set_cluster``."""
+        return {"topology": {domain: self.cleaned_data[domain] for domain in pools.DOMAINS}}
+
+    def refuse(self, error: FieldError) -> None:
+        """Attach the service's error to the field of its domain."""
+        domain = dict(error.reason.params).get("domain")
+        self.add_error(str(domain) if domain in self.fields else None, localization.say(error.reason))
+
+
+class TwoPeople(Act):
+    """When a second person is needed: for actions by hand, and for changes that loosen a limit."""
+
+    hand_approval = forms.ChoiceField(
+        label=gettext_lazy("Approval of actions by hand"),
+        choices=Cluster.HandApproval.choices,
+        widget=widgets.select(),
+        help_text=gettext_lazy("When an action by hand that takes work away needs another person's approval."),
+    )
+    second_admin = forms.BooleanField(
+        label=gettext_lazy("A second admin confirms changes that loosen a limit"), required=False
+    )
+    field_order = ("hand_approval", "second_admin", "reason")
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        self.initial = {"hand_approval": cluster.hand_approval, "second_admin": cluster.second_admin}
+        self.cluster = cluster
+
+    def changes(self) -> dict[str, Any]:
+        """The settings that differ from the cluster's."""
+        given = {name: self.cleaned_data[name] for name in ("hand_approval", "second_admin")}
+        return {name: value for name, value in given.items() if value != getattr(self.cluster, name)}
+
+    def refuse(self, error: FieldError) -> None:
+        """Attach the service's error to its field."""
+        self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))

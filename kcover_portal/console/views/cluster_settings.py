@@ -1,0 +1,131 @@
+"""Settings of a cluster on the page Safety: its topology, what needs a second person, and changes that wait for one."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_http_methods
+
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms import cluster_settings as setting_forms
+from kcover_portal.console.reads import safety as reads
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_settings, pending_changes
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def topology(request: Request, cluster: str) -> HttpResponse:
+    """Set the label keys that name a node's rack, leaf switch, NVLink domain and pool."""
+    row = _configurable(request, cluster)
+    form = setting_forms.Topology(request.POST or None, cluster=row)
+    text = _(
+        "The key of the node label that names each part. Roles and budgets of a pool follow the new label at once."
+    )
+    title = _("Topology of %(cluster)s") % {"cluster": row.name}
+    return _change(request, row, form, page="safety-topology", title=title, icon="server", text=text)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def two_people(request: Request, cluster: str) -> HttpResponse:
+    """Set what needs a second person. A looser setting waits for another admin where the cluster asks for one."""
+    row = _configurable(request, cluster)
+    form = setting_forms.TwoPeople(request.POST or None, cluster=row)
+    title = _("Second person in %(cluster)s") % {"cluster": row.name}
+    text = _("This cluster asks for a second admin. A looser setting waits for that admin.") if row.second_admin else ""
+    return _change(request, row, form, page="safety-people", title=title, icon="users", text=text)
+
+
+def _change(
+    request: Request,
+    row: Cluster,
+    form: setting_forms.Topology | setting_forms.TwoPeople,
+    *,
+    page: str,
+    **look: Any,
+) -> HttpResponse:
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        changes, reason = form.changes(), form.cleaned_data["reason"]
+        if pending_changes.loosens_settings(row, changes) and pending_changes.needs_second(row):
+            return ask_second(request, row, pending_changes.SETTINGS, changes, reason=reason)
+        actor = accounts.actor(request.user)
+        try:
+            cluster_settings.set_cluster(row, changes, actor=actor, reason=reason, now=timezone.now())
+        except FieldError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:safety"))
+    address = reverse(f"console:{page}", args=(row.name,))
+    return form_dialog.ask(request, form, back=reverse("console:safety"), verb=_("Save"), address=address, **look)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def answer(request: Request, pk: int, verb: str) -> HttpResponse:
+    """Confirm or reject a change that waits for another admin."""
+    if verb not in ("confirm", "reject"):
+        raise Http404
+    row = get_object_or_404(reads.open_changes(list(accounts.clusters_of(request.user)), now=timezone.now()), pk=pk)
+    require(request, Verb.CONFIGURE, row.cluster)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        if verb == "confirm":
+            confirm(request)
+        actor, now = accounts.actor(request.user), timezone.now()
+        try:
+            if verb == "confirm":
+                names = accounts.counted_as(request.user, at=now)
+                pending_changes.confirm(row, actor=actor, names=names, now=now)
+            else:
+                pending_changes.reject(row, actor=actor, reason=form.cleaned_data["reason"], now=now)
+        except pending_changes.ChangeRefused as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return lead(request, reverse("console:safety"))
+    title = _("Confirm the change") if verb == "confirm" else _("Reject the change")
+    shown = {"title": title, "icon": "shield-check", "verb": title, "text": row.reason}
+    return form_dialog.ask(
+        request, form, back=reverse("console:safety"), address=reverse("console:change", args=(pk, verb)), **shown
+    )
+
+
+def open_changes(request: Request, clusters: list[Cluster]) -> list[dict[str, Any]]:
+    """The changes that wait. ``own``: the person counts as the requester, so somebody else has to confirm."""
+    now = timezone.now()
+    rows = list(reads.open_changes(clusters, now=now))
+    names = {accounts.actor(request.user), *accounts.counted_as(request.user, at=now)} if rows else set()
+    return [
+        {
+            "change": row,
+            "lines": reads.change_lines(row),
+            "may": accounts.may(request.user, Verb.CONFIGURE, row.cluster),
+            "own": bool(names & {row.requested_by, *row.requesters}),
+        }
+        for row in rows
+    ]
+
+
+def ask_second(request: Request, row: Cluster, kind: str, changes: Mapping[str, Any], *, reason: str) -> HttpResponse:
+    """Store the change for another admin."""
+    actor, now = accounts.actor(request.user), timezone.now()
+    names = accounts.counted_as(request.user, at=now)
+    pending_changes.request(row, kind, changes, actor=actor, requesters=names, reason=reason, now=now)
+    return lead(request, reverse("console:safety"))
+
+
+def _configurable(request: Request, name: str) -> Cluster:
+    row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=name)
+    require(request, Verb.CONFIGURE, row)
+    return row

@@ -1,0 +1,72 @@
+"""The settings of a cluster on the page Safety: topology, second person, and changes that wait for another admin."""
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover_portal.fleet.models import Cluster, PendingChange
+from kcover_portal.ledger.models import Entry
+
+WHY = {"reason": "moved"}
+
+
+@pytest.fixture
+def east(db: None, now: Any) -> Cluster:
+    return Cluster.objects.create(name="east", created_at=now)
+
+
+@pytest.fixture
+def anna(person: Any, east: Cluster) -> Client:
+    return person("admin", name="anna")
+
+
+@pytest.mark.parametrize("page", ["topology", "people"])
+def test_only_admins_change_them(person: Any, east: Cluster, page: str) -> None:
+    client = person("approver")
+    assert client.get(f"/safety/east/{page}/").status_code == 403
+    assert client.post(f"/safety/east/{page}/", WHY).status_code == 403
+    assert f"/safety/east/{page}/" not in client.get("/safety/").content.decode()
+
+
+def test_a_topology_is_set_and_shown(anna: Client, east: Cluster) -> None:
+    sent = {"rack": "example.com/rack", "leaf": "", "pool": "example.com/team", **WHY}
+    assert anna.post("/safety/east/topology/", sent).status_code == 302
+    east.refresh_from_db()
+    assert east.topology == {"rack": "example.com/rack", "pool": "example.com/team"}
+    assert Entry.objects.get(verb="cluster.changed").data["reason"] == "moved"
+    assert "example.com/team" in anna.get("/safety/").content.decode()
+
+
+def test_a_bad_label_key_is_shown_at_its_field(anna: Client, east: Cluster) -> None:
+    refused = anna.post("/safety/east/topology/", {"rack": "no key!", **WHY})
+    assert refused.status_code == 422
+    assert list(refused.context["form"].errors) == ["rack"]
+
+
+def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, east: Cluster) -> None:
+    first = {"hand_approval": "always", "second_admin": "on", **WHY}
+    assert anna.post("/safety/east/people/", first).status_code == 302
+    east.refresh_from_db()
+    assert (east.hand_approval, east.second_admin) == ("always", True)
+
+    anna.post("/safety/east/people/", {"hand_approval": "never", "second_admin": "on", **WHY})
+    east.refresh_from_db()
+    change = PendingChange.objects.get()
+    assert (east.hand_approval, change.changes) == ("always", {"hand_approval": "never"})
+
+    confirm = f"/safety/changes/{change.pk}/confirm/"
+    assert confirm not in anna.get("/safety/").content.decode(), "the requester is not offered the confirmation"
+    assert anna.post(confirm, WHY).status_code == 422
+    bo = person("admin", name="bo")
+    assert confirm in bo.get("/safety/").content.decode()
+    assert bo.post(confirm, WHY).status_code == 302
+    east.refresh_from_db()
+    assert east.hand_approval == "never"
+
+
+def test_a_stricter_setting_does_not_wait(anna: Client, east: Cluster) -> None:
+    Cluster.objects.update(second_admin=True)
+    anna.post("/safety/east/people/", {"hand_approval": "always", "second_admin": "on", **WHY})
+    east.refresh_from_db()
+    assert (east.hand_approval, PendingChange.objects.count()) == ("always", 0)
