@@ -1,8 +1,10 @@
-"""restart_jobs: restart the protected training jobs of the node elsewhere, by deleting all their pods."""
+"""restart_jobs: restart the protected training jobs of the node elsewhere, each as a whole."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, Self
 
 from kcover.actions import record
 from kcover.actions.record import Form, shown
@@ -12,17 +14,23 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``restarted``: by namespace/name of the job, its ``label`` and its ``pods`` as name to uid.
+    """``restarted``: by namespace/name of the job, how its pods are found, and its ``pods`` then as name to uid.
 
-    It is stored before the first pod is deleted.
+    It is stored before the first pod is deleted. ``since``: when every one of these jobs had been told to restart.
     """
 
     restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), Form.NAMES, default={})
+    left: tuple[str, ...] = shown(_("Jobs left alone"), Form.NAMES, default=())
+    since: datetime | None = shown(_("Restarted at"), Form.MOMENT, default=None)
 
     @property
     def committed(self) -> bool:
         """A restart that has deleted some pods of a job is always completed."""
         return self.begun
+
+    def retried(self) -> Self:
+        """The jobs that were restarted are waited for again, with a new deadline."""
+        return dataclasses.replace(record.Progress.retried(self), restarted=self.restarted)
 
 
 SPEC = ActionSpec(

@@ -35,6 +35,16 @@ class PodRemoval:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JobCommand:
+    """An order to the controller of a training job. ``action``: Volcano's command, or "suspend"."""
+
+    CODE: ClassVar[str] = "job_command"
+    kind: str
+    uid: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebootRequest:
     """The reboot that ends the boot ``boot_id``, requested through ``driver``."""
 
@@ -103,6 +113,7 @@ class StorageClaim:
 Wanted = (
     NodePatch
     | PodRemoval
+    | JobCommand
     | RebootRequest
     | GpuReset
     | CheckRequest

@@ -16,6 +16,7 @@ class Call(StrEnum):
 
     ACTIVATE = "activate"
     AUTOPILOT_LABELS = "autopilot_labels"
+    COMMAND = "command"
     CORDON = "cordon"
     DELETE = "delete"
     EVICT = "evict"

@@ -105,6 +105,7 @@ TITLES: Mapping[str, str] = {
 CALLS: Mapping[str, str] = {
     "activate": _("Activate standby"),
     "autopilot_labels": _("Set Autopilot labels"),
+    "command": _("Order to a job's controller"),
     "cordon": _("Cordon"),
     "delete": _("Delete pod"),
     "evict": _("Evict pod"),

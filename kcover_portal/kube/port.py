@@ -39,12 +39,14 @@ from kcover_portal.kube.values import (
     NodeChange,
     NodeEvent,
     NodeList,
+    Phase,
     Pod,
     PodEvent,
     Requirement,
     SeenEvent,
     Taint,
     TokenIdentity,
+    Verb,
     Wanted,
     Workload,
     WorkloadKind,
@@ -78,6 +80,7 @@ __all__ = [
     "NodeEvent",
     "NodeList",
     "NotFound",
+    "Phase",
     "Pod",
     "PodEvent",
     "RefusedByServer",
@@ -86,6 +89,7 @@ __all__ = [
     "Taint",
     "TokenIdentity",
     "Unavailable",
+    "Verb",
     "Wanted",
     "Workload",
     "WorkloadKind",
@@ -169,14 +173,32 @@ class Cluster(Protocol):
     def delete_claim(self, namespace: str, name: str) -> None:
         """Deletes a claim; it may still be terminating on return."""
 
-    def workloads(self, *, labels: Mapping[str, str]) -> list[Workload]:
-        """Returns training jobs with all these labels, of every kind in ``WORKLOADS`` that is installed."""
+    def workloads(
+        self, *, labels: Mapping[str, str] | None = None, kind: str | None = None, namespace: str | None = None
+    ) -> list[Workload]:
+        """Returns training jobs with all these labels, of one kind or of every kind in ``WORKLOADS``.
+
+        A kind that is not installed has none.
+        """
 
     def workload(self, namespace: str, kind: str, name: str) -> Workload:
         """Returns a training job. Raises ``NotFound``, also if its kind is not in ``WORKLOADS`` or not installed."""
 
     def label_workload(self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]) -> Workload:
         """Sets labels of a training job; None removes a label. Raises ``NotFound``."""
+
+    def suspend_workload(self, namespace: str, kind: str, name: str, *, uid: str) -> Workload:
+        """Suspends the training job with this uid: its controller ends its pods and keeps the object.
+
+        Raises ``NotFound``, ``Conflict`` if another job has the name now, ``RefusedByServer`` if the kind has no such
+        field.
+        """
+
+    def command_workload(self, namespace: str, kind: str, name: str, *, uid: str, action: str, key: str) -> None:
+        """Gives Volcano's controller the Command ``action`` (RestartJob, AbortJob) for the job with this uid.
+
+        A Command with the same ``key`` is not created again while the controller has not taken it.
+        """
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> TokenIdentity | None:
         """Returns a token's identity; None if it is invalid or for other audiences (empty: the server's own)."""

@@ -5,7 +5,7 @@ from typing import Any
 from simulator.kubeapi import history, resources, store
 
 Object = dict[str, Any]
-Place = tuple[str, str, str]  # plural, namespace, name
+Place = tuple[str, str, str]  # key of the kind, namespace, name
 
 
 class Collector:
@@ -25,7 +25,7 @@ class Collector:
 
     def _changed(self, change: history.Change) -> None:
         metadata = change.object["metadata"]
-        place = (change.resource.plural, *store.key_of(change.object))
+        place = (change.resource.key, *store.key_of(change.object))
         now = {ref["uid"] for ref in metadata.get("ownerReferences") or ()}
         before = change.before
         then = {ref["uid"] for ref in before["metadata"].get("ownerReferences") or ()} if before else set()

@@ -67,7 +67,7 @@ class Lists:
         entries = [entry for entry in collection.candidates(selection) if selection.matches(entry.obj)]
         if not limit or len(entries) <= limit:
             return Page(entries=entries, version=version)
-        self._keep(collection.resource.plural, version, collection.ordered())
+        self._keep(collection.resource.key, version, collection.ordered())
         return self._cut(entries, selection, version, limit)
 
     def forget(self) -> None:
@@ -75,7 +75,7 @@ class Lists:
         self._snapshots.clear()
 
     def _continued(self, collection: Collection, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
-        found = self._snapshots.get((collection.resource.plural, token.rv))
+        found = self._snapshots.get((collection.resource.key, token.rv))
         if found is None or found[0] < self._store.now() - _KEPT_FOR:
             raise errors.expired(_EXPIRED)
         start = bisect.bisect_right(found[1], token.start, key=_key)

@@ -97,7 +97,7 @@ class Reader:
             await response.write(watches.error_line(error))
             return response
         bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-        followers = self._watches.setdefault(target.resource.plural, set())
+        followers = self._watches.setdefault(target.resource.key, set())
         task = asyncio.current_task()
         assert task is not None
         followers.add(watch)
@@ -151,7 +151,7 @@ class Reader:
                 await asyncio.wait_for(watch.woken.wait(), timeout=max(wait, 0.0))
 
     def _changed(self, change: history.Change) -> None:
-        for watch in self._watches.get(change.resource.plural, ()):
+        for watch in self._watches.get(change.resource.key, ()):
             watch.woken.set()
 
     def _renderer(self, http: web.Request, target: paths.Target) -> render.Renderer:

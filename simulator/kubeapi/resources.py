@@ -43,6 +43,11 @@ class Resource:
         """``v1``, ``apps/v1`` …"""
         return f"{self.group}/{self.version}" if self.group else self.version
 
+    @property
+    def key(self) -> str:
+        """The name under which objects are stored: two groups may have kinds of one name."""
+        return self.plural if self.typed else f"{self.plural}.{self.group}"
+
     def served(self) -> tuple[tuple[str, str], ...]:
         """Every (group, version) under which the kind is served."""
         return ((self.group, self.version), *self.also)
@@ -52,9 +57,9 @@ def _workload(plural: str, kind: str, short: str) -> Resource:
     return _make("apps", "v1", plural, kind, short=(short,), categories=("all",), has_status=True, generation=True)
 
 
-def _custom(group: str, plural: str, kind: str) -> Resource:
+def _custom(group: str, plural: str, kind: str, *, version: str = "v1") -> Resource:
     """A custom resource of an operator: a training job, a group of workers."""
-    return _make(group, "v1", plural, kind, has_status=True, generation=True, typed=False, unconditional=False)
+    return _make(group, version, plural, kind, has_status=True, generation=True, typed=False, unconditional=False)
 
 
 def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
@@ -98,6 +103,9 @@ SELF_ACCESS_REVIEWS = _make(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False, stored=False
 )
 
+VOLCANO_JOBS = _custom("batch.volcano.sh", "jobs", "Job", version="v1alpha1")
+COMMANDS = _custom("bus.volcano.sh", "commands", "Command", version="v1alpha1")
+
 RESOURCES: tuple[Resource, ...] = (
     NODES,
     PODS,
@@ -123,6 +131,12 @@ RESOURCES: tuple[Resource, ...] = (
     _custom("kubeflow.org", "tfjobs", "TFJob"),
     _custom("kubeflow.org", "xgboostjobs", "XGBoostJob"),
     _custom("leaderworkerset.x-k8s.io", "leaderworkersets", "LeaderWorkerSet"),
+    _custom("jobset.x-k8s.io", "jobsets", "JobSet", version="v1alpha2"),
+    _custom("trainer.kubeflow.org", "trainjobs", "TrainJob", version="v1alpha1"),
+    _custom("ray.io", "rayclusters", "RayCluster"),
+    _custom("ray.io", "rayjobs", "RayJob"),
+    VOLCANO_JOBS,
+    COMMANDS,
     TOKEN_REVIEWS,
     ACCESS_REVIEWS,
     SELF_ACCESS_REVIEWS,
@@ -142,14 +156,17 @@ def served_at(group: str, version: str, plural: str) -> Resource | None:
 
 @cache
 def find(ref: Ref) -> Resource:
-    """A kind by itself, its name (``"Pod"``, ``"pods"``) or (group, plural). Raises KeyError if it is unknown."""
+    """A kind by itself, its name (``"Pod"``, ``"pods"``), its key or (group, plural). Raises KeyError if it is unknown.
+
+    Of two kinds of one name the built-in one is found.
+    """
     if isinstance(ref, Resource):
         return ref
     for resource in RESOURCES:
         if isinstance(ref, tuple):
             if any(ref == (group, resource.plural) for group, _ in resource.served()):
                 return resource
-        elif ref in (resource.kind, resource.plural):
+        elif ref in (resource.kind, resource.plural, resource.key):
             return resource
     raise KeyError(f"no such kind: {ref!r}")
 

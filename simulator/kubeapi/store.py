@@ -56,7 +56,7 @@ class Store:
         self.now = now
         self._version = 1
         self._collections = {
-            resource.plural: Collection(resource, history=history, floor=self._version)
+            resource.key: Collection(resource, history=history, floor=self._version)
             for resource in resources.RESOURCES
             if resource.stored
         }
@@ -71,7 +71,7 @@ class Store:
 
     def collection(self, kind: resources.Ref) -> Collection:
         """The objects of one kind, for readers that need entries and history."""
-        return self._collections[resources.find(kind).plural]
+        return self._collections[resources.find(kind).key]
 
     # Reading
 

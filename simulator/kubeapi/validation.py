@@ -57,7 +57,7 @@ def check(resource: resources.Resource, obj: Object, *, group: str, old: Object 
     ``group`` is the one the request used; ``old`` the object that it would replace.
     """
     causes = [*_metadata(obj)]
-    if checker := _CHECKS.get(resource.kind):
+    if resource.typed and (checker := _CHECKS.get(resource.kind)):
         causes += checker(obj, group, old)
     if causes:
         name = obj["metadata"].get("name", "")

@@ -55,7 +55,7 @@ class Writer:
         if resource.namespaced and self._store.find("Namespace", "", metadata["namespace"]) is None:
             raise errors.not_found("", "namespaces", metadata["namespace"])
         metadata["uid"] = store.new_uid()
-        obj = defaults.fill(resource.kind, obj, uid=metadata["uid"])
+        obj = defaults.fill(resource.kind, obj, uid=metadata["uid"]) if resource.typed else obj
         validation.check(resource, obj, group=target.group)
         return self._store.create(resource, obj, dry_run=dry_run)
 

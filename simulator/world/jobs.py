@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Any
 
-from simulator.kubeapi import history, store
+from simulator.kubeapi import history, resources, store
 from simulator.world import pods
 from simulator.world.agenda import Agenda
 from simulator.world.controllers import Key, PodIndex, WorkQueue
@@ -20,13 +20,13 @@ class Jobs:
 
     def changed(self, change: history.Change) -> None:
         """Queue a job that changed, or whose pod changed."""
-        if change.resource.kind == "Job" and change.kind != history.DELETED:
+        if change.resource is resources.JOBS and change.kind != history.DELETED:
             self._queue.add("Job", store.key_of(change.object))
             deadline = change.object["spec"].get("activeDeadlineSeconds")
             if change.kind == history.ADDED and deadline is not None:
                 key = store.key_of(change.object)
                 self._agenda.after(float(deadline), lambda: self._queue.add("Job", key))
-        elif (owner := pods.controller(change.object)) and owner["kind"] == "Job":
+        elif (owner := pods.controller(change.object)) and pods.is_batch(owner):
             self._queue.add("Job", (change.object["metadata"]["namespace"], owner["name"]))
 
     def _reconcile(self, kind: str, key: Key) -> None:
@@ -47,8 +47,16 @@ class Jobs:
             status["conditions"] = [end]
             if end["type"] == "Complete":
                 status["completionTime"] = store.timestamp(self._objects.now())
-        elif not active and not suspended:
-            active = [self._objects.create("Pod", pods.from_template(job["spec"]["template"], job))]
+        elif suspended:
+            for pod in active:
+                self._objects.delete("Pod", *store.key_of(pod))
+            active = []
+        else:
+            wanted = min(job["spec"].get("parallelism", 1), job["spec"].get("completions", 1) - succeeded)
+            template = job["spec"]["template"]
+            active += [
+                self._objects.create("Pod", pods.from_template(template, job)) for _ in range(wanted - len(active))
+            ]
         counts = {"active": len(active), "succeeded": succeeded, "failed": failed}
         status |= {name: count for name, count in counts.items() if count or name in status}
         if status != job.get("status"):

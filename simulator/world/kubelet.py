@@ -133,10 +133,9 @@ class Kubelet:
 
     def _start(self, pod: Object) -> None:
         self._write(pods.running(self._objects, pod, address=self._address(pod)))
-        owner = pods.controller(pod)
         if (pod["metadata"].get("labels") or {}).get(REBOOT_LABEL) == "true":
             self._plan("run", pod, self._pace.run, self._run_reboot)
-        elif owner is not None and owner["kind"] == "Job":
+        elif pods.runs_to_end(pod):
             self._plan("run", pod, self._pace.run, self._run_to_end)
 
     def _run_reboot(self, pod: Object) -> None:

@@ -53,6 +53,18 @@ def is_daemon(pod: Object) -> bool:
     return owner is not None and owner["kind"] == "DaemonSet"
 
 
+def is_batch(owner: Object) -> bool:
+    """Return whether an owner reference names a batch Job; Volcano's jobs have the same kind."""
+    return owner["kind"] == "Job" and str(owner.get("apiVersion", "")).startswith("batch/")
+
+
+def runs_to_end(pod: Object) -> bool:
+    """Return whether the pod ends by itself soon: a batch Job's does, unless it trains as part of a JobSet."""
+    owner = controller(pod)
+    trains = "jobset.sigs.k8s.io/jobset-name" in (pod["metadata"].get("labels") or {})
+    return owner is not None and is_batch(owner) and not trains
+
+
 def is_mirror(pod: Object) -> bool:
     """Return whether the pod is the mirror pod of a static pod."""
     return workloads.MIRROR in (pod["metadata"].get("annotations") or {})

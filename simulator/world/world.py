@@ -9,6 +9,7 @@ from simulator.world import kubelet, machine, nodes, pods, workloads
 from simulator.world.agenda import Agenda
 from simulator.world.claims import Claims
 from simulator.world.controllers import Controllers, PodIndex
+from simulator.world.gangs import Gangs
 from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
 from simulator.world.pace import Pace
@@ -72,6 +73,7 @@ class _Changes:
         self._owned = owned
         self._controllers = Controllers(objects, agenda, owned)
         self._jobs = Jobs(objects, agenda, owned)
+        self._gangs = Gangs(objects, agenda, owned)
         self._claims = Claims(objects, agenda)
         self._scheduler = Scheduler(objects, agenda)
         self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
@@ -92,9 +94,10 @@ class _Changes:
         if kind in _OWNING:
             self._controllers.changed(change)
             self._jobs.changed(change)
+            self._gangs.changed(change)
 
 
-_OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "PyTorchJob", "Job"})
+_OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "PyTorchJob", "Job", "JobSet", "Command"})
 
 
 def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: random.Random) -> World:

@@ -29,7 +29,7 @@ def _walk(rig):
 
     def of_every_kind(verb):
         for kind in port.WORKLOADS:
-            with contextlib.suppress(port.NotFound):
+            with contextlib.suppress(port.NotFound, port.RefusedByServer):  # the latter: cannot be suspended
                 verb(kind)
 
     yield "version", lambda: cluster.version()
@@ -58,6 +58,14 @@ def _walk(rig):
     yield (
         "label_workload",
         lambda: of_every_kind(lambda k: cluster.label_workload(rig.namespace, k, "x", labels={"a": None})),
+    )
+    yield (
+        "suspend_workload",
+        lambda: of_every_kind(lambda k: cluster.suspend_workload(rig.namespace, k, "x", uid="u")),
+    )
+    yield (
+        "command_workload",
+        lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", uid="u", action="RestartJob", key="k"),
     )
     yield "review_token", lambda: cluster.review_token("t", audiences=[])
 

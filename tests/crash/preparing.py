@@ -36,6 +36,8 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     for trial in trials:
         for pod in _pods(trial):
             product.kube("POST", "/api/v1/namespaces/default/pods", pod)
+        if PLANS[trial.plan].jobs:
+            _add_job(product, trial.node)
         if trial.case is not None:
             _plan(product, trial, trial.case)
     # Last: what an agent had sent before it was stopped has arrived by now.
@@ -87,18 +89,39 @@ def _plan(product: Installation, trial: Trial, case: Case) -> None:
 
 def _pods(trial: Trial) -> Iterator[dict[str, Any]]:
     """What runs on the node."""
-    plan, container = PLANS[trial.plan], {"name": "main", "image": "registry.example/train:1", "resources": {}}
-    loose = [(letter, {}) for letter in PODS if plan.drained]
-    jobs = [("job", {JOB: trial.node, PROTECTED: "true"})] if plan.jobs else []
-    for name, labels in [*loose, *jobs]:
-        yield {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {"name": f"{trial.node}-{name}", "namespace": "default", "labels": labels},
-            "spec": {
-                "nodeName": trial.node,
-                "containers": [container],
-                "restartPolicy": "Always",
-                "terminationGracePeriodSeconds": 30,
-            },
-        }
+    plan = PLANS[trial.plan]
+    for name in PODS if plan.drained else ():
+        yield _pod(f"{trial.node}-{name}", trial.node, {})
+
+
+def _add_job(product: Installation, node: str) -> None:
+    """A training job with one pod on the node. Its operator finds the pod there, and creates it again elsewhere."""
+    job = f"{node}-job"
+    at = "/apis/kubeflow.org/v1/namespaces/default/pytorchjobs"
+    template = {"spec": _pod("", "", {})["spec"]}
+    workers = {"replicas": 0, "restartPolicy": "OnFailure", "template": template}
+    spec = {"pytorchReplicaSpecs": {"Worker": workers}}
+    kind = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob"}
+    made = product.kube("POST", at, {**kind, "metadata": {"name": job, "labels": {PROTECTED: "true"}}, "spec": spec})
+    pod = _pod(f"{job}-worker-0", node, {JOB: job})
+    owner = {**kind, "name": job, "uid": made["metadata"]["uid"], "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    product.kube("POST", "/api/v1/namespaces/default/pods", pod)
+    workers["replicas"] = 1
+    product.kube("PATCH", f"{at}/{job}", {"spec": spec})
+
+
+def _pod(name: str, node: str, labels: Mapping[str, str]) -> dict[str, Any]:
+    container = {"name": "main", "image": "registry.example/train:1", "resources": {}}
+    placed = {"nodeName": node} if node else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "labels": dict(labels)},
+        "spec": {
+            **placed,
+            "containers": [container],
+            "restartPolicy": "Always",
+            "terminationGracePeriodSeconds": 30,
+        },
+    }

@@ -9,19 +9,19 @@ import msgspec
 
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
-from kcover_portal.kube.fake.calls import Recorder
 from kcover_portal.kube.fake.objects import Manifest, stamp
+from kcover_portal.kube.fake.workloads import Workloads
 from kcover_portal.kube.verbs import events as event_verbs
 from kcover_portal.kube.verbs import jobs as job_verbs
 from kcover_portal.kube.verbs import pvcs as claim_verbs
-from kcover_portal.kube.wire import base, events, jobs, nodes, pods, pvcs
+from kcover_portal.kube.wire import events, jobs, nodes, pods, pvcs
 
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5
 _GRACE_SECONDS: Final = 30
 
 
-class FakeCluster(Recorder):
+class FakeCluster(Workloads):
     """A cluster in memory. ``may_create_namespaces`` is whether the portal's account has that right."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
@@ -189,23 +189,6 @@ class FakeCluster(Recorder):
             with contextlib.suppress(errors.NotFound):
                 self.objects.remove(CLAIM, namespace, name)
 
-    def workloads(self, *, labels: Mapping[str, str]) -> list[values.Workload]:
-        with self.call("workloads", "", ""):
-            found = [_workload(kind, m) for kind in values.WORKLOADS for m in self.objects.list(kind)]
-            return [workload for workload in found if labels.items() <= workload.labels.items()]
-
-    def workload(self, namespace: str, kind: str, name: str) -> values.Workload:
-        with self.call("workload", kind, name, namespace=namespace):
-            return _workload(kind, self.objects.get(kind, namespace, name))
-
-    def label_workload(
-        self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
-    ) -> values.Workload:
-        with self.call("label_workload", kind, name, namespace=namespace) as call:
-            call.wrote = True
-            patch = {"metadata": {"labels": dict(labels)}}
-            return _workload(kind, self.objects.merge(kind, namespace, name, patch))
-
     def review_token(self, token: str, *, audiences: Sequence[str]) -> values.TokenIdentity | None:
         with self.call("review_token", "TokenReview", ""):
             identity = self._tokens.get(token)
@@ -253,7 +236,3 @@ def _claim(manifest: Manifest) -> values.ClaimState:
 
 def _job(manifest: Manifest) -> values.JobState:
     return msgspec.convert(manifest, jobs.JobObject).value()
-
-
-def _workload(kind: str, manifest: Manifest) -> values.Workload:
-    return job_verbs.workload_value(kind, msgspec.convert(manifest, base.AnyObject))

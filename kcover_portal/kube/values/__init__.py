@@ -12,15 +12,10 @@ from kcover_portal.kube.values.events import (
     SeenEvent,
 )
 from kcover_portal.kube.values.jobs import (
-    JOB_LABELS,
-    KUBEFLOW_JOB_LABEL,
-    WORKLOADS,
     ClaimSpec,
     ClaimState,
     JobSpec,
     JobState,
-    Workload,
-    WorkloadKind,
 )
 from kcover_portal.kube.values.nodes import (
     Node,
@@ -43,6 +38,15 @@ from kcover_portal.kube.values.pods import (
 )
 from kcover_portal.kube.values.tokens import (
     TokenIdentity,
+)
+from kcover_portal.kube.values.workloads import (
+    JOB_LABELS,
+    KUBEFLOW_JOB_LABEL,
+    WORKLOADS,
+    Phase,
+    Verb,
+    Workload,
+    WorkloadKind,
 )
 
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
@@ -70,12 +74,14 @@ __all__ = [
     "NodeChange",
     "NodeEvent",
     "NodeList",
+    "Phase",
     "Pod",
     "PodEvent",
     "Requirement",
     "SeenEvent",
     "Taint",
     "TokenIdentity",
+    "Verb",
     "Wanted",
     "Workload",
     "WorkloadKind",

@@ -20,8 +20,8 @@ class Pod:
     """A pod. ``controller``: it is owned by a controller (see ``owner_*``); otherwise it is bare.
 
     ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
-    set. ``job``: the training job it belongs to by label (Kubeflow's, batch's or LeaderWorkerSet's), "" if none.
-    ``gpus`` is what its containers ask for.
+    set. ``job``: the training job it belongs to by label (``JOB_LABELS``), "" if none. ``unschedulable``: the scheduler
+    found no node for it. ``gpus`` is what its containers ask for.
     """
 
     namespace: str
@@ -38,6 +38,7 @@ class Pod:
     daemonset: bool = False
     deleting: bool = False
     terminal: bool = False
+    unschedulable: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     gpus: int = 0
     job: str = ""

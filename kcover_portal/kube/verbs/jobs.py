@@ -1,6 +1,5 @@
-"""The verbs for the portal's Jobs and the users' training jobs."""
+"""The verbs for the portal's own Jobs."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
@@ -12,7 +11,7 @@ _KEEP_SECONDS: Final = 24 * 3600  # finished Jobs are kept as evidence for a day
 
 
 class Jobs(list_watch.Verbs):
-    """The port's verbs for Jobs and workloads."""
+    """The port's verbs for Jobs."""
 
     def ensure_job(self, spec: values.JobSpec) -> values.JobState:
         try:
@@ -36,35 +35,6 @@ class Jobs(list_watch.Verbs):
             self._connection.request("DELETE", _job_path(namespace, name), base.AnyObject, body=body)
         except errors.NotFound:
             return
-
-    def workloads(self, *, labels: Mapping[str, str]) -> list[values.Workload]:
-        found = []
-        for kind in values.WORKLOADS.values():
-            at = list_watch.path("apis", kind.group, kind.version, kind.plural)
-            try:
-                items, _ = list_watch.pages(
-                    self._connection, at, base.AnyObject, query={"labelSelector": list_watch.selector(labels)}
-                )
-            except errors.NotFound:
-                continue
-            found += [workload_value(kind.kind, item) for item in items]
-        return found
-
-    def workload(self, namespace: str, kind: str, name: str) -> values.Workload:
-        at = _workload_path(namespace, kind, name)
-        return workload_value(kind, self._connection.request("GET", at, base.AnyObject))
-
-    def label_workload(
-        self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
-    ) -> values.Workload:
-        changed = self._connection.request(
-            "PATCH",
-            _workload_path(namespace, kind, name),
-            base.AnyObject,
-            body={"metadata": {"labels": dict(labels)}},
-            content_type="application/merge-patch+json",
-        )
-        return workload_value(kind, changed)
 
 
 def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
@@ -105,18 +75,3 @@ def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
 
 def _job_path(namespace: str, *name: str) -> str:
     return list_watch.path("apis", "batch", "v1", "namespaces", namespace, "jobs", *name)
-
-
-def _workload_path(namespace: str, kind: str, name: str) -> str:
-    known = values.WORKLOADS.get(kind)
-    if known is None:
-        raise errors.NotFound(
-            f"{kind} {namespace}/{name}: unknown kind of training job; known kinds: {', '.join(values.WORKLOADS)}"
-        )
-    return list_watch.path("apis", known.group, known.version, "namespaces", namespace, known.plural, name)
-
-
-def workload_value(kind: str, found: base.AnyObject) -> values.Workload:
-    """Converts a decoded object to the port's workload."""
-    meta = found.metadata
-    return values.Workload(kind=kind, namespace=meta.namespace, name=meta.name, uid=meta.uid, labels=meta.labels or {})

@@ -86,6 +86,7 @@ class PodObject(base.AnyObject, frozen=True):
             daemonset=owner is not None and owner.kind == "DaemonSet",
             deleting=meta.deletion_timestamp is not None,
             terminal=status.phase in ("Succeeded", "Failed"),
+            unschedulable=any(c.type == "PodScheduled" and c.status == "False" for c in status.conditions or ()),
             labels=labels,
             gpus=sum(base.gpus(c.resources.limits) for c in spec.containers or () if c.resources),
             job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),

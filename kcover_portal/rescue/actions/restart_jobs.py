@@ -1,100 +1,71 @@
-"""restart_jobs: restart the protected training jobs of the node elsewhere, by deleting all their pods.
+"""restart_jobs: restart the protected training jobs of the node elsewhere, each as a whole, and wait until they run.
 
 This is kcover's recovery as its README promises it (semantics 1.4). A job is protected by
-``kcover.io/cascading-recovery=true`` on one of its pods or on itself. Pods that are never restarted are left alone. The
-job object is not touched; its operator creates the pods again. The node is cordoned before, so that no pod comes back
-to it. A job is restarted at most once within 30 s, over all rescues, as the database records. No disruption budget is
-asked, because the whole job is down with its one broken pod.
+``kcover.io/cascading-recovery=true`` on one of its pods or on itself. The job object is not touched; its operator
+creates the pods again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
+within 30 s, over all rescues, as the database records. No disruption budget is asked, because the whole job is down
+with its one broken pod.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
-from functools import partial
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 
-from django.db import IntegrityError, transaction
+from django.db import transaction
 
-from kcover import audit, reasons
+from kcover import reasons
 from kcover.actions import restart_jobs as core
-from kcover_portal.kube import port
-from kcover_portal.rescue.models import JobRestart
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
+from kcover_portal.rescue.step import job_window, node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
-PROTECTED = "kcover.io/cascading-recovery"
-WINDOW = timedelta(seconds=30)  # kcover's: one restart a job
-FORGOTTEN = timedelta(days=1)
-NAMED = 8  # jobs named in a sentence
+__all__ = ["PROTECTED", "run"]
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A training job, by the label that its pods carry."""
-
-    namespace: str
-    label: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
+WINDOW = job_window.WINDOW
+BACK_WITHIN = timedelta(minutes=15)  # an image of 20 GB has been pulled by then
+ROOM_WITHIN = timedelta(minutes=2)  # a scheduler has tried every node by then
+POLL_SECONDS = 1.0
 
 
 def run(context: Context) -> Outcome:
-    """Finishes the restarts that were begun, then restarts the protected jobs that run on the node."""
+    """Finishes the restarts that were begun, restarts the protected jobs of the node, and waits for all of them."""
     node = node_marks.expect_isolated(context)
     if not node.unschedulable:
         return Hold(reasons.of("node_schedulable"))
-    found = _jobs(context.kube.list_pods(node=context.node.name))
+    if _progress(context).since is None:
+        waiting, left = _restart_all(context)
+        if waiting:
+            lately = reasons.of("restarted_lately", seconds=WINDOW.seconds, jobs=_names(waiting))
+            return Wait(WINDOW.total_seconds() / 6, lately)
+        restarted = _progress(context).restarted
+        if not restarted:
+            return Done(_with_left(reasons.of("no_protected_job"), left))
+        context.remember(since=context.now, left=tuple(left))
+    return _wait_for_return(context, _progress(context).since or context.now)
+
+
+def _restart_all(context: Context) -> tuple[list[str], list[str]]:
+    """Restarts what may be restarted now. Returns the jobs that must wait, and those that are left alone."""
+    found = training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
     waiting: list[str] = []
     for job, pods in found.items():
-        if str(job) in context.step.progress_as(core.Progress).restarted or not _may_restart(context, pods):
+        if str(job) in _progress(context).restarted or not _may_restart(job, pods):
             continue
         context.check_guards(destructive=True)
         if not _claim(context, job):
             waiting.append(str(job))
-    for name, doomed in context.step.progress_as(core.Progress).restarted.items():
-        _delete(context, name, doomed)
-    if waiting:
-        lately = reasons.of("restarted_lately", seconds=WINDOW.seconds, jobs=_names(waiting))
-        return Wait(WINDOW.total_seconds() / 6, lately)
-    restarted = context.step.progress_as(core.Progress).restarted
-    left = [str(job) for job in found if str(job) not in restarted]
-    done = reasons.of("jobs_restarted", jobs=_names(list(restarted))) if restarted else reasons.of("no_protected_job")
-    return Done(reasons.both(done, reasons.of("jobs_left_alone", jobs=_names(left)) if left else None))
+    restarted = _progress(context).restarted
+    for restart in _restarts(restarted):
+        restart.make(context.kube, context.write)
+    # A StatefulSet without the label is nobody's training job.
+    left = [str(job) for job in found if str(job) not in restarted and (job.label or job.protected)]
+    return waiting, left
 
 
-def _jobs(pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
-    """The jobs with pods that run on the node. Pods that are leaving or have ended do not count."""
-    found: dict[Job, list[port.Pod]] = {}
-    for pod in pods:
-        label = next((key for key in port.JOB_LABELS if pod.job and pod.labels.get(key) == pod.job), None)
-        if label is not None and not (pod.deleting or pod.terminal):
-            found.setdefault(Job(namespace=pod.namespace, label=label, name=pod.job), []).append(pod)
-    return found
-
-
-def _may_restart(context: Context, pods: Sequence[port.Pod]) -> bool:
-    """Returns whether the job is protected and something would create its pods again."""
-    if any(pod.restart_policy == "Never" for pod in pods):
-        return False
-    return any(pod.labels.get(PROTECTED) == "true" for pod in pods) or _owner_is_protected(context, pods[0])
-
-
-def _owner_is_protected(context: Context, pod: port.Pod) -> bool:
-    """Returns whether the job object carries the label: Kubeflow does not copy it to the pods."""
-    kinds = [workload.kind for workload in port.WORKLOADS.values() if pod.labels.get(workload.pod_label) == pod.job]
-    if pod.owner_name == pod.job and pod.owner_kind in port.WORKLOADS:
-        kinds = [pod.owner_kind]
-    return any(_is_protected(context, pod, kind) for kind in kinds)
-
-
-def _is_protected(context: Context, pod: port.Pod, kind: str) -> bool:
-    try:
-        return context.kube.workload(pod.namespace, kind, pod.job).labels.get(PROTECTED) == "true"
-    except port.NotFound:
-        return False
+def _may_restart(job: Job, pods: Sequence[port.Pod]) -> bool:
+    return training_jobs.is_protected(job, pods) and not training_jobs.is_never_restarted(job, pods)
 
 
 def _claim(context: Context, job: Job) -> bool:
@@ -102,40 +73,52 @@ def _claim(context: Context, job: Job) -> bool:
 
     After a crash this restart is completed. A pod that was created in the meantime has another UID and stays.
     """
-    now = context.now
-    pods = context.kube.list_pods(namespace=job.namespace, labels={job.label: job.name})
-    doomed = {pod.name: pod.uid for pod in pods if not pod.deleting}
-    where = {"cluster": context.cluster, "namespace": job.namespace, "job": job.name}
-    kept = {**context.step.progress_as(core.Progress).restarted, str(job): {"label": job.label, "pods": doomed}}
-    try:
-        with transaction.atomic():
-            JobRestart.objects.filter(at__lt=now - FORGOTTEN).delete()
-            taken = JobRestart.objects.filter(**where, at__lte=now - WINDOW).update(at=now, rescue=context.rescue)
-            if not taken:
-                if JobRestart.objects.filter(**where).exists():
-                    return False
-                JobRestart.objects.create(**where, at=now, rescue=context.rescue)
-            context.remember(restarted=kept)
-    except IntegrityError:  # another rescue took it at the same moment
-        return False
+    restart = Restart.of(context.kube, job)
+    kept = {**_progress(context).restarted, str(job): restart.to_json()}
+    with transaction.atomic():
+        if not job_window.claim(
+            context.cluster, namespace=job.namespace, job=job.name, rescue=context.rescue, now=context.now
+        ):
+            return False
+        context.remember(restarted=kept)
     return True
 
 
-def _delete(context: Context, name: str, doomed: Mapping[str, Any]) -> None:
-    """Deletes the stored pods of one job that are still there, by UID."""
-    namespace, _, job = name.partition("/")
-    remaining = context.kube.list_pods(namespace=namespace, labels={doomed["label"]: job})
-    for pod in remaining:
-        if pod.deleting or doomed["pods"].get(pod.name) != pod.uid:
-            continue
-        context.write(
-            audit.Call.DELETE,
-            partial(context.kube.delete_pod, pod.namespace, pod.name, uid=pod.uid),
-            target=f"pod {pod.namespace}/{pod.name}",
-            destructive=True,
-            wanted=audit.PodRemoval(uid=pod.uid, job=name),
-        )
+def _wait_for_return(context: Context, since: datetime) -> Outcome:
+    """Done once every restarted job runs again. After a deadline a person is asked."""
+    progress = _progress(context)
+    late: list[tuple[Restart, Return]] = []
+    for restart in _restarts(progress.restarted):
+        phase, back = restart.look(context.kube)
+        if phase is port.Phase.FAILED:
+            return Hold(reasons.of("job_failed_again", job=str(restart.job)))
+        if phase is port.Phase.RUNNING and not back.complete:
+            late.append((restart, back))
+    done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left)
+    if not late:
+        return Done(done)
+    what = reasons.both(*(missing(restart, back) for restart, back in late[:NAMED]))
+    waited = context.now - since
+    if waited >= ROOM_WITHIN and all(back.only_lacks_room for _, back in late):
+        # The repair gives a node back, so waiting for room here could wait for itself.
+        return Done(reasons.both(done, what, reasons.of("jobs_lack_room")))
+    if waited >= BACK_WITHIN:
+        return Hold(reasons.both(reasons.of("jobs_not_back", minutes=int(BACK_WITHIN.total_seconds() // 60)), what))
+    return Wait(POLL_SECONDS, what)
 
 
-def _names(names: Sequence[str]) -> reasons.Value:
+def _progress(context: Context) -> core.Progress:
+    return context.step.progress_as(core.Progress)
+
+
+def _restarts(restarted: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
+    for name, data in restarted.items():
+        yield Restart.from_json(name, data)
+
+
+def _with_left(done: reasons.Reason, left: Sequence[str]) -> reasons.Reason:
+    return reasons.both(done, reasons.of("jobs_left_alone", jobs=_names(left)) if left else None)
+
+
+def _names(names: Sequence[str] | Mapping[str, object]) -> reasons.Value:
     return reasons.named(sorted(names), most=NAMED)

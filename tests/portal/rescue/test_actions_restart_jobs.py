@@ -15,6 +15,7 @@ from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of
 from tests.portal.rescue import killing
+from tests.portal.rescue.operators import WithOperators, pods_of
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +38,7 @@ def make():
     made = []
 
     def world(nodes: int = 3) -> World:
-        one = World(policy=POLICY, nodes=nodes)
+        one = World(policy=POLICY, nodes=nodes, fake=WithOperators)
         made.append(one)
         one.cluster.guards = GUARDS
         one.cluster.save()
@@ -81,7 +82,11 @@ def test_every_pod_of_the_job_is_deleted_after_the_cordon(make, protected: str) 
     assert deleted(world) == ["llm-0", "llm-1", "llm-2"]
     order = [call.verb for call in world.kube.writes if call.verb in ("apply_node", "delete_pod")]
     assert order[0] == "apply_node"
-    assert world.rescue().state == "succeeded"
+    assert world.step("restart_jobs").why == reasons.both(
+        reasons.of("job_partly_back", job="train/llm", running=0, wanted=3),
+        reasons.of("pods_not_ended", pods="llm-0, llm-1, llm-2"),
+    )
+    world.until("succeeded")
     assert world.step("restart_jobs").why == reasons.both(
         reasons.of("jobs_restarted", jobs="train/llm"), reasons.of("jobs_left_alone", jobs="default/llm")
     )
@@ -131,11 +136,7 @@ def test_once_a_job_within_30_seconds_whoever_asks(make) -> None:
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.fault(62)
-    world.work()
-    world.kube.finish_deletions()
-    add_again = {"owner_kind": "PyTorchJob", "owner_name": "llm"}
-    labels = {KUBEFLOW: "llm", restart_jobs.PROTECTED: "true"}
-    world.kube.add_pod("train", "llm-0", node="gpu-2", labels=labels, **add_again)  # its operator made it anew, there
+    world.until("succeeded")  # both pods are on gpu-2 now
     world.now += timedelta(seconds=10)
     world.fault(62, node="gpu-2")
     world.work()
@@ -146,7 +147,7 @@ def test_once_a_job_within_30_seconds_whoever_asks(make) -> None:
     for _ in range(26):
         world.pass_time(1)
     assert world.step("restart_jobs", "gpu-2").state == "done"
-    assert deleted(world) == ["llm-0", "llm-1", "llm-0"]
+    assert deleted(world) == ["llm-0", "llm-1"] * 2
 
 
 def test_pods_that_are_leaving_ask_for_no_second_restart(make) -> None:
@@ -168,17 +169,15 @@ def test_a_worker_that_dies_is_gone_on_from_and_new_pods_stay(make, call: int, a
     killing.kill_at(world.kube, "delete_pod", call=call, after=after)
     world.fault(62)
     assert killing.work(world)
-    world.kube.finish_deletions()
-    for number in range(call - (not after)):  # what went already was made anew, on nodes that take pods
-        labels = {KUBEFLOW: "llm", restart_jobs.PROTECTED: "true"}
-        world.kube.add_pod("train", f"llm-{number}", node="gpu-2", labels=labels, owner_kind="PyTorchJob")
-    before = {pod.uid for pod in world.kube.list_pods(namespace="train")}
-    world.work()
-    assert world.rescue().state == "succeeded"
+    old = {pod.uid for pod in world.kube.list_pods(namespace="train")}
+    world.kube.finish_deletions()  # what went already is made anew, on nodes that take pods
+    anew = {pod.uid for pod in pods_of(world.kube)} - old
+    world.until("succeeded")
     assert JobRestart.objects.count() == 1
-    left = [pod for pod in world.kube.list_pods(namespace="train") if not pod.deleting]
-    assert len(left) == call - (not after)
-    assert {pod.uid for pod in left} <= before
+    left = {pod.uid for pod in pods_of(world.kube)}
+    assert len(left) == 3
+    assert anew <= left
+    assert not left & old
 
 
 def test_an_ambiguous_deletion_is_asked_again_by_uid(make) -> None:
@@ -202,7 +201,7 @@ def test_a_guard_holds_it_back_before_anything_is_deleted(make) -> None:
     assert [call.wrote for call in world.kube.called("delete_pod")] == [False]
     world.kube.label_node(NODE, {"kcover.io/exclude": None})
     world.until("succeeded")
-    assert {pod.deleting for pod in world.kube.list_pods(namespace="train")} <= {True}
+    assert {pod.node for pod in world.kube.list_pods(namespace="train")} == {"gpu-2"}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,204 @@
+"""Training jobs as a whole: which job a pod belongs to, who consented to its restart, whether it runs again.
+
+A job is known by the most specific label of its pods, and then by the controllers above it: a pod of a TrainJob names
+a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOADS`` is restarted, with all its pods.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from kcover_portal.kube import port
+
+PROTECTED: Final = "kcover.io/cascading-recovery"
+NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
+_MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A training job.
+
+    ``label`` and ``value`` select its pods; ``label`` "": its pods are those whose controller is called ``value``.
+    ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
+    consents to a restart; a pod may consent too.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    label: str
+    value: str
+    uid: str = ""
+    protected: bool = field(default=False, compare=False)
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def known(self) -> port.WorkloadKind:
+        """The row of the table."""
+        return port.WORKLOADS[self.kind]
+
+
+def of_workload(workload: port.Workload) -> Job:
+    """The job of an object that was read."""
+    known = port.WORKLOADS[workload.kind]
+    return Job(
+        namespace=workload.namespace,
+        kind=workload.kind,
+        name=workload.name,
+        label=known.pod_label,
+        value=workload.pods_named,
+        uid=workload.uid,
+        protected=workload.labels.get(PROTECTED) == "true",
+    )
+
+
+def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
+    """The jobs of these pods. Pods that are leaving or have ended do not count."""
+    found: dict[Job, list[port.Pod]] = {}
+    seen: dict[tuple[str, ...], Job | None] = {}
+    for pod in pods:
+        if pod.deleting or pod.terminal:
+            continue
+        said = _said(pod)
+        if said is None:
+            continue
+        if said not in seen:
+            seen[said] = _job(cluster, pod, *said[2:])
+        job = seen[said]
+        if job is not None:
+            found.setdefault(job, []).append(pod)
+    return found
+
+
+def is_protected(job: Job, pods: Sequence[port.Pod]) -> bool:
+    """Whether the owner consents to a restart, by a label on the job or on one of its pods."""
+    return job.protected or any(pod.labels.get(PROTECTED) == "true" for pod in pods)
+
+
+def is_never_restarted(job: Job, pods: Sequence[port.Pod]) -> bool:
+    """Whether the kind's controller would not create these pods again."""
+    return job.known.never_is_final and any(pod.restart_policy == "Never" for pod in pods)
+
+
+def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
+    """All pods of the job."""
+    if job.label:
+        return cluster.list_pods(namespace=job.namespace, labels={job.label: job.value}) if job.value else []
+    pods = cluster.list_pods(namespace=job.namespace)
+    return [pod for pod in pods if pod.owner_name == job.value and job.known.owns(pod.owner_kind, pod.owner_api)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """How far a restarted job has come back. All are names of pods.
+
+    ``stuck``: old pods that are still leaving. ``starting``: new pods that do not run yet. ``roomless``: those of them
+    for which the scheduler found no node. ``absent``: how many pods nobody has created yet.
+    """
+
+    running: tuple[str, ...]
+    stuck: tuple[str, ...]
+    starting: tuple[str, ...]
+    roomless: tuple[str, ...]
+    absent: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pod runs again."""
+        return not (self.stuck or self.starting or self.absent)
+
+    @property
+    def only_lacks_room(self) -> bool:
+        """Whether all that is missing waits for a node."""
+        return not self.complete and not self.stuck and not self.absent and self.roomless == self.starting
+
+
+def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: int) -> Return:
+    """``pods``: the job's now; ``doomed``: the uids of those that were taken away; ``wanted``: how many should run."""
+    new = [pod for pod in pods if pod.uid not in doomed and not pod.deleting]
+    stuck = _names([pod for pod in pods if pod.uid in doomed])
+    running = [pod for pod in new if pod.ready or pod.phase == "Succeeded"]
+    starting = [pod for pod in new if not (pod.ready or pod.phase == "Succeeded")]
+    return Return(
+        running=_names(running),
+        stuck=stuck,
+        starting=_names(starting),
+        roomless=_names([pod for pod in starting if pod.unschedulable]),
+        absent=max(wanted - len(new) - len(stuck), 0),
+    )
+
+
+def _names(pods: Sequence[port.Pod]) -> tuple[str, ...]:
+    return tuple(sorted(pod.name for pod in pods))
+
+
+def _said(pod: port.Pod) -> tuple[str, str, str, str] | None:
+    """Namespace, the pod's controller, and the label and name by which the pod names its job."""
+    label = next((key for key in port.JOB_LABELS if pod.job and pod.labels.get(key) == pod.job), None)
+    if label is not None:
+        return pod.namespace, f"{pod.owner_kind}/{pod.owner_name}", label, pod.job
+    if port.WORKLOADS["StatefulSet"].owns(pod.owner_kind, pod.owner_api):
+        return pod.namespace, f"{pod.owner_kind}/{pod.owner_name}", "", pod.owner_name
+    return None
+
+
+def _job(cluster: port.Cluster, pod: port.Pod, label: str, name: str) -> Job | None:
+    kinds = _kinds(pod, label, name)
+    for kind in kinds:
+        workload = _read(cluster, pod.namespace, kind, name)
+        if workload is not None:
+            return _with_owners(cluster, workload, label, name)
+    if not label:
+        return None  # a StatefulSet that cannot be read consents to nothing
+    return Job(namespace=pod.namespace, kind=kinds[0], name=name, label=label, value=name)
+
+
+def _kinds(pod: port.Pod, label: str, name: str) -> list[str]:
+    """The kinds that the job may have: its pod's controller's if that has its name, else those of the label."""
+    if pod.owner_name == name:
+        for known in port.WORKLOADS.values():
+            if known.owns(pod.owner_kind, pod.owner_api):
+                return [known.kind]
+    own = port.WORKLOADS["Job"].pod_label if label == port.JOB_LABELS[-1] else label
+    return [known.kind for known in port.WORKLOADS.values() if known.pod_label == own]
+
+
+def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.Workload | None:
+    try:
+        return cluster.workload(namespace, kind, name)
+    except port.NotFound:
+        return None
+    except port.RefusedByServer:
+        if kind == "StatefulSet":  # nobody need grant this right who labels no StatefulSet
+            return None
+        raise
+
+
+def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, name: str) -> Job:
+    """The topmost job above this one. Protected if any of them is."""
+    top, protected = workload, workload.labels.get(PROTECTED) == "true"
+    for _ in range(_MOST_OWNERS):
+        kind = _kind_of_owner(top)
+        above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
+        if above is None:
+            break
+        top, protected = above, protected or above.labels.get(PROTECTED) == "true"
+    known = port.WORKLOADS[top.kind]
+    own = known.pod_label == label or top is workload or not top.pods_named
+    return Job(
+        namespace=top.namespace,
+        kind=top.kind,
+        name=top.name,
+        label=label if own else known.pod_label,
+        value=name if own else top.pods_named,
+        uid=top.uid,
+        protected=protected,
+    )
+
+
+def _kind_of_owner(workload: port.Workload) -> str:
+    kinds: Mapping[str, port.WorkloadKind] = port.WORKLOADS
+    return next((k.kind for k in kinds.values() if k.owns(workload.owner_kind, workload.owner_api)), "")

@@ -1,0 +1,129 @@
+"""The restart of one training job, as it is stored before its first call, and how far the job has come back."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Protocol, Self
+
+from kcover import audit, reasons
+from kcover.digests import digest
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube.training_jobs import Job, Return
+
+NAMED = 8  # names in a sentence
+
+
+class Write(Protocol):
+    """The only way to write to a cluster: ``Context.write``, or that of an order."""
+
+    def __call__(
+        self,
+        kind: audit.Call,
+        call: Callable[[], Any],
+        *,
+        target: str = ...,
+        destructive: bool = ...,
+        wanted: audit.Wanted | None = ...,
+    ) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Restart:
+    """A job and its pods when the restart was claimed, as name to uid. ``wanted``: how many must run again."""
+
+    job: Job
+    pods: Mapping[str, str] = field(default_factory=dict)
+    wanted: int = 0
+
+    @classmethod
+    def of(cls, cluster: port.Cluster, job: Job) -> Self:
+        """The restart of the job with the pods that it has now."""
+        pods = [pod for pod in training_jobs.pods_of(cluster, job) if not pod.deleting]
+        wanted = sum(not pod.terminal for pod in pods)
+        return cls(job=job, pods={pod.name: pod.uid for pod in pods}, wanted=wanted)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON."""
+        job = self.job
+        named = {"kind": job.kind, "name": job.name, "label": job.label, "value": job.value, "uid": job.uid}
+        return {**named, "pods": dict(self.pods), "wanted": self.wanted}
+
+    @classmethod
+    def from_json(cls, name: str, data: Mapping[str, Any]) -> Self:
+        """What ``to_json`` wrote, under ``name``, which is namespace/name."""
+        namespace, _, own = name.partition("/")
+        job = Job(
+            namespace=namespace,
+            kind=data.get("kind", "Job"),
+            name=own,
+            label=data["label"],
+            value=data.get("value", own),
+            uid=data.get("uid", ""),
+        )
+        return cls(job=job, pods=data["pods"], wanted=data.get("wanted", len(data["pods"])))
+
+    @property
+    def key(self) -> str:
+        """Names this restart of the job: the same after a crash, another for the next restart."""
+        return digest("\n".join(sorted(self.pods.values())))[:16]
+
+    def make(self, cluster: port.Cluster, write: Write) -> None:
+        """Restarts the job by the verb that its controller expects. Repeating it does nothing that was done before."""
+        left = [pod for pod in training_jobs.pods_of(cluster, self.job) if self._is_doomed(pod)]
+        if self.job.known.restart is port.Verb.COMMAND and self.job.uid:
+            if left and not any(pod.deleting for pod in left) and len(left) == len(self.pods):
+                self._command(cluster, write)
+            return
+        for pod in left:
+            if not pod.deleting:
+                write(
+                    audit.Call.DELETE,
+                    partial(cluster.delete_pod, pod.namespace, pod.name, uid=pod.uid),
+                    target=f"pod {pod.namespace}/{pod.name}",
+                    destructive=True,
+                    wanted=audit.PodRemoval(uid=pod.uid, job=str(self.job)),
+                )
+
+    def _command(self, cluster: port.Cluster, write: Write) -> None:
+        job = self.job
+        write(
+            audit.Call.COMMAND,
+            partial(
+                cluster.command_workload,
+                job.namespace,
+                job.kind,
+                job.name,
+                uid=job.uid,
+                action="RestartJob",
+                key=self.key,
+            ),
+            target=f"job {job}",
+            destructive=True,
+            wanted=audit.JobCommand(kind=job.kind, uid=job.uid, action="RestartJob"),
+        )
+
+    def look(self, cluster: port.Cluster) -> tuple[port.Phase | None, Return]:
+        """What the job's status says, None if the job is gone, and how far its pods are back."""
+        phase: port.Phase | None = port.Phase.RUNNING
+        if self.job.uid:
+            try:
+                phase = cluster.workload(self.job.namespace, self.job.kind, self.job.name).phase
+            except port.NotFound:
+                phase = None
+        pods = training_jobs.pods_of(cluster, self.job)
+        return phase, training_jobs.how_far_back(pods, doomed=frozenset(self.pods.values()), wanted=self.wanted)
+
+    def _is_doomed(self, pod: port.Pod) -> bool:
+        return self.pods.get(pod.name) == pod.uid
+
+
+def missing(restart: Restart, back: Return) -> reasons.Reason:
+    """Which pods of the job are missing, and why."""
+    parts = [reasons.of("job_partly_back", job=str(restart.job), running=len(back.running), wanted=restart.wanted)]
+    starting = [name for name in back.starting if name not in back.roomless]
+    for code, pods in (("pods_not_ended", back.stuck), ("pods_starting", starting), ("pods_lack_room", back.roomless)):
+        if pods:
+            parts.append(reasons.of(code, pods=reasons.named(pods, most=NAMED)))
+    if back.absent:
+        parts.append(reasons.of("pods_not_created", count=back.absent))
+    return reasons.both(*parts)
