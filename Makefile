@@ -18,6 +18,8 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-versi
 SERVERS := $(BIN)/python -m tests.servers
 
 export PORT DEMO_NODES
+# The tests start hundreds of processes. Without bytecode on disk each of them compiles Django anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## this list
