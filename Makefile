@@ -14,7 +14,7 @@ PYTHON ?=
 
 BIN := .venv/bin
 SOURCES := kcover agents kcover_portal simulator tests tools $(wildcard bench) manage.py
-PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check -c requirements.lock
+PIP_INSTALL := $(BIN)/python -m pip install -qq --no-compile --disable-pip-version-check --require-hashes
 SERVERS := $(BIN)/python -m tests.servers
 
 export PORT DEMO_NODES
@@ -39,7 +39,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: unit test crash bench soak mutants packages
+.PHONY: unit test crash bench soak mutants fuzz packages
 unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no Django, no servers, nothing to install
 	$(BIN)/python -m pytest -o DJANGO_SETTINGS_MODULE= --hypothesis-profile=unit -m "not slow" tests/kcover tests/agents $(ARGS)
 
@@ -63,14 +63,18 @@ soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; contin
 mutants: .venv/.stamp-dev ## changes to the core that its tests miss, by mutmut; continues where it stopped (ARGS="kcover.durations*")
 	$(BIN)/python tools/mutants.py --workers 2 $(ARGS)
 
+fuzz: .venv/.stamp-dev ## random input for every parser, guided by coverage; installs atheris (ARGS="policy --seconds 3600" for one)
+	@$(PIP_INSTALL) -r tools/fuzz.lock
+	$(BIN)/python tools/fuzz.py $(ARGS)
+
 packages:
 	@tools/system_packages.sh $(NEEDS)
 
 
 # ------------------------------------------------------------------------------------------------------------ checking
-CHECKS := check-format check-lint check-types check-imports check-templates check-vendor check-migrations check-deploy
+CHECKS := check-format check-lint check-types check-imports check-templates check-vendor check-migrations check-deploy check-security
 .PHONY: check format $(CHECKS)
-check: $(CHECKS) ## format, lint, types, import contracts, templates, vendored files, migrations, deployment
+check: $(CHECKS) ## format, lint, types, import contracts, templates, vendored files, migrations, deployment, security
 
 # As in production, so that `check --deploy` judges the settings that matter. Nothing is connected to.
 $(CHECKS): export KCOVER_SECRET_KEY := check-only-VXeXkQJ3v0mTz8rL5sWnYb7cDfGhKpQa2u4E6wJ9xMd3
@@ -107,6 +111,9 @@ check-deploy:
 	[ -f $(KCOVER_SIGNING_KEY) ] || $(BIN)/python manage.py ledger key >/dev/null
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 
+check-security:
+	$(BIN)/bandit -q -c pyproject.toml -r kcover agents kcover_portal simulator tools manage.py 2> >(grep -v 'nosec encountered' >&2) # those concern its other visits of a line
+
 format: .venv/.stamp-dev ## rewrites Python files and templates in the house's format
 	$(BIN)/ruff check --fix --exit-zero --quiet $(SOURCES)
 	$(BIN)/ruff format $(SOURCES)
@@ -130,21 +137,21 @@ agent: .venv/.stamp-dev ## the node agent as one file, dist/kcover-agent.pyz; ne
 
 venv: .venv/.stamp-dev ## .venv with everything to run, test and check
 
-.venv/.stamp: requirements.txt requirements.lock
+.venv/.stamp: requirements.lock
 	@[ -x $(BIN)/python ] || tools/make_venv.sh .venv $(PYTHON)
 	@echo '== installing what the portal needs into .venv'
-	@$(PIP_INSTALL) -r requirements.txt
+	@$(PIP_INSTALL) -r requirements.lock
 	@touch $@
 
-.venv/.stamp-dev: requirements-dev.txt .venv/.stamp
+.venv/.stamp-dev: requirements-dev.lock .venv/.stamp
 	@echo '== installing what tests and checks need into .venv'
-	@$(PIP_INSTALL) -r requirements-dev.txt
+	@$(PIP_INSTALL) -r requirements-dev.lock
 	@touch $@
 
-lock: ## requirements.lock from what is installed in .venv, after a requirement changed
-	@{ grep '^#' requirements.lock; $(BIN)/python -m pip freeze --local --exclude async-timeout; \
-	   grep '^async-timeout' requirements.lock; } > requirements.lock.new
-	@mv requirements.lock.new requirements.lock
+UV_COMPILE := $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+lock: .venv/.stamp-dev ## both locks with hashes, after a requirement changed; keeps the versions that still fit (ARGS=--upgrade)
+	@$(UV_COMPILE) requirements-dev.txt -o requirements-dev.lock $(ARGS)
+	@$(UV_COMPILE) requirements.txt -c requirements-dev.lock -o requirements.lock
 
 clean: ## removes caches, collected files and the demo's data; keeps .venv
 	rm -rf var staticfiles mutants test-results .run .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -63,7 +63,7 @@ class Agent:
         self.results: dict[tuple[str, str], Check] = {}  # the latest results by check and device
         self.caught_up = False  # the logs are read to their end; False while the spool is full
         self._boot_id, self._read_inventory = boot_id, inventory
-        self._rng = rng or random.Random()
+        self._rng = rng or random.Random()  # nosec B311
         self._saved_at: datetime | None = None
         self._inventory: Inventory | None = None
         self._reported_inventory: Inventory | None = None

@@ -153,7 +153,7 @@ def _inject(options: argparse.Namespace) -> int:
         method="POST",
     )
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=10) as response:  # nosec B310
             done = json.load(response)
     except urllib.error.HTTPError as error:
         with error:

@@ -1,8 +1,11 @@
 """What a wheel holds: every file that the running programs read, wherever it lies in the checkout."""
 
 import ast
+import re
 import tomllib
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -39,3 +42,27 @@ def test_every_folder_with_code_is_a_package() -> None:
 def test_what_the_settings_read_from_their_folder_is_packed() -> None:
     assert set(beside()) == {"templates", "static", "locale", "deploy"}
     assert all((ROOT / name).is_dir() for name in beside())
+
+
+def pins(name: str) -> dict[str, str]:
+    """The versions by normalised name (PEP 503)."""
+    found = re.findall(
+        r"^([\w.-]+)(?:\[[\w,]+\])?==([^\s;\\]+)", (ROOT / name).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return {re.sub(r"[-_.]+", "-", package).lower(): version for package, version in found}
+
+
+@pytest.mark.parametrize(
+    ("lock", "wanted"),
+    [
+        ("requirements.lock", ["requirements.txt"]),
+        ("requirements-dev.lock", ["requirements.txt", "requirements-dev.txt", "requirements.lock"]),
+    ],
+)
+def test_a_lock_has_every_requirement_as_pinned_with_hashes(lock: str, wanted: list[str]) -> None:
+    locked = pins(lock)
+    for name in wanted:
+        assert pins(name).items() <= locked.items(), "run make lock"
+    text = (ROOT / lock).read_text(encoding="utf-8")
+    blocks = re.split(r"^(?=[\w.-]+(?:\[[\w,]+\])?==)", text, flags=re.MULTILINE)[1:]
+    assert all("--hash=sha256:" in block for block in blocks)

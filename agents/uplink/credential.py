@@ -112,7 +112,7 @@ class CredentialStore:
         return False
 
     def _half_lifetime_from_now(self) -> float:
-        return self._monotonic() + LIFETIME.total_seconds() * random.uniform(*RENEWAL_SHARE)
+        return self._monotonic() + LIFETIME.total_seconds() * random.uniform(*RENEWAL_SHARE)  # nosec B311
 
     def _write(self, own: Credential) -> bool:
         try:
@@ -152,7 +152,7 @@ def _renew_at(expires_at: object, *, now: datetime) -> datetime | None:
         return None
     if not timedelta() < lifetime <= MAX_LIFETIME:
         lifetime = LIFETIME
-    return end - lifetime * (1 - random.uniform(*RENEWAL_SHARE))
+    return end - lifetime * (1 - random.uniform(*RENEWAL_SHARE))  # nosec B311
 
 
 def _encode(own: Credential) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def parse_answer(status: int, headers: Mapping[str, str], body: bytes, *, now: d
     raise_for_status(status, headers, body, now=now)
     try:
         return wire.decode_answer(json.loads(body))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UplinkError(f"the body of the portal's answer ({status}) cannot be read: {error}") from error
 
 

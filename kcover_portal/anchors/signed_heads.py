@@ -94,7 +94,7 @@ def parse(line: str) -> SignedHeads:
         if at.tzinfo is None:
             raise ValueError("at has no time zone")
         key_id, signature = str(document["key_id"]), str(document["signature"])
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise AnchorUnreadable(reasons.of("anchor_line_invalid", error=str(error)[:200])) from error
     given = signatures.Signature(key_id=key_id, signature=signature) if signature else None
     return SignedHeads(at=at, heads=heads, signature=given)

@@ -222,7 +222,7 @@ def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str
             WHERE node.in_cluster AND result.name IN ({marks}) AND result.status IN ('pass', 'warn', 'fail')
                 AND (agent.seen_at IS NULL OR result.name IN ({kept}) OR result.seen_at >= {since})
             ORDER BY CASE result.status WHEN 'fail' THEN 0 WHEN 'warn' THEN 1 ELSE 2 END, result.id
-            LIMIT %s""",
+            LIMIT %s""",  # nosec B608
             [*names, *health.CHECKS_VALID_UNTIL_RERUN, limit],
         )
         found: list[tuple[str, str, str, str, float | None, str, str]] = cursor.fetchall()

@@ -16,7 +16,7 @@ def check(kubeconfig: str) -> None:
     """Raises RefusedByServer if the text names a program or a file that is not allowed, or is not a kubeconfig."""
     try:
         document = yaml.safe_load(kubeconfig)
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise errors.RefusedByServer(f"kubeconfig: not valid YAML: {error}") from error
     problem = next(problems(document), None)
     if problem is not None:

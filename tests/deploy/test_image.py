@@ -53,7 +53,7 @@ def copies(file):
 
 def test_packages_are_pinned_and_the_user_is_the_pods():
     (install,) = [step for step in steps(PORTAL, "RUN") if "pip install" in step]
-    assert install.endswith("-r requirements.txt -c requirements.lock")
+    assert install.endswith("--require-hashes -r requirements.lock")
     (user,) = steps(PORTAL, "USER")
     for pod in PODS.values():
         context = pod["securityContext"]

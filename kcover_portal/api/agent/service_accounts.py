@@ -201,7 +201,7 @@ class ServiceAccounts:
                 _put(self._refused, key, (time.monotonic() + REFUSED_FOR, refusal), most=MOST_REFUSED)
             raise
         at = time.monotonic()
-        _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)
+        _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)  # nosec B311
         if pod:
             _put(self._confirmed, pod, None, most=MOST)
         return found

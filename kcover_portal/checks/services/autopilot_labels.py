@@ -99,7 +99,7 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
     if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.SILENT:
         return 0
     written = 0
-    for wanted in _chosen(_wanted(cluster), rng or random.Random()):
+    for wanted in _chosen(_wanted(cluster), rng or random.Random()):  # nosec B311
         try:
             written += _write(cluster, wanted, clock=clock)
         except Held:

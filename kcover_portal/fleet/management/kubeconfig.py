@@ -41,7 +41,7 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
         raise KubeconfigInvalid(f"{path} has {len(raw)} bytes; the limit is {MAX_BYTES}")
     try:
         content = yaml.safe_load(raw)
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise KubeconfigInvalid(f"{path} is not valid YAML: {error}") from error
     if not isinstance(content, dict):
         raise KubeconfigInvalid(f"{path} is not a kubeconfig; clusters, contexts and users are required")
@@ -49,7 +49,7 @@ def read(path: Path, *, context: str = "") -> Kubeconfig:
     chosen = context or content.get("current-context") or (next(iter(contexts)) if len(contexts) == 1 else "")
     if not chosen:
         raise KubeconfigInvalid(f"no current context; choose one of {', '.join(contexts)}")
-    if chosen not in contexts:
+    if not isinstance(chosen, str) or chosen not in contexts:
         raise KubeconfigInvalid(f"unknown context {chosen!r}; choose one of {', '.join(contexts)}")
     cluster = _entry(content, "clusters", "cluster", contexts[chosen].get("cluster"), chosen)
     user = _entry(content, "users", "user", contexts[chosen].get("user"), chosen)

@@ -159,7 +159,7 @@ def nodes_with_commands(nodes: Collection[int], *, now: datetime) -> set[int]:
     """Those of the nodes (by key) with a command on offer."""
     found = bulk_sql.run(
         f"""SELECT DISTINCT node_id FROM fleet_command WHERE state = 'offered' AND expires_at > %s
-            AND node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})""",
+            AND node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows([{"node": node} for node in nodes])],
     )
     return {node for (node,) in found}
@@ -178,7 +178,7 @@ def _write(changes: Sequence[Mapping[str, Any]], *, now: datetime) -> None:
                 inventory_digest = coalesce(given.inventory_digest, fleet_agent.inventory_digest),
                 checks_digest = coalesce(given.checks_digest, fleet_agent.checks_digest)
             FROM {bulk_sql.given(node="bigint", skew="double precision", **text)}
-            WHERE fleet_agent.node_id = given.node""",
+            WHERE fleet_agent.node_id = given.node""",  # nosec B608
         [at, at, bulk_sql.rows(changes)],
     )
 
@@ -208,7 +208,7 @@ def _known(reports: Sequence[IncomingReport]) -> dict[tuple[int, str], AgentRow]
             FROM {bulk_sql.given(cluster="bigint", name="text")}
             JOIN fleet_node node ON node.cluster_id = given.cluster AND node.name = given.name
             JOIN fleet_agent agent ON agent.node_id = node.id
-            ORDER BY agent.node_id {bulk_sql.locked("agent")}""",
+            ORDER BY agent.node_id {bulk_sql.locked("agent")}""",  # nosec B608
         [bulk_sql.rows([{"cluster": cluster, "name": name} for cluster, name in map(_key, reports)])],
     )
     return {(cluster, name): AgentRow._make(columns) for cluster, name, *columns in found}

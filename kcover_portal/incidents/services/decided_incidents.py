@@ -46,6 +46,6 @@ def mark_decided(decided: Sequence[Decided], *, now: datetime) -> None:
     bulk_sql.run(
         f"""UPDATE incidents_incident SET decided_at = %s, decided_labels = given.labels,
             decide_at = CASE WHEN {unchanged} THEN given.again_at ELSE incidents_incident.decide_at END
-        FROM {given} WHERE incidents_incident.id = given.id""",
+        FROM {given} WHERE incidents_incident.id = given.id""",  # nosec B608
         [at, at, bulk_sql.rows(rows)],
     )

@@ -123,7 +123,7 @@ def _repeated(reports: Mapping[int, IncomingReport], *, now: datetime) -> set[in
     fresh = bulk_sql.run(
         f"""INSERT INTO incidents_batch (node_id, batch_id, at)
             SELECT node, batch_id, %s FROM {bulk_sql.given(node="bigint", batch_id="uuid")} WHERE true
-            ON CONFLICT DO NOTHING RETURNING node_id""",
+            ON CONFLICT DO NOTHING RETURNING node_id""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows(given)],
     )
     return set(batches) - {node for (node,) in fresh}

@@ -32,7 +32,7 @@ GUARD = {
             END IF;
             RETURN NEW;
         END $$
-        """,
+        """,  # nosec B608
     ),
     "sqlite": (
         f"""
@@ -42,12 +42,12 @@ GUARD = {
             WHERE id = NEW.id OR (cluster = NEW.cluster AND sequence = NEW.sequence)
         )
         BEGIN SELECT RAISE(ABORT, '{append_only.ENTRY}: INSERT OR REPLACE on ledger_entry is refused'); END
-        """,
+        """,  # nosec B608
         f"""
         CREATE TRIGGER ledger_chain_no_replace BEFORE INSERT ON ledger_chain
         WHEN EXISTS (SELECT 1 FROM ledger_chain WHERE cluster = NEW.cluster)
         BEGIN SELECT RAISE(ABORT, '{append_only.ENTRY}: INSERT OR REPLACE on ledger_chain is refused'); END
-        """,
+        """,  # nosec B608
         f"""
         CREATE TRIGGER ledger_chain_real_head BEFORE UPDATE ON ledger_chain
         WHEN (NEW.sequence <> OLD.sequence OR NEW.digest <> OLD.digest) AND NOT EXISTS (
@@ -55,7 +55,7 @@ GUARD = {
             WHERE cluster = NEW.cluster AND sequence = NEW.sequence AND digest = NEW.digest
         )
         BEGIN SELECT RAISE(ABORT, '{REAL_HEAD}: ledger ledger_chain is refused'); END
-        """,
+        """,  # nosec B608
     ),
 }
 UNGUARD = {

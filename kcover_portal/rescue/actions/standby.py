@@ -26,7 +26,7 @@ from kcover_portal.rescue.step.standby_marks import Unfit
 TRIES = 3  # standbys that turned out unfit; then the plan continues without one
 RACES = 20  # each lost race means that another rescue got a standby
 
-CHANCE = random.Random()
+CHANCE = random.Random()  # nosec B311
 
 
 def run(context: Context) -> Outcome:

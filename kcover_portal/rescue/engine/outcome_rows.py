@@ -163,4 +163,4 @@ def close_incidents(
 def _back_off(failures: int) -> float:
     """Seconds until the next try: growing, with jitter so that many rescues do not retry at the same moment."""
     base = BACK_OFF[min(failures, len(BACK_OFF)) - 1]
-    return base * random.uniform(0.8, 1.2)
+    return base * random.uniform(0.8, 1.2)  # nosec B311

@@ -30,7 +30,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
-        parser.add_argument("--host", default="0.0.0.0")
+        parser.add_argument("--host", default="0.0.0.0")  # nosec B104
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes cannot work with the settings."""

@@ -1,0 +1,148 @@
+"""Every parser that takes bytes from outside, each with the errors that it may raise and what must hold.
+
+A target returns, or raises an error of ``refusals``. Anything else is a bug, as is an input that takes seconds.
+"""
+
+import base64
+import importlib.util
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import django
+from django.conf import settings
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+if not settings.configured:
+    django.setup()
+
+from agents.probes.log import kmsg
+from kcover import masked_addresses, preflight, wire
+from kcover.faults import machine_check, nvlink5, xid
+from kcover.policy import document
+from kcover_portal.anchors import signed_heads
+from kcover_portal.api.agent import jwt_claims, report_decoder
+from kcover_portal.api.agent.problem_responses import Refusal
+from kcover_portal.fleet.management import kubeconfig
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.kube import errors as kube_errors
+from kcover_portal.kube import kubeconfig_rules
+from kcover_portal.policies.services import source
+
+ROOT = Path(__file__).resolve().parents[1]
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """``run`` parses; ``refusals``: the errors that say that the input is invalid."""
+
+    run: Callable[[bytes], object]
+    refusals: tuple[type[Exception], ...] = ()
+
+    def __call__(self, data: bytes) -> None:
+        """Parses the data. Raises what is not a refusal."""
+        try:
+            self.run(data)
+        except self.refusals as error:
+            str(error)  # people see it
+
+
+def _kernel_log(data: bytes) -> None:
+    list(xid.scan(data))
+    text = data.decode("utf-8", "replace")
+    records = []
+    for line in text.splitlines():
+        header, message = kmsg.split_header(line)
+        facility, sequence = (header.facility, header.sequence) if header else (0, None)
+        records.append(kmsg.Record(text=message, at=NOW, facility=facility, sequence=sequence))
+        machine_check.is_uncorrected(line)
+        nvlink5.decode(found) if (found := xid.parse_line(line)) else None
+    kmsg.faults(records, now=NOW)
+    list(xid.parse_lines(text.splitlines()))
+
+
+def _report(data: bytes) -> None:
+    """The fast decoder accepts nothing that the strict one refuses, and what was read can be sent again."""
+    found = wire.decode(data)
+    again = wire.decode(json.dumps(wire.encode(found.report)).encode())
+    assert again.report == found.report
+    assert report_decoder.read(Cluster(pk=1, name="c"), data, now=NOW).node == found.report.node
+
+
+def _policy(data: bytes) -> None:
+    """A policy that was read can be written and read again without a change."""
+    documents, problems = source.read(source.decode(data))
+    for problem in problems:
+        str(problem)
+    for item in documents:
+        try:
+            policy = document.read(item.content)
+        except document.PolicyInvalid as error:
+            for each in error.problems:
+                item.at(each.path)
+                str(each.reason)
+            continue
+        assert document.read(document.render(policy)) == policy
+        masked_addresses.mask(item.content)
+
+
+def _kubeconfig(data: bytes) -> None:
+    kubeconfig_rules.check(data.decode("utf-8", "surrogateescape"))
+
+
+def _kubeconfig_file(data: bytes) -> None:
+    with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
+        file.write(data)
+        file.flush()
+        kubeconfig.read(Path(file.name))
+
+
+def _token(data: bytes) -> None:
+    """The claims of a service account's token; the signature is the API server's business."""
+    text = data.decode("utf-8", "replace")
+    if jwt_claims.is_token(text):
+        jwt_claims.read(text, now=NOW)
+    claims = base64.urlsafe_b64encode(data).decode().rstrip("=")
+    jwt_claims.read(f"eyJhbGciOiJSUzI1NiJ9.{claims}.x", now=NOW)
+
+
+def _proof(data: bytes) -> None:
+    verifier.verify(verifier.read(data.decode("utf-8", "replace")), {})
+
+
+def _load_verifier() -> object:
+    """tools/verify_proof.py, which belongs to no package."""
+    spec = importlib.util.spec_from_file_location("verify_proof", ROOT / "tools" / "verify_proof.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault("verify_proof", module)
+    spec.loader.exec_module(module)
+    return module
+
+
+verifier = _load_verifier()
+
+TARGETS = {
+    "kernel_log": Target(run=_kernel_log),
+    "report": Target(run=_report, refusals=(wire.EnvelopeError,)),
+    "answer": Target(
+        run=lambda data: wire.decode_answer(json.loads(data)),
+        refusals=(wire.WireError, ValueError, RecursionError),
+    ),
+    "policy": Target(run=_policy, refusals=(source.Unreadable,)),
+    "kubeconfig": Target(run=_kubeconfig, refusals=(kube_errors.RefusedByServer,)),
+    "kubeconfig_file": Target(run=_kubeconfig_file, refusals=(kubeconfig.KubeconfigInvalid,)),
+    "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
+    "token": Target(run=_token, refusals=(Refusal,)),
+    "anchor": Target(
+        run=lambda data: signed_heads.parse(data.decode("utf-8", "replace")), refusals=(signed_heads.AnchorUnreadable,)
+    ),
+    "proof": Target(run=_proof, refusals=(verifier.Broken,)),
+}
