@@ -34,6 +34,7 @@ NEEDS = {
     "tests/portal/policies": DATABASE,
     "tests/portal/preflight": DATABASE,
     "tests/portal/rescue": DATABASE,
+    "tests/portal/sources": DATABASE,
     "tests/simulator": NOTHING,
     "tests/story": SERVERS,
     "tests/test_suite.py": SERVERS,

@@ -126,6 +126,7 @@ from kcover.audit.sign_in import (
     UserDisabled,
     UserEnabled,
 )
+from kcover.audit.sources import SourceAct, SourceChanged, SourceCreated, SourceDeleted
 from kcover.audit.steps import (
     GuardPassed,
     GuardRefused,
@@ -262,6 +263,10 @@ __all__ = [
     "SinkChanged",
     "SinkCreated",
     "SinkDeleted",
+    "SourceAct",
+    "SourceChanged",
+    "SourceCreated",
+    "SourceDeleted",
     "StandbyChange",
     "StepAct",
     "StepAttemptFailed",

@@ -85,6 +85,7 @@ class TokenCreated(TokenAct):
     VERB: ClassVar[str] = "token.created"
 
     name: str = ""
+    source: str = ""
     owner: str = ""
     scopes: tuple[str, ...] = ()
     may: tuple[str, ...] = ()

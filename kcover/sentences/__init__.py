@@ -34,6 +34,7 @@ from kcover.sentences import (
     rest,
     second_factors,
     single_sign_on,
+    sources,
     standbys,
 )
 from kcover.sentences.i18n import gettext_noop as _
@@ -58,6 +59,7 @@ SENTENCES: Mapping[str, str] = {
     **audit.SENTENCES,
     **audit_streams.SENTENCES,
     **ledger.SENTENCES,
+    **sources.SENTENCES,
     **access.SENTENCES,
     **second_factors.SENTENCES,
     **single_sign_on.SENTENCES,

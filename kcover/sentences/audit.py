@@ -99,6 +99,9 @@ TITLES: Mapping[str, str] = {
     "audit_sink.deleted": _("Audit sink deleted"),
     "list.exported": _("List exported"),
     "secret.read": _("Address with its key shown"),
+    "source.created": _("Source added"),
+    "source.changed": _("Source changed"),
+    "source.deleted": _("Source removed"),
 }
 
 # Of a call: what it does, and how far it is.

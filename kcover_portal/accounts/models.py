@@ -246,6 +246,7 @@ class ApiToken(models.Model):
         DECISION = "decision", _("Decision system")
         OPERATOR = "operator", _("Operator")
         VIEWER = "viewer", _("Viewer")
+        SOURCE = "source", _("Source of faults")
 
     kind = models.CharField(max_length=10, choices=Kind.choices)
     name = models.CharField(max_length=120, blank=True)
@@ -253,6 +254,7 @@ class ApiToken(models.Model):
     prefix = models.CharField(max_length=16)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, blank=True, related_name="tokens")
     node = models.CharField(max_length=253, blank=True)
+    source = models.CharField(max_length=120, blank=True, help_text="of a source's token: the only source it can feed")
     scopes = models.JSONField(default=list, blank=True)
     verbs = models.JSONField(default=list, blank=True, help_text="narrows the kind's verbs; empty: all of them")
     networks = models.JSONField(default=list, blank=True, help_text="CIDR networks it may be used from; empty: any")

@@ -19,8 +19,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
     def authenticate(self, request: Request) -> tuple[AnonymousUser, ApiToken] | None:
         """Returns the token as ``request.auth``; None without a bearer header, so that a session is tried next.
 
-        Raises Unauthorized for an invalid token, Forbidden from an address outside of its networks, and for an agent
-        token unless the view sets ``agents_too``.
+        Raises Unauthorized for an invalid token, Forbidden from an address outside of its networks, for an agent token
+        unless the view sets ``agents_too``, and for a source's token unless it sets ``sources_too``.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
@@ -35,6 +35,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
         view = request.parser_context.get("view") if request.parser_context else None
         if token.kind == ApiToken.Kind.AGENT and not getattr(view, "agents_too", False):
             raise http_errors.Forbidden(reasons.of("agent_token"))
+        if token.kind == ApiToken.Kind.SOURCE and not getattr(view, "sources_too", False):
+            raise http_errors.Forbidden(reasons.of("source_token"))
         return AnonymousUser(), token
 
     def authenticate_header(self, request: Request) -> str:

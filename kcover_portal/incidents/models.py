@@ -43,6 +43,10 @@ class Incident(models.Model):
     count = models.PositiveBigIntegerField(default=0)
     message = models.TextField(blank=True, help_text="the log line, or the English sentence of because")
     because = models.JSONField(default=dict, help_text="what the portal found itself; {}: the message is a log line")
+    alias = models.CharField(
+        max_length=160, blank=True, help_text="of an incident that a source opened: the fault that others may report"
+    )
+    advice = models.CharField(max_length=200, blank=True, help_text="what a source recommends: shown, never followed")
     boot_id = models.CharField(max_length=64, blank=True, help_text="of the last occurrence")
     counted_records = models.JSONField(default=list, help_text="the log records that were counted, by boot and source")
     fault_digests = models.JSONField(
@@ -102,6 +106,7 @@ class Occurrence(models.Model):
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="occurrences")
     boot_id = models.CharField(max_length=64, blank=True)
     source = models.CharField(max_length=32)
+    witness = models.CharField(max_length=120, blank=True, help_text="name of the source; empty: agent or portal")
     sequence = models.BigIntegerField(null=True)
     message = models.TextField(blank=True)
     because = models.JSONField(default=dict, help_text="as of the incident")

@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Window
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Window
 from django.db.models.functions import RowNumber
 
 from kcover.decisions import health
@@ -37,6 +37,35 @@ def due_for_decision(*, now: datetime, limit: int = 200) -> list[tuple[int, tupl
     rows = Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN).annotate(place=place)
     columns = rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")
     return [(pk, (due, judged)) for pk, due, judged in columns[:limit]]
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """Who reported a fault: a source by its name, the node's ``agent`` or the ``portal`` itself."""
+
+    source: str
+    first_seen_at: datetime
+    last_seen_at: datetime
+    count: int
+
+
+def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
+    """The witnesses of incidents (by key), the first one first; one query. Times are the portal's."""
+    found: defaultdict[int, dict[str, Witness]] = defaultdict(dict)
+    rows = Occurrence.objects.filter(incident__in=incidents).order_by("pk")
+    for incident, name, because, at, count in rows.values_list("incident", "witness", "because", "at", "count"):
+        source = name or ("portal" if because else "agent")
+        known = found[incident].get(source)
+        first, total = (known.first_seen_at, known.count) if known else (at, 0)
+        found[incident][source] = Witness(source, first, at, total + count)
+    return {incident: list(named.values()) for incident, named in found.items()}
+
+
+def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
+    """How often the fault was seen in the last ``seconds``: by its best witness, because all saw the same fault."""
+    rows = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now).order_by()
+    counts = rows.values("witness").annotate(total=Sum("count")).values_list("total", flat=True)
+    return max(counts, default=1)
 
 
 def open_on(node: Node) -> QuerySet[Incident]:

@@ -81,7 +81,7 @@ Row = TypeVar("Row", bound=Model)
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 READ = Verb.READ.value
 
-# The roles of programs' tokens. Agent tokens have no role, because they are accepted only by the agent endpoints.
+# The roles of programs' tokens. Tokens of agents and sources have none: only their own endpoints accept them.
 TOKEN_ROLES = {
     ApiToken.Kind.VIEWER.value: Role.VIEWER.value,
     ApiToken.Kind.OPERATOR.value: Role.OPERATOR.value,

@@ -34,6 +34,7 @@ def rotate(
         created, secret = tokens.make_token(
             row.kind,
             cluster=row.cluster,
+            source=row.source,
             name=row.name,
             expires_at=now + (row.expires_at - row.created_at) if row.expires_at else None,
             scopes=row.scopes,

@@ -17,7 +17,14 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 
 # A prefix per kind, so that secret scanners and people recognize a leaked token.
-PREFIXES = {"agent": "kce_", "node": "kca_", "decision": "kcd_", "operator": "kco_", "viewer": "kcv_"}
+PREFIXES = {
+    "agent": "kce_",
+    "node": "kca_",
+    "decision": "kcd_",
+    "operator": "kco_",
+    "viewer": "kcv_",
+    "source": "kcs_",
+}
 SHOWN = 8  # characters of a secret that stay readable: the prefix and four more
 PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
 BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
@@ -44,6 +51,7 @@ def make_token(
     *,
     cluster: Cluster | None = None,
     node: str = "",
+    source: str = "",
     name: str = "",
     expires_at: datetime | None = None,
     scopes: Collection[str] = (),
@@ -61,12 +69,16 @@ def make_token(
     ``owner`` is the person who counts as the requester of the token's acts. An admin must not name another person:
     whoever knows the secret could then ask in that person's name and approve in their own.
     An agent token requires a cluster. With a node it is that node's credential; without one it can only enrol agents.
+    A token of kind source can only send events to the source of that name.
     Raises Refused if the arguments do not fit together.
     """
     if kind not in ApiToken.Kind.values:
         raise Refused(reasons.of("kind_unknown", kind=short_repr(kind), known=", ".join(ApiToken.Kind.values)))
     if kind == ApiToken.Kind.AGENT and cluster is None:
         raise Refused(reasons.of("agent_token_without_cluster"))
+    if bool(source) != (kind == ApiToken.Kind.SOURCE):
+        unfit = reasons.of("token_source_unused", kind=kind) if source else reasons.of("source_token_without_source")
+        raise Refused(unfit)
     if node and kind != ApiToken.Kind.AGENT:
         raise Refused(reasons.of("token_node_unused", kind=kind))
     if expires_at is not None and expires_at <= now:
@@ -86,6 +98,7 @@ def make_token(
             prefix=secret[:SHOWN],
             cluster=cluster,
             node=node,
+            source=source,
             owner=owner,
             created_by=created_by,
             created_at=now,
@@ -98,6 +111,7 @@ def make_token(
             token=token.prefix,
             kind=kind,
             node=node,
+            source=source,
             name=name,
             owner=owner.username if owner else "",
             scopes=tuple(token.scopes),

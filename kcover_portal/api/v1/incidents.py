@@ -1,7 +1,9 @@
 """Incidents and their occurrences."""
 
+from typing import Any
+
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
@@ -15,13 +17,22 @@ from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.incidents import services
+from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.rescue import services as rescue
 from kcover_portal.views.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
+
+
+class WitnessSerializer(serializers.Serializer[queries.Witness]):
+    """Who reported a fault: a source by its name, ``agent`` or ``portal``; by the portal's time."""
+
+    source = serializers.CharField()  # type: ignore[assignment]  # DRF takes declared fields off the class
+    first_seen_at = serializers.DateTimeField()
+    last_seen_at = serializers.DateTimeField()
+    count = serializers.IntegerField()
 
 
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
@@ -34,6 +45,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     closed_because = SentenceField()
     program = serializers.BooleanField(source="is_user_fault", read_only=True, help_text="the same as is_user_fault")
     closed_because_reason = ReasonSerializer(source="closed_why", read_only=True, allow_null=True)
+    witnesses = serializers.SerializerMethodField()
 
     class Meta:
         model = Incident
@@ -55,6 +67,8 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "gpu_uuid",
             "message",
             "message_reason",
+            "advice",
+            "witnesses",
             "boot_id",
             "opened_at",
             "last_at",
@@ -63,9 +77,23 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "closed_because_reason",
         )
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._witnesses: dict[int, list[queries.Witness]] = {}
+
     def get_code(self, incident: Incident) -> int | str:
         """Returns the code, a number for the kinds in NUMBERED."""
         return code_of(incident)
+
+    @extend_schema_field(WitnessSerializer(many=True))
+    def get_witnesses(self, incident: Incident) -> Any:
+        """Returns the witnesses; those of a whole page are read at once."""
+        if incident.pk not in self._witnesses:
+            page = getattr(self.parent, "instance", None)
+            rows = page if isinstance(page, list) else [incident]
+            found = queries.witnesses([row.pk for row in rows])
+            self._witnesses = {row.pk: found.get(row.pk, []) for row in rows}
+        return WitnessSerializer(self._witnesses[incident.pk], many=True).data  # type: ignore[arg-type]  # many
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
@@ -87,6 +115,7 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
             "kind",
             "code",
             "source",
+            "witness",
             "sequence",
             "message",
             "message_reason",

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover.quote import short_text
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.api import http_errors
@@ -23,6 +24,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.sources import queries as sources
 
 MOST_NETWORKS = 50
 
@@ -42,6 +44,7 @@ class TokenSerializer(serializers.ModelSerializer[ApiToken]):
             "prefix",
             "cluster",
             "node",
+            "source",
             "scopes",
             "verbs",
             "networks",
@@ -71,6 +74,9 @@ class TokenBody(base.Strict):
     kind = serializers.ChoiceField(ApiToken.Kind.choices)
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
     node = serializers.CharField(required=False, allow_blank=True, max_length=253, default="")
+    source = serializers.CharField(  # type: ignore[assignment]  # DRF takes declared fields off the class
+        required=False, allow_blank=True, max_length=120, default="", help_text="of kind source: the source it may feed"
+    )
     name = serializers.CharField(required=False, allow_blank=True, max_length=120, default="")
     expires_at = serializers.DateTimeField(
         required=False, allow_null=True, help_text="default: in 90 days; null: never, for agent tokens only"
@@ -142,6 +148,8 @@ class Tokens(base.Reads[ApiToken]):
         require_somewhere(request, Verb.ADMINISTER)
         body: dict[str, Any] = base.body_of(request, TokenBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
+        if body["source"]:
+            cluster = _cluster_of_source(request, body)
         require(request, Verb.ADMINISTER, cluster)
         now = timezone.now()
         step_up(request)
@@ -149,6 +157,7 @@ class Tokens(base.Reads[ApiToken]):
             body["kind"],
             cluster=cluster,
             node=body["node"],
+            source=body["source"],
             name=body["name"],
             expires_at=_expiry(body, now=now),
             scopes=body["scopes"],
@@ -196,6 +205,17 @@ def _expiry(body: dict[str, Any], *, now: datetime) -> datetime | None:
         raise FieldError("expires_at", reasons.of("token_needs_expiry"))
     expires_at: datetime | None = body["expires_at"]
     return expires_at
+
+
+def _cluster_of_source(request: Request, body: dict[str, Any]) -> Cluster:
+    """Returns the cluster of the source that the token may feed. Raises FieldError."""
+    clusters = queries.clusters_of(principal(request))
+    source = sources.named(body["source"])
+    if source is None or not clusters.filter(pk=source.cluster_id).exists():
+        raise FieldError("source", reasons.of("unknown_source", source=short_text(body["source"])))
+    if body["cluster"] not in (None, source.cluster.name):
+        raise FieldError("cluster", reasons.of("source_of_other_cluster", cluster=source.cluster.name))
+    return source.cluster
 
 
 def _made(token: ApiToken, secret: str) -> Response:

@@ -13,6 +13,8 @@ from kcover_portal.console.forms import Somewhere, widgets
 from kcover_portal.fleet.models import Cluster
 
 NARROWING = [(verb.value, verb.label) for verb in Verb if verb in queries.verbs_of_kind(ApiToken.Kind.OPERATOR)]
+# A source's token needs its source: the page of sources says how to create one.
+KINDS = [(kind, label) for kind, label in ApiToken.Kind.choices if kind != ApiToken.Kind.SOURCE]
 OVERLAPS = (
     (0, gettext_lazy("Revoke it now")),
     (3_600, gettext_lazy("1 hour")),
@@ -24,7 +26,7 @@ OVERLAPS = (
 class NewToken(Somewhere):
     """The kind, the rights and the expiry of a new token."""
 
-    kind = forms.ChoiceField(choices=ApiToken.Kind.choices, label=gettext_lazy("Kind"), widget=widgets.select())
+    kind = forms.ChoiceField(choices=KINDS, label=gettext_lazy("Kind"), widget=widgets.select())
     node = forms.CharField(
         label=gettext_lazy("Node"),
         required=False,

@@ -1,6 +1,6 @@
 """Registers and removes clusters; both are in the audit log."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -13,10 +13,20 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 
 SECRETS = ("kubeconfig",)
+Companion = Callable[[datetime], None]
+_companions: list[Companion] = []
 
 
 class ClusterRefused(ValueError):
     """The cluster cannot be registered. The message says why."""
+
+
+def add_with(companion: Companion) -> None:
+    """Registers a function that creates what each cluster has from the start, in the transaction of ``add``.
+
+    The app that owns those rows calls it at start.
+    """
+    _companions.append(companion)
 
 
 def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields: Any) -> Cluster:
@@ -45,6 +55,8 @@ def add(name: str, *, actor: str, now: datetime, replace: bool = False, **fields
         except encryption.KeysUnusable as error:
             raise ClusterRefused(str(error)) from error
         ledger.record(name, _registered(name, before, fields), actor=actor, now=now)
+        for companion in _companions:
+            companion(now)
     doorbell.publish("cluster", cluster.pk, cluster=name)
     return cluster
 

@@ -15,19 +15,25 @@ from kcover_portal.incidents.services.record_faults import (
     redecide_if_labels_changed,
     redecide_nodes,
 )
+from kcover_portal.incidents.services.source_fault import SourceFault
+from kcover_portal.incidents.services.source_ingestion import Passed, ingest_observed, known_nodes
 
 __all__ = [
     "CloseRefused",
     "Decided",
     "IncomingReport",
+    "Passed",
     "PortalFault",
+    "SourceFault",
     "close",
     "close_by_hand",
     "decided_with_other_labels",
     "ingest",
+    "ingest_observed",
     "keep_cluster_incident",
     "keep_fault",
     "keep_storm",
+    "known_nodes",
     "mark_decided",
     "note_jobs",
     "prune",

@@ -5,6 +5,7 @@ from typing import Any
 
 from kcover.faults import catalog, fault, nvlink5, xid
 from kcover_portal.incidents.services.portal_fault import because_of
+from kcover_portal.incidents.services.source_fault import SourceFault
 
 Identity = tuple[str, str, str]  # kind, code and device of a fault
 Reading = Mapping[str, Any]  # columns of an incident
@@ -23,7 +24,15 @@ def _device(seen: fault.Fault) -> str:
 
 
 def reading_of(seen: fault.Fault) -> Reading:
-    """The severity, cause and message according to the log line itself."""
+    """The severity, cause and message according to the log line itself, or to the source that reports it."""
+    if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS:
+        return {
+            "severity": seen.severity,
+            "is_user_fault": seen.is_program,
+            "cause": None,
+            "message": seen.message,
+            "because": {},
+        }
     occurrence = xid.parse_line(seen.message)
     cause = occurrence.cause if occurrence and seen.kind == "xid" else None
     fatal = nvlink5.is_fatal(occurrence)
@@ -40,11 +49,12 @@ def reading_of(seen: fault.Fault) -> Reading:
 def worst(current: Reading, seen: Sequence[fault.Fault], *, drill: bool) -> Reading:
     """The worst reading of these faults and ``current``; ``current`` itself if no fault is worse.
 
-    Of one code, some faults are fatal and some are caused by a user's program. A drill does not change the reading of
-    real occurrences.
+    Of one code, some faults are fatal and some are caused by a user's program. Sources say how bad theirs are. A drill
+    does not change the reading of real occurrences.
     """
     for occurrence in seen:
-        if occurrence.kind in fault.NUMERIC_KINDS and (drill or not occurrence.drill):
+        varies = occurrence.kind in fault.NUMERIC_KINDS or isinstance(occurrence, SourceFault)
+        if varies and (drill or not occurrence.drill):
             reading = reading_of(occurrence)
             if weight(reading) > weight(current):
                 current = reading

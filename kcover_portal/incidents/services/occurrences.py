@@ -11,6 +11,7 @@ from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services.portal_fault import because_of
+from kcover_portal.incidents.services.source_fault import witness_of
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -24,7 +25,8 @@ def keep(
     This preserves the beginning, and the times and counts that rules with a frequency need. One row per boot is always
     kept, so that faults of the present boot can be recognised.
     """
-    kept = [] if new else list(incident.occurrences.order_by("pk").values_list("pk", "boot_id", "at", "count"))
+    columns = ("pk", "boot_id", "at", "count", "witness")
+    kept = [] if new else list(incident.occurrences.order_by("pk").values_list(*columns))
     room = max(1, MAX_ROWS - len(kept))
     alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
     if together:
@@ -36,6 +38,7 @@ def keep(
             node=node,
             boot_id=boot_id,
             source=seen.source,
+            witness=witness_of(seen),
             sequence=seen.sequence,
             message=seen.message,
             because=because_of(seen),
@@ -52,14 +55,15 @@ def keep(
         _make_room(kept)
 
 
-def _make_room(kept: Sequence[tuple[int, str, datetime, int]]) -> None:
-    """Merges the two rows of one boot that are nearest in time. The first rows are kept.
+def _make_room(kept: Sequence[tuple[int, str, datetime, int, str]]) -> None:
+    """Merges the two rows of one boot and one witness that are nearest in time. The first rows are kept.
 
     The merged row has the earlier time, so that a rule with a frequency never counts too much. ``kept``: key, boot,
-    time and count of each row, oldest first.
+    time, count and witness of each row, oldest first.
     """
     later = kept[MAX_FIRST_ROWS:]
-    pairs = [(row, next_) for row, next_ in itertools.pairwise(later) if row[1] == next_[1]]
+    of_witness = [[row for row in later if row[4] == witness] for witness in sorted({row[4] for row in later})]
+    pairs = [(row, next_) for rows in of_witness for row, next_ in itertools.pairwise(rows) if row[1] == next_[1]]
     if not pairs and len(kept) >= 2 * MAX_ROWS:  # an agent that reports a new boot id each time
         pairs = list(itertools.pairwise(later))
     if pairs:

@@ -17,7 +17,7 @@ from kcover.faults import fault, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import occurrences, overflow
+from kcover_portal.incidents.services import joins, occurrences, overflow, source_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst, worst_of
 
@@ -59,7 +59,7 @@ def keep_faults(
     latest = latest_incidents(node, alike)
     groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
     repeated = sum(len(alike[group.identity]) - len(group.fresh) for group in groups)
-    groups = [group for group in groups if group.fresh]
+    groups = joins.joined(node, [group for group in groups if group.fresh], now=now)
     beyond = overflow.exceeding(groups, open_now=open_now, limit=overflow.limit_of(node))
     for group in groups:
         if group.identity not in beyond:
@@ -94,7 +94,8 @@ def _keep(
         opening = _opening(node, group.fresh, boot_id=boot_id, now=now) | {"counted_records": group.counted}
         incident, opened = _open(node, group.identity, {**opening, **columns})
     if opened:
-        doorbell.ring("rescue.decide", incident.pk)
+        if incident.decide_at is not None and incident.decide_at <= now:
+            doorbell.ring("rescue.decide", incident.pk)
     elif not _add(node, incident, group, columns, boot_id=boot_id, now=now):
         _keep(node, replace(group, incident=None), columns=columns, boot_id=boot_id, now=now)  # closed a moment ago
         return
@@ -129,7 +130,7 @@ def _add(
     }
     if worse:
         changes |= reading
-    changes |= columns
+    changes |= {**source_fault.changes_of(group.fresh), **columns}
     if not _is_late(node, incident, boot_id):
         changes["boot_id"] = boot_id
     if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
@@ -175,7 +176,8 @@ def _opening(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: date
         "count": sum(occurrence.count for occurrence in seen),
         "opened_at": now,
         "last_at": now,
-        "decide_at": now,
+        "decide_at": source_fault.first_decision(seen, now=now),
+        **source_fault.opening_of(seen),
     }
 
 

@@ -2,15 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-
-from django.db.models import Sum
+from datetime import datetime
 
 from kcover import actions
 from kcover.decisions import decide, guards, match
 from kcover.faults import nvlink5, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.queries import counts
@@ -158,8 +157,4 @@ def _fault(incident: Incident, rules: Sequence[match.Candidate], *, now: datetim
 
 def seen_within(incident: Incident, rules: Sequence[match.Candidate], *, now: datetime) -> dict[int, int]:
     """Occurrences of the fault before ``now``, by window in seconds, for each window that a rule refers to."""
-    seen = {}
-    for seconds in match.windows(rules):
-        events = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now)
-        seen[seconds] = events.aggregate(sum=Sum("count"))["sum"] or 1
-    return seen
+    return {seconds: incidents.seen_within(incident, seconds, now=now) for seconds in match.windows(rules)}

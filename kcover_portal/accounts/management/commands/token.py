@@ -31,6 +31,7 @@ class Command(BaseCommand):
         nodes = create.add_mutually_exclusive_group()
         nodes.add_argument("--node", default="", help="bind an agent token to this node; default: an enrolment token")
         nodes.add_argument("--nodes", metavar="FILE", help="a file with one node per line; prints node<TAB>token lines")
+        create.add_argument("--source", default="", help="of kind source: the name of the source that it may feed")
         create.add_argument(
             "--scope", action="append", default=[], choices=services.SCOPES, help="extra permission: override guards"
         )
@@ -68,6 +69,7 @@ class Command(BaseCommand):
             "verbs": options["verbs"],
             "networks": options["network"],
             "scopes": options["scope"],
+            "source": options["source"],
             "owner": _user(options["owner"]),
             "created_by": queries.shell_actor(),
             "now": now,
@@ -99,7 +101,9 @@ class Command(BaseCommand):
         now = timezone.now()
         for token in ApiToken.objects.select_related("cluster", "owner"):
             scope = " ".join(
-                part for part in (token.cluster.name if token.cluster else "all clusters", token.node) if part
+                part
+                for part in (token.cluster.name if token.cluster else "all clusters", token.node, token.source)
+                if part
             )
             owner = f"owner {token.owner}" if token.owner else "no owner"
             used = f"used {token.last_used_at:%Y-%m-%d %H:%M}" if token.last_used_at else "unused"

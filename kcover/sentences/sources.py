@@ -1,0 +1,70 @@
+"""Sources: what is wrong with their settings, their items and their requests. Most stand beside a field."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # An item that a source sent.
+    "source_not_text": _("Must be a string, not {value}."),
+    "source_not_storable": _("Contains a NUL or an unpaired surrogate. Remove it."),
+    "source_not_boolean": _("Must be true or false, not {value}."),
+    "source_not_object": _("Must be an object, not {value}."),
+    "source_not_list": _("Must be a list, not {value}."),
+    "source_list_long": _("Has {count} items. A request may have {most}. Send them in several requests."),
+    "source_node_missing": _("Names no node."),
+    "source_node_invalid": _("{value} is not the name of a Kubernetes node."),
+    "source_node_unknown": _("Cluster {cluster} has no node {node}."),
+    "source_code_missing": _("Is missing. It becomes the code of the fault."),
+    "source_code_invalid": _(
+        "{value} cannot be a code. Use 1 to 128 letters, digits, spaces and the characters _ . = / -"
+    ),
+    "source_time_invalid": _("{value} is not a time. Write 2026-11-21T08:00:00Z for example."),
+    "source_clock_ahead": _("{at} is {ahead} in the future. Set the clock of the source."),
+    "alertmanager_version": _('Must be "4", the version of Alertmanager\'s webhook, not {value}.'),
+    "alert_status": _('Must be "firing" or "resolved", not {value}.'),
+    "alert_node_missing": _("Has none of the labels that name a node: {labels}. Set node_label of the source."),
+    "cloudevent_version": _('Must be "1.0", not {value}.'),
+    "cloudevent_attribute": _("{name} must have 1 to {most} characters."),
+    # What ends an incident.
+    "source_reports_healthy": _("Source {source} reports that {check} has passed."),
+    # A source and its settings.
+    "source_exists": _("A source named {source} exists already."),
+    "source_name_invalid": _(
+        "A source's name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit."
+    ),
+    "source_url_missing": _("A source of kind {kind} needs the address that it reads."),
+    "source_url_unused": _("A source of kind {kind} has no address: other systems send to it, or the watch feeds it."),
+    "source_token_unused": _("A source of kind {kind} sends no token. Create a token of kind source instead."),
+    "source_token_long": _("At most {most} characters."),
+    "source_setting_unknown": _("Sources of kind {kind} have no setting {name}. They have: {known}."),
+    "source_setting_number": _("Must be a whole number from {least} to {most}."),
+    "source_setting_list": _("Must be 1 to {most} names, separated by commas."),
+    "source_setting_text": _("Must have 1 to {most} characters."),
+    "source_setting_none": _("none"),
+    "source_setting_table": _("Invalid JSON: {problem}. Write a list of objects with type, status, reason and for."),
+    "condition_preset_unknown": _("Unknown preset {preset}. Use one of {known}."),
+    "condition_table": _("Must be a list of at most {most} conditions."),
+    "condition_row": _("Must be an object with type, status, reason and for."),
+    "condition_key_unknown": _("Unknown key {key}. Use {known}."),
+    "condition_type": _(
+        "Must be the type of a node's condition, such as KernelDeadlock; neither Ready nor the portal's."
+    ),
+    "condition_status": _('Must be "True" or "False". "Unknown" proves nothing.'),
+    "condition_reason": _("Must be the reason of a condition, such as DockerHung, or empty for any."),
+    "condition_severity": _("Must be info, warning, degraded or fatal."),
+    "source_builtin": _("Source {source} exists for each cluster. Switch it off with enabled false instead."),
+    "source_builtin_kind": _("Sources of kind {kind} exist for each cluster. Change the existing one."),
+    "source_off": _("Source {source} is switched off."),
+    "source_not_pushed": _("Sources of kind {kind} take no events. The portal reads them."),
+    "source_token": _("Tokens of kind source can only send events to their own source."),
+    "source_token_other": _("This token is for source {source}."),
+    "source_token_required": _("Requires a token of kind source for this source. Create one with manage.py token."),
+    "source_token_without_source": _("A token of kind source needs the name of its source."),
+    "token_source_unused": _("Tokens of kind {kind} have no source."),
+    "source_of_other_cluster": _("The source belongs to cluster {cluster}. Leave cluster out."),
+    "unknown_source": _("Unknown source {source}."),
+    # The result of a test.
+    "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
+    "source_nothing_seen": _("Nothing arrived in the last hour."),
+}

@@ -1,0 +1,106 @@
+"""Alertmanager's webhook, version 4: one observation for each alert that names a node."""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+
+from kcover import reasons
+from kcover.quote import short_repr
+from kcover.sources import observation
+from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+
+VERSION = "4"
+NODE_LABELS = ("node", "kubernetes_node", "node_name", "nodename", "Hostname", "exported_node")
+PCI_LABELS = ("pci_bus_id", "pciBusId", "pci")
+UUID_LABELS = ("UUID", "gpu_uuid", "uuid")
+XID_LABELS = ("xid", "XID", "Xid")
+MAX_ALERTS = observation.MAX_ITEMS
+SEVERITIES = {"critical": "fatal", "page": "fatal", "error": "degraded", "warning": "warning", "info": "info"}
+_XID = re.compile(r"[0-9]{1,10}")
+
+
+def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> Reading:
+    """The alerts of a notification. Raises Unreadable if it is not one of version 4.
+
+    A firing alert is a fault of kind ``alert``; a resolved one ends it. The first of ``node_labels`` that an alert has
+    names its node; a port (``gpu-1:9400``) is left out.
+    """
+    if not isinstance(body, dict):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
+    if body.get("version") != VERSION:
+        raise Unreadable("version", reasons.of("alertmanager_version", value=short_repr(body.get("version"))))
+    found: list[Observation] = []
+    rejected: list[Rejected] = []
+    for index, alert in enumerate(observation.listed(body, "alerts", most=MAX_ALERTS)):
+        path = f"alerts/{index}"
+        try:
+            found.append(_alert(alert, path, node_labels, now=now))
+        except Unreadable as error:
+            rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
+    return Reading(observations=tuple(found), rejected=tuple(rejected))
+
+
+def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetime) -> Observation:
+    if not isinstance(alert, dict):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(alert)))
+    status = alert.get("status")
+    if status not in ("firing", "resolved"):
+        raise Unreadable("status", reasons.of("alert_status", value=short_repr(status)))
+    labels = _texts(alert, "labels")
+    notes = _texts(alert, "annotations")
+    if not labels.get("alertname"):
+        raise Unreadable("labels/alertname", reasons.of("source_code_missing"))
+    name = observation.code(labels["alertname"], "labels/alertname")
+    starts_at = observation.moment(alert, "startsAt", now=now)
+    # An alert that fires has no end yet; Alertmanager writes the year 1.
+    ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
+    slot = observation.pci(_first(labels, PCI_LABELS))
+    uuid = _first(labels, UUID_LABELS)
+    xid = _first(labels, XID_LABELS)
+    return Observation(
+        path=path,
+        key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
+        node=_node(labels, node_labels),
+        kind="alert",
+        code=name,
+        check=name,
+        pci=slot,
+        gpu_uuid=uuid[:96] if uuid.startswith("GPU-") and not slot else None,
+        devices=frozenset(device for device in (slot, uuid) if device),
+        message=notes.get("summary") or notes.get("description") or notes.get("message") or name,
+        severity=SEVERITIES.get(labels.get("severity", "").lower(), "warning"),
+        healthy=status == "resolved",
+        alias=int(xid) if _XID.fullmatch(xid) else None,
+        advice=notes.get("runbook_url", ""),
+        seen_at=ends_at or starts_at,
+    )
+
+
+def _texts(alert: Json, key: str) -> dict[str, str]:
+    """The labels or annotations. Raises Unreadable."""
+    texts = observation.mapping(alert, key)
+    try:
+        return {name: observation.text(texts, name) for name in texts}
+    except Unreadable as error:
+        raise Unreadable(f"{key}/{error.path}", error.reason) from error
+
+
+def _identity(alert: Json, labels: Json) -> str:
+    fingerprint = alert.get("fingerprint")
+    if isinstance(fingerprint, str) and fingerprint:
+        return fingerprint[:100]
+    return "\n".join(f"{name}={labels[name]}" for name in sorted(labels))
+
+
+def _node(labels: dict[str, str], names: Sequence[str]) -> str:
+    for name in names:
+        if value := labels.get(name):
+            try:
+                return observation.node({name: re.sub(r":[0-9]{1,5}$", "", value)}, name)
+            except Unreadable as error:
+                raise Unreadable(f"labels/{error.path}", error.reason) from error
+    raise Unreadable("labels", reasons.of("alert_node_missing", labels=", ".join(names)))
+
+
+def _first(labels: dict[str, str], names: Sequence[str]) -> str:
+    return next((labels[name] for name in names if labels.get(name)), "")

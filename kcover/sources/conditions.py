@@ -1,0 +1,162 @@
+"""Conditions of nodes that are faults: a table of type, status and reason, with presets for well-known writers.
+
+``Unknown`` is never proof: such a condition neither opens nor ends anything. The kubelet's own Ready and the portal's
+conditions are left out, because the portal acts on them by other means or wrote them itself.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.quote import short_text
+from kcover.sources.observation import Observation, Unreadable
+
+OWN_PREFIXES: Final = ("kcover.io/", "Kcover", "KCover")
+NOT_FAULTS: Final = ("Ready", "NetworkUnavailable")
+STATUSES: Final = ("True", "False")
+MAX_ROWS: Final = 100
+MAX_FOR_SECONDS: Final = 86_400
+TYPE: Final = re.compile(r"[A-Za-z0-9_./-]{1,80}")
+REASON: Final = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+_KEYS: Final = ("type", "status", "reason", "for", "severity")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """A condition as the cluster shows it."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A condition that is a fault once it has lasted for ``lasts``. ``reason`` "": any."""
+
+    type: str
+    status: str = "True"
+    reason: str = ""
+    lasts: timedelta = timedelta()
+    severity: str = "warning"
+
+
+def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple[Row, ...]:
+    return tuple(Row(type=name, severity=severity, status=status) for name in names)
+
+
+PRESETS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
+    {
+        "node-problem-detector": _rows(
+            *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart"),
+            *("FrequentContainerdRestart", "FrequentDockerRestart", "FrequentUnregisterNetDevice"),
+            *("XfsShutdown", "CperHardwareErrorFatal"),
+        ),
+        "gpu-operator": _rows("GPUUnhealthy", "GpuUnhealthy", "NvidiaGpuUnhealthy", severity="degraded"),
+        "eks": _rows(
+            *("AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady"),
+            severity="degraded",
+            status="False",
+        ),
+        "aks": _rows(
+            *("KubeletProblem", "ContainerRuntimeProblem", "FilesystemCorruptionProblem", "VMEventScheduled"),
+            *("GPUProblem", "IBLinkFlapping", "UnhealthyNvidiaDevicePlugin", "UnhealthyNvidiaDCGMServices"),
+            *("GPUMissing", "XIDErrors", "NVLinkStatusInactive"),
+        ),
+        "oke": _rows("OciGpuUnhealthy", "RdmaUnhealthy", "GpuEcc", "GpuCount", "GpuBusCheck", severity="degraded"),
+    }
+)
+DEFAULT_PRESETS: Final = tuple(PRESETS)
+
+
+def table_of(value: object) -> list[dict[str, Any]]:
+    """A table in its canonical form. Raises Unreadable with the path of the field."""
+    if not isinstance(value, list) or len(value) > MAX_ROWS:
+        raise Unreadable("", reasons.of("condition_table", most=MAX_ROWS))
+    return [_entry(entry, str(index)) for index, entry in enumerate(value)]
+
+
+def _entry(entry: object, path: str) -> dict[str, Any]:
+    if not isinstance(entry, dict):
+        raise Unreadable(path, reasons.of("condition_row"))
+    if unknown := [key for key in entry if key not in _KEYS]:
+        problem = reasons.of("condition_key_unknown", key=short_text(unknown[0]), known=", ".join(_KEYS))
+        raise Unreadable(f"{path}/{short_text(unknown[0])}", problem)
+    kind, status, reason = (
+        entry.get(key, default) for key, default in (("type", ""), ("status", "True"), ("reason", ""))
+    )
+    if not isinstance(kind, str) or not TYPE.fullmatch(kind) or kind in NOT_FAULTS or kind.startswith(OWN_PREFIXES):
+        raise Unreadable(f"{path}/type", reasons.of("condition_type"))
+    if status not in STATUSES:
+        raise Unreadable(f"{path}/status", reasons.of("condition_status"))
+    if not isinstance(reason, str) or (reason and not REASON.fullmatch(reason)):
+        raise Unreadable(f"{path}/reason", reasons.of("condition_reason"))
+    seconds = entry.get("for", 0)
+    if isinstance(seconds, bool) or not isinstance(seconds, int) or not 0 <= seconds <= MAX_FOR_SECONDS:
+        raise Unreadable(f"{path}/for", reasons.of("source_setting_number", least=0, most=MAX_FOR_SECONDS))
+    severity = entry.get("severity", "warning")
+    if severity not in ("info", "warning", "degraded", "fatal"):
+        raise Unreadable(f"{path}/severity", reasons.of("condition_severity"))
+    return {"type": kind, "status": status, "reason": reason, "for": seconds, "severity": severity}
+
+
+def rows_of(settings: Mapping[str, Any]) -> tuple[Row, ...]:
+    """The rows of a source's settings: its own table first, then its presets (default: all)."""
+    own = tuple(
+        Row(
+            type=entry["type"],
+            status=entry["status"],
+            reason=entry["reason"],
+            lasts=timedelta(seconds=entry["for"]),
+            severity=entry["severity"],
+        )
+        for entry in settings.get("table", ())
+    )
+    presets = settings.get("presets", DEFAULT_PRESETS)
+    return (*own, *(row for name in presets for row in PRESETS.get(name, ())))
+
+
+def read(node: str, found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> tuple[Observation, ...]:
+    """What the conditions of a node say: a fault for each that a row names, a pass for each that it clears.
+
+    A condition that has not lasted long enough says nothing yet.
+    """
+    wanted: dict[str, list[Row]] = {}
+    for row in rows:
+        wanted.setdefault(row.type, []).append(row)
+    said = (_said(node, one, wanted[one.type], now=now) for one in found if one.type in wanted)
+    return tuple(one for one in said if one is not None)
+
+
+def _said(node: str, condition: Condition, rows: Sequence[Row], *, now: datetime) -> Observation | None:
+    if condition.status not in STATUSES or condition.type.startswith(OWN_PREFIXES):
+        return None  # Unknown is never proof
+    match = next((row for row in rows if row.status == condition.status and row.reason in ("", condition.reason)), None)
+    healthy = match is None
+    if match is not None and condition.since is not None and now - condition.since < match.lasts:
+        return None
+    reason = condition.reason if REASON.fullmatch(condition.reason) else ""
+    stated = f"{condition.type}={condition.status}"
+    return Observation(
+        path=condition.type,
+        key=f"{node} {stated}/{reason} {condition.since}",
+        node=node,
+        kind="condition",
+        code=f"{stated}/{reason}"[:128] if reason else stated,
+        check=f"{condition.type}={_other(condition.status)}" if healthy else stated,
+        message=condition.message[:1024] or reason or stated,
+        severity=match.severity if match is not None else "info",
+        healthy=healthy,
+        seen_at=condition.since,
+    )
+
+
+def _other(status: str) -> str:
+    """The status that a condition had while it was a fault."""
+    return "False" if status == "True" else "True"

@@ -1,0 +1,156 @@
+"""What a source says about a node, whatever its format."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover import reasons
+from kcover.faults import fault, xid
+from kcover.quote import short_repr
+from kcover.wire import fields
+
+MAX_MESSAGE = 1024  # characters
+MAX_AHEAD = timedelta(minutes=10)  # how far a source's clock may be ahead of the portal's
+MAX_ITEMS = 1_000  # in one request
+OFFSET_FREE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]{1,9})?")
+
+Json = Mapping[str, Any]
+
+
+class Unreadable(reasons.ExplainedError, ValueError):
+    """An item, or a whole request, says nothing that can be stored. ``path``: of the field (``labels/node``)."""
+
+    def __init__(self, path: str, reason: reasons.Reason) -> None:
+        super().__init__(reason)
+        self.path = path
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """An item that was left out: its path (``alerts/3/labels/node``) and why."""
+
+    path: str
+    reason: reasons.Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One statement of a source about one node.
+
+    ``path``: its place in the request. ``key``: its identity within the source, by which a repetition is recognized.
+    ``healthy``: it ends the faults of ``kind`` and ``check`` (all of the node if ``devices`` is empty) that the same
+    source opened. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
+    ``alias``: the Xid that the code stands for, so that other sources of the same fault join its incident.
+    ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
+    """
+
+    path: str
+    key: str
+    node: str
+    kind: str
+    code: int | str
+    check: str = ""
+    pci: str | None = None
+    gpu_uuid: str | None = None
+    devices: frozenset[str] = frozenset()
+    message: str = ""
+    severity: str = "warning"
+    is_program: bool = False
+    healthy: bool = False
+    alias: int | None = None
+    advice: str = ""
+    seen_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """The content of a request: observations in its order, rejected items, and items without any consequence."""
+
+    observations: tuple[Observation, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+
+def text(item: Json, key: str, *, most: int = MAX_MESSAGE) -> str:
+    """Free text, cut at ``most`` characters; "" when absent. Raises Unreadable."""
+    value = item.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise Unreadable(key, reasons.of("source_not_text", value=short_repr(value)))
+    if not fields.is_storable(value):
+        raise Unreadable(key, reasons.of("source_not_storable"))
+    return value[:most]
+
+
+def node(item: Json, key: str) -> str:
+    """The name of a node. Raises Unreadable if it is missing or cannot be one."""
+    name = text(item, key, most=300)
+    if not name:
+        raise Unreadable(key, reasons.of("source_node_missing"))
+    if len(name) > 253 or not fields.NODE.fullmatch(name):
+        raise Unreadable(key, reasons.of("source_node_invalid", value=short_repr(name)))
+    return name
+
+
+def code(value: str, path: str) -> str:
+    """A code in the alphabet of codes. Raises Unreadable."""
+    if not fault.CODE_PHRASE.fullmatch(value):
+        raise Unreadable(path, reasons.of("source_code_invalid", value=short_repr(value)))
+    return value
+
+
+def pci(value: str) -> str | None:
+    """The slot of a PCI address (``0000:4e:00``); None if the text is no address."""
+    return xid.slot(value.strip().lower().removeprefix("pci:"))
+
+
+def moment(item: Json, key: str, *, now: datetime) -> datetime | None:
+    """A time in RFC 3339, None when absent. Raises Unreadable, also for one more than MAX_AHEAD in the future."""
+    value = item.get(key)
+    if value in (None, ""):
+        return None
+    try:
+        found = fields.required_moment({key: value}, key)
+    except fields.WireError:
+        if not isinstance(value, str) or not OFFSET_FREE.fullmatch(value):
+            raise Unreadable(key, reasons.of("source_time_invalid", value=short_repr(value))) from None
+        return moment({key: f"{value}Z"}, key, now=now)
+    if found > now + MAX_AHEAD:
+        ahead = reasons.span(found - now)
+        raise Unreadable(key, reasons.of("source_clock_ahead", at=reasons.moment(found), ahead=ahead))
+    return found
+
+
+def boolean(item: Json, key: str) -> bool:
+    """true or false, false when absent. Raises Unreadable."""
+    value = item.get(key)
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise Unreadable(key, reasons.of("source_not_boolean", value=short_repr(value)))
+    return value
+
+
+def mapping(item: Json, key: str) -> Json:
+    """An object, {} when absent. Raises Unreadable."""
+    value = item.get(key)
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise Unreadable(key, reasons.of("source_not_object", value=short_repr(value)))
+    return value
+
+
+def listed(item: Json, key: str, *, most: int = MAX_ITEMS) -> list[Any]:
+    """A list of at most ``most`` items, [] when absent. Raises Unreadable."""
+    value = item.get(key)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise Unreadable(key, reasons.of("source_not_list", value=short_repr(value)))
+    if len(value) > most:
+        raise Unreadable(key, reasons.of("source_list_long", count=len(value), most=most))
+    return value

@@ -1,0 +1,105 @@
+"""The kinds of sources and their settings, as people give them: JSON over REST, ``key=value`` on the command line."""
+
+import json
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.quote import short_text
+from kcover.sources import conditions
+from kcover.sources.observation import Unreadable
+
+WATCHED: Final = ("pods", "events", "conditions")  # fed by the watch; they exist for each cluster
+PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them
+PULLED: Final = ("loki", "gpud", "prometheus")  # the portal asks them
+KINDS: Final = (*WATCHED, *PUSHED, *PULLED)
+MAX_TEXT, MAX_NAMES = 500, 50
+
+Reader = Callable[[object], Any]
+
+
+def _number(least: int, most: int) -> Reader:
+    def read(value: object) -> int:
+        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
+            raise Unreadable("", reasons.of("source_setting_number", least=least, most=most))
+        return number
+
+    return read
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or "\0" in value:
+        raise Unreadable("", reasons.of("source_setting_text", most=MAX_TEXT))
+    return value
+
+
+def _names(value: object) -> list[str]:
+    names = [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+    if not isinstance(names, list) or not 0 < len(names) <= MAX_NAMES or not all(map(_is_name, names)):
+        raise Unreadable("", reasons.of("source_setting_list", most=MAX_NAMES))
+    return names
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value
+
+
+def _table(value: object) -> list[dict[str, Any]]:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise Unreadable("", reasons.of("source_setting_table", problem=str(error)[:200])) from error
+    return conditions.table_of(value)
+
+
+def _presets(value: object) -> list[str]:
+    names = _names(value)
+    for name in names:
+        if name not in conditions.PRESETS:
+            known = ", ".join(conditions.PRESETS)
+            raise Unreadable("", reasons.of("condition_preset_unknown", preset=short_text(name), known=known))
+    return names
+
+
+_SECONDS = _number(1, 86_400)
+SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
+    {
+        "pods": {},
+        "events": {},
+        "conditions": {"presets": _presets, "table": _table},
+        "alertmanager": {"node_label": _names},
+        "cloudevents": {"max_age": _number(60, 90 * 86_400)},
+        "loki": {
+            "tenant": _text,
+            "stream": _text,
+            "pod_namespaces": _names,
+            "pod_patterns": _names,
+            "lateness": _number(1, 3_600),
+            "interval": _SECONDS,
+        },
+        "gpud": {"interval": _SECONDS, "port": _number(1, 65_535)},
+        "prometheus": {"query": _text, "node_label": _names, "interval": _SECONDS},
+    }
+)
+
+
+def read(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings in their canonical form. Raises Unreadable with the name of the setting.
+
+    ``kind``: one of KINDS. A value of None removes the setting.
+    """
+    readers = SETTINGS[kind]
+    found = {}
+    for name, value in given.items():
+        if name not in readers:
+            known = ", ".join(sorted(readers)) or reasons.of("source_setting_none")
+            raise Unreadable(name, reasons.of("source_setting_unknown", kind=kind, name=short_text(name), known=known))
+        try:
+            if value is not None:
+                found[name] = readers[name](value)
+        except Unreadable as error:
+            raise Unreadable("/".join(part for part in (name, error.path) if part), error.reason) from error
+    return found

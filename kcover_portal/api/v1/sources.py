@@ -1,0 +1,256 @@
+"""Sources of faults: their rows, tests of them, and the events that other systems send to them."""
+
+from http import HTTPStatus
+from typing import Any
+
+import django_filters as filters
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import reasons
+from kcover.sources import cloudevents
+from kcover_portal import encryption, localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import ApiToken, Verb
+from kcover_portal.api import http_errors, pagination
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.body_parsers import StrictJsonParser
+from kcover_portal.api.permissions import RolePermission, require, step_up
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.masked_fields import MaskedTextField
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.fleet.filtersets import Flag
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.sources import services
+from kcover_portal.sources.models import Source
+
+
+class SourceSerializer(serializers.ModelSerializer[Source]):
+    """A source of faults. Its token is never shown; ``has_token`` tells whether it has one."""
+
+    cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    url = MaskedTextField()
+    has_token = serializers.SerializerMethodField()
+    builtin = serializers.BooleanField(source="is_builtin", read_only=True, help_text="it exists for each cluster")
+    lag_seconds = serializers.FloatField(source="lag", read_only=True, allow_null=True)
+    last_event_at = serializers.DateTimeField(source="event_at", read_only=True, allow_null=True)
+    error = SentenceField()
+    error_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
+
+    class Meta:
+        model = Source
+        fields = (
+            *("id", "name", "kind", "cluster", "url", "has_token", "settings", "enabled", "builtin"),
+            *("heard_at", "last_event_at", "lag_seconds", "accepted", "duplicates", "rejected"),
+            *("error", "error_reason", "error_at", "created_by", "created_at"),
+        )
+
+    def get_has_token(self, row: Source) -> bool:
+        return encryption.is_set(row, "token")
+
+
+class SourcePatch(base.Strict):
+    """What to change. ``token`` is never shown again. Settings that are not named stay; null removes one."""
+
+    url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
+    token = serializers.CharField(required=False, allow_blank=True, max_length=4000)
+    settings = serializers.DictField(required=False)
+    enabled = serializers.BooleanField(required=False)
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
+
+
+class SourceBody(SourcePatch):
+    """A new source."""
+
+    name = serializers.CharField(max_length=63)
+    kind = serializers.ChoiceField(Source.Kind.choices)
+    cluster = serializers.CharField(max_length=100)
+
+
+class SourceTestSerializer(serializers.Serializer[Any]):
+    """What a source saw in the last hour."""
+
+    ok = serializers.BooleanField()
+    seen = serializers.IntegerField(help_text="events, without repetitions")
+    lag_seconds = serializers.FloatField(allow_null=True, help_text="from the last event's own time to its arrival")
+    error = serializers.CharField(allow_null=True)
+
+
+class RejectedItemSerializer(serializers.Serializer[Any]):
+    """An item that was left out, and why."""
+
+    path = serializers.CharField()
+    code = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class IntakeSerializer(serializers.Serializer[Any]):
+    """What became of the items of a request."""
+
+    accepted = serializers.IntegerField()
+    duplicates = serializers.IntegerField()
+    rejected = RejectedItemSerializer(many=True)
+
+
+class SourceFilter(filters.FilterSet):
+    """Sources by kind and place."""
+
+    kind = filters.MultipleChoiceFilter(choices=Source.Kind.choices, label=_("Kind"))
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    enabled = Flag(field_name="enabled", label=_("Enabled"))
+
+    class Meta:
+        model = Source
+        fields: tuple[str, ...] = ()
+
+
+class Sources(base.Reads[Source]):
+    """Sources by name."""
+
+    queryset = Source.objects.select_related("cluster")
+    serializer_class = SourceSerializer
+    filterset_class = SourceFilter
+    pagination_class = pagination.ByName
+    lookup_field = "name"
+    node_field = None
+
+    @extend_schema(request=SourceBody, responses={201: SourceSerializer})
+    def create(self, request: Request) -> Response:
+        """Adds a source. Requires an admin of its cluster.
+
+        There is no idempotency key, because the token must not be stored for comparison.
+        """
+        base.known_only(request)
+        body = base.body_of(request, SourceBody)
+        cluster = base.cluster_named(request, body["cluster"])
+        require(request, Verb.CONFIGURE, cluster)
+        step_up(request)
+        row = services.make_source(
+            body["name"],
+            body["kind"],
+            cluster,
+            url=body.get("url", ""),
+            token=body.get("token", ""),
+            given=body.get("settings", {}),
+            enabled=body.get("enabled", True),
+            actor=accounts.actor(principal(request)),
+            now=timezone.now(),
+        )
+        return Response(SourceSerializer(row).data, status=HTTPStatus.CREATED)
+
+    @extend_schema(request=SourcePatch, responses={200: SourceSerializer})
+    def partial_update(self, request: Request, name: str) -> Response:
+        """Changes the named fields, all or none. Requires an admin of its cluster."""
+        base.known_only(request)
+        row = self.get_object()
+        require(request, Verb.CONFIGURE, row.cluster)
+        body = base.body_of(request, SourcePatch)
+        reason = body.pop("reason")
+        step_up(request)
+        changed = services.change_source(
+            row, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
+        )
+        return Response(SourceSerializer(changed).data)
+
+    @extend_schema(responses={204: None})
+    def destroy(self, request: Request, name: str) -> Response:
+        """Removes a source and revokes its tokens. 409 for a source that exists for each cluster."""
+        base.known_only(request)
+        row = self.get_object()
+        require(request, Verb.CONFIGURE, row.cluster)
+        step_up(request)
+        services.delete_source(row, actor=accounts.actor(principal(request)), reason="", now=timezone.now())
+        return Response(status=HTTPStatus.NO_CONTENT)
+
+
+class Test(base.Acts):
+    """Asks a source what it saw."""
+
+    @extend_schema(operation_id="sources_test", request=None, responses={200: SourceTestSerializer})
+    def post(self, request: Request, name: str) -> Response:
+        """Tells what the source saw in the last hour. Nothing is stored. Requires an operator of its cluster."""
+        base.known_only(request)
+        rows = accounts.visible(principal(request), Source.objects.select_related("cluster"), node=None)
+        row = get_object_or_404(rows, name=name)
+        require(request, Verb.GUARD, row.cluster)
+        trial = services.try_source(row, now=timezone.now())
+        said = localization.say(trial.error) if trial.error is not None else None
+        answer = {"ok": trial.ok, "seen": trial.seen, "lag_seconds": trial.lag_seconds, "error": said}
+        return Response(answer)
+
+
+class Feeding(RolePermission):
+    """Admits only tokens of kind source; the view checks that it is the token's own source."""
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Returns False (401) without a credential. Raises Forbidden for every other one."""
+        if isinstance(request.auth, ApiToken) and request.auth.kind == ApiToken.Kind.SOURCE:
+            return True
+        super().has_permission(request, view)
+        who = principal(request)
+        if not isinstance(who, ApiToken) and not who.is_authenticated:
+            return False
+        raise http_errors.Forbidden(reasons.of("source_token_required"))
+
+
+class StructuredParser(StrictJsonParser):
+    """A CloudEvent in structured mode."""
+
+    media_type = cloudevents.STRUCTURED
+
+
+class BatchParser(StrictJsonParser):
+    """CloudEvents in batch mode."""
+
+    media_type = cloudevents.BATCH
+
+
+class Events(base.Acts):
+    """Takes the events of Alertmanager, and CloudEvents."""
+
+    sources_too = True
+    permission_classes = (Feeding,)
+    parser_classes = (StrictJsonParser, StructuredParser, BatchParser)
+
+    @extend_schema(
+        operation_id="sources_events",
+        request={"application/json": OpenApiTypes.OBJECT, cloudevents.STRUCTURED: OpenApiTypes.OBJECT},
+        responses={202: IntakeSerializer},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """Stores events; a repeated event changes nothing. Items that cannot be stored are listed in ``rejected``.
+
+        Requires a token of kind source for this source. The answer comes once everything accepted is durable.
+        """
+        base.known_only(request)
+        source = _own(request, name)
+        taken = services.receive(
+            source,
+            request.data,
+            content_type=(request.content_type or "").partition(";")[0].strip().lower(),
+            headers={key.lower(): value for key, value in request.headers.items()},
+            now=timezone.now(),
+        )
+        rejected = [
+            {"path": one.path, "code": one.reason.code, "reason": localization.say(one.reason)}
+            for one in taken.rejected
+        ]
+        answer = {"accepted": taken.accepted, "duplicates": taken.duplicates, "rejected": rejected}
+        return Response(answer, status=HTTPStatus.ACCEPTED)
+
+
+def _own(request: Request, name: str) -> Source:
+    """Returns the source if it is the token's own. Raises Forbidden, also if it does not exist any more."""
+    token = request.auth
+    if not isinstance(token, ApiToken) or token.source != name:
+        raise http_errors.Forbidden(reasons.of("source_token_other", source=getattr(token, "source", "")))
+    row = Source.objects.select_related("cluster").filter(name=name).first()
+    if row is None or token.cluster_id not in (None, row.cluster_id):
+        raise http_errors.Forbidden(reasons.of("unknown_source", source=name))
+    return row

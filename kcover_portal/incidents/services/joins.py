@@ -1,0 +1,85 @@
+"""One fault, many witnesses: reports of the same fault by an agent and by sources share one incident.
+
+Within JOIN_WINDOW, a report joins an open incident of its node with the same code and device. A report without a
+device, or by another name of the code, joins only if there is a single such incident. At least one of the two sides
+must be a source: an agent distinguishes its own faults.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError, transaction
+
+from kcover.faults import fault
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services.fault_groups import FaultGroup
+from kcover_portal.incidents.services.source_fault import SourceFault
+
+JOIN_WINDOW = timedelta(seconds=60)
+
+
+def joined(node: Node, groups: Sequence[FaultGroup], *, now: datetime) -> list[FaultGroup]:
+    """The groups, with those that belong to an incident of another name moved there. One query if one may be."""
+    if not any(_may_join(group) for group in groups):
+        return list(groups)
+    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, last_at__gte=now - JOIN_WINDOW)
+    candidates = list(rows.exclude(kind=fault.OVERFLOW))
+    return [_joined(group, candidates) if _may_join(group) else group for group in groups]
+
+
+def _may_join(group: FaultGroup) -> bool:
+    """Only a fault without an open incident of its own; agents' other faults have no second name."""
+    if group.is_open:
+        return False
+    return group.identity[0] in fault.NUMERIC_KINDS or _is_from_source(group)
+
+
+def _is_from_source(group: FaultGroup) -> bool:
+    return all(isinstance(seen, SourceFault) for seen in group.fresh)
+
+
+def _joined(group: FaultGroup, candidates: Sequence[Incident]) -> FaultGroup:
+    found = [row for row in candidates if _is_same(group, row)]
+    if len(found) != 1:
+        return group
+    [row] = found
+    if not _made_precise(row, group):
+        return group
+    return replace(group, identity=(row.kind, row.code, row.device), incident=row)
+
+
+def _is_same(group: FaultGroup, row: Incident) -> bool:
+    kind, code, device = group.identity
+    names = {f"{kind} {code}"}.union(*(seen.names for seen in group.fresh if isinstance(seen, SourceFault)))
+    if names.isdisjoint((f"{row.kind} {row.code}", row.alias)):
+        return False
+    if not row.alias and not _is_from_source(group):
+        return False
+    uuids = {seen.gpu_uuid for seen in group.fresh if seen.gpu_uuid}
+    return device in ("", row.device) or not row.device or row.gpu_uuid in uuids
+
+
+def _made_precise(row: Incident, group: FaultGroup) -> bool:
+    """Gives the incident the number and device that the group knows and it lacks. Returns False if it is taken.
+
+    The numbers are what rules and the catalog know best.
+    """
+    kind, code, device = group.identity
+    changes = {}
+    if kind in fault.NUMERIC_KINDS and row.kind not in fault.NUMERIC_KINDS:
+        changes = {"kind": kind, "code": code}
+    if device and not row.device:
+        changes["device"] = device
+    if not changes:
+        return True
+    try:
+        with transaction.atomic():
+            if not Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN).update(**changes):
+                return False
+    except IntegrityError:
+        return False
+    for column, value in changes.items():
+        setattr(row, column, value)
+    return True

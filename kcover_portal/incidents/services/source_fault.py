@@ -1,0 +1,57 @@
+"""Faults that other systems report through sources."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover.faults import fault
+
+# An event that is older than this may be over already, and its end may follow in the same stream. Nobody acts before
+# the source had SETTLING_TIME to say so.
+OLD_AFTER = timedelta(minutes=10)
+SETTLING_TIME = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceFault(fault.Fault):
+    """A fault that a source reports. ``witness``: the name of the source. ``severity``: as the source judges it.
+
+    ``alias``: the fault that others may report instead, such as ``xid 79``. ``advice``: what the source recommends.
+    """
+
+    witness: str
+    severity: str = "warning"
+    is_program: bool = False
+    alias: str = ""
+    advice: str = ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Everything by which another witness may report the same fault."""
+        return frozenset(name for name in (f"{self.kind} {self.code}", self.alias) if name)
+
+
+def witness_of(seen: fault.Fault) -> str:
+    """The name of the source; "" for a fault of an agent or of the portal."""
+    return seen.witness if isinstance(seen, SourceFault) else ""
+
+
+def opening_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
+    """The columns of an incident that a source opens."""
+    first = seen[0]
+    if not isinstance(first, SourceFault):
+        return {}
+    return {"alias": first.alias or f"{first.kind} {first.code}", "advice": first.advice}
+
+
+def changes_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
+    """The columns that further faults change."""
+    advice = next((one.advice for one in reversed(seen) if isinstance(one, SourceFault) and one.advice), "")
+    return {"advice": advice} if advice else {}
+
+
+def first_decision(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:
+    """When an incident that these faults open is decided first: at once, unless a source reports old events only."""
+    is_old = all(isinstance(one, SourceFault) and one.seen_at and one.seen_at < now - OLD_AFTER for one in seen)
+    return now + SETTLING_TIME if is_old else now

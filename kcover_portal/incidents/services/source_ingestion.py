@@ -1,0 +1,115 @@
+"""Ingestion of what sources report. Like agents' reports, it ends in ``record_faults``; it says nothing about agents.
+
+A source is not an agent: its reports neither count as heartbeats nor change what is known about a boot.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Max
+
+from kcover import reasons
+from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services import closure, overflow, record_faults
+from kcover_portal.incidents.services.fault_readings import Identity, identity_of
+from kcover_portal.incidents.services.source_fault import SourceFault
+from kcover_portal.ledger import services as ledger
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Passed:
+    """A source reports that a check of a node has passed.
+
+    It ends what the same source opened for the check: incidents of ``kind`` whose code is ``check`` or begins with
+    ``check/``, on ``devices`` (empty: all). ``at``: by the source's clock; a later fault stays open.
+    """
+
+    node: str
+    kind: str
+    check: str
+    devices: frozenset[str] = frozenset()
+    at: datetime | None = None
+
+
+def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
+    """The nodes of these names that the cluster lists."""
+    rows = Node.objects.select_related("cluster").filter(cluster=cluster, name__in=list(names), in_cluster=True)
+    return {node.name: node for node in rows}
+
+
+def ingest_observed(
+    witness: str,
+    faults: Sequence[tuple[Node, SourceFault]],
+    passed: Sequence[tuple[Node, Passed]],
+    *,
+    now: datetime,
+) -> None:
+    """Stores what a source observed, in one transaction. ``witness``: the name of the source.
+
+    The nodes are those of ``known_nodes``. The caller leaves out what it has stored before.
+    """
+    with transaction.atomic(), ledger.last():
+        by_node: dict[int, list[SourceFault]] = {}
+        nodes = {node.pk: node for node, _ in (*faults, *passed)}
+        for node, seen in faults:
+            by_node.setdefault(node.pk, []).append(seen)
+        for pk in sorted(by_node):  # incidents are locked in the order of their nodes
+            node = nodes[pk]
+            for alike in _alike(_with_slots(node, by_node[pk])):
+                # Counted again for each: two names of one fault share an incident.
+                open_now = overflow.open_by_kind([pk]).get(pk, Counter())
+                record_faults.keep_faults(node, alike, open_now=open_now, boot_id=node.boot_id, now=now)
+        if passed:
+            _close(passed, witness=witness, now=now)
+
+
+def _with_slots(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
+    """The faults with the slots of GPUs that are named by UUID only, as agents name them."""
+    uuids = {one.gpu_uuid for one in seen if one.gpu_uuid and not one.pci}
+    if not uuids:
+        return list(seen)
+    slots = dict(Gpu.objects.filter(node=node, uuid__in=uuids).exclude(pci="").values_list("uuid", "pci"))
+    return [replace(one, pci=one.pci or slots.get(one.gpu_uuid or "")) for one in seen]
+
+
+def _alike(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
+    """The faults by identity, in the order of the first of each."""
+    groups: dict[Identity, list[SourceFault]] = {}
+    for one in seen:
+        groups.setdefault(identity_of(one), []).append(one)
+    return groups.values()
+
+
+def _close(passed: Sequence[tuple[Node, Passed]], *, witness: str, now: datetime) -> None:
+    """Closes the incidents that only this source reported, for each check that has passed since."""
+    kinds = {one.kind for _, one in passed}
+    rows = Incident.objects.filter(
+        node__in={node.pk for node, _ in passed}, kind__in=kinds, state=Incident.State.OPEN
+    ).order_by("pk")
+    for row in rows:
+        proof = next((one for node, one in passed if node.pk == row.node_id and _covers(one, row)), None)
+        if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof):
+            because = reasons.of("source_reports_healthy", source=witness, check=proof.check)
+            closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
+
+
+def _covers(passed: Passed, row: Incident) -> bool:
+    if passed.kind != row.kind or not (row.code == passed.check or row.code.startswith(f"{passed.check}/")):
+        return False
+    return not passed.devices or not row.device or not passed.devices.isdisjoint((row.device, row.gpu_uuid))
+
+
+def _is_only_witness(row: Incident, witness: str) -> bool:
+    return not row.occurrences.exclude(witness=witness).exists()
+
+
+def _is_newer(row: Incident, passed: Passed) -> bool:
+    """Whether the source reported the fault again after it reported the pass; both times are its own."""
+    if passed.at is None:
+        return False
+    latest = Occurrence.objects.filter(incident=row).aggregate(latest=Max("seen_at"))["latest"]
+    return latest is not None and latest > passed.at

@@ -1,0 +1,12 @@
+from django.apps import AppConfig
+
+
+class SourcesConfig(AppConfig):
+    name = "kcover_portal.sources"
+
+    def ready(self) -> None:
+        """Lets each new cluster have the sources that the watch feeds."""
+        from kcover_portal.fleet.management import registry  # noqa: PLC0415 - models cannot be imported earlier
+        from kcover_portal.sources.services import make_watched_sources  # noqa: PLC0415
+
+        registry.add_with(make_watched_sources)

@@ -1,0 +1,73 @@
+"""Sources, and the events that they have sent lately."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover import reasons
+from kcover.sources import settings
+from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
+from kcover_portal.fleet.models import Cluster
+
+
+class Source(ModelWithSecrets):
+    """A system that reports faults of the nodes of one cluster. Its token is never shown again."""
+
+    class Kind(models.TextChoices):
+        PODS = "pods", _("Pods")
+        EVENTS = "events", _("Kubernetes Events")
+        CONDITIONS = "conditions", _("Node conditions")
+        ALERTMANAGER = "alertmanager", "Alertmanager"
+        CLOUDEVENTS = "cloudevents", "CloudEvents"
+        LOKI = "loki", "Loki"
+        GPUD = "gpud", "gpud"
+        PROMETHEUS = "prometheus", "Prometheus"
+
+    name = models.CharField(max_length=120, unique=True)
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="sources")
+    url = models.CharField(max_length=1000, blank=True)
+    token = EncryptedTextField(bound_to="name", blank=True, help_text="sent to the address; at most 4000 characters")
+    settings = models.JSONField(default=dict)
+    enabled = models.BooleanField(default=True)
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+    heard_at = models.DateTimeField(null=True, help_text="when it last sent or answered anything")
+    event_at = models.DateTimeField(null=True, help_text="when the portal took its last event")
+    lag = models.FloatField(null=True, help_text="seconds from the last event's own time to its arrival")
+    accepted = models.PositiveBigIntegerField(default=0)
+    duplicates = models.PositiveBigIntegerField(default=0)
+    rejected = models.PositiveBigIntegerField(default=0)
+    error = models.JSONField(default=dict, help_text="the last Reason why something was not taken; {}: none")
+    error_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("cluster__name", "name")
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_builtin(self) -> bool:
+        """True if the source exists for each cluster."""
+        return self.kind in settings.WATCHED
+
+    @property
+    def is_pushed(self) -> bool:
+        """True if another system sends the events."""
+        return self.kind in settings.PUSHED
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """The last error."""
+        return reasons.kept(self.error)
+
+
+class TakenEvent(models.Model):
+    """An event that a source sent. A repetition of it changes nothing."""
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="taken_events")
+    digest = models.CharField(max_length=32, help_text="of its identity within the source")
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("source", "digest"), name="one_row_a_taken_event"),)

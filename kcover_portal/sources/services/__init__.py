@@ -1,0 +1,26 @@
+"""Writes of sources: their rows, what they send, and tests of them."""
+
+from kcover_portal.sources.services.intake import Taken, prune, take
+from kcover_portal.sources.services.push import receive
+from kcover_portal.sources.services.rows import (
+    change_source,
+    delete_source,
+    make_source,
+    make_watched_sources,
+    note_error,
+)
+from kcover_portal.sources.services.trial import Trial, try_source
+
+__all__ = [
+    "Taken",
+    "Trial",
+    "change_source",
+    "delete_source",
+    "make_source",
+    "make_watched_sources",
+    "note_error",
+    "prune",
+    "receive",
+    "take",
+    "try_source",
+]

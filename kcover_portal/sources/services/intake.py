@@ -1,0 +1,160 @@
+"""Takes observations of a source: repetitions and unknown nodes are sorted out, the rest becomes incidents.
+
+Everything of one request is one transaction, so that a request that fails can be sent again.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import F
+
+from kcover import reasons
+from kcover.sources.observation import Observation, Reading, Rejected
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.incidents import services as incidents
+from kcover_portal.sources.models import Source, TakenEvent
+
+REPEATS_KNOWN = timedelta(days=7)
+MAX_AGE = timedelta(days=1)  # of an event that can still open an incident; older ones are history
+PRUNE_BATCH = 5_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """How many items of a request were stored, how many were repetitions, and which were left out."""
+
+    accepted: int = 0
+    duplicates: int = 0
+    rejected: tuple[Rejected, ...] = field(default_factory=tuple)
+
+
+@transaction.atomic
+def take(source: Source, reading: Reading, *, now: datetime) -> Taken:
+    """Stores what a source says. When this returns, everything accepted is durable."""
+    names = {one.node for one in reading.observations}
+    nodes = incidents.known_nodes(source.cluster, names) if names else {}
+    rejected = [*reading.rejected]
+    known = []
+    for one in reading.observations:
+        if one.node in nodes:
+            known.append(one)
+        else:
+            unknown = reasons.of("source_node_unknown", cluster=source.cluster.name, node=one.node)
+            rejected.append(Rejected(one.path, unknown))
+    fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
+    new = [one for one in known if _digest(one.key) in fresh]
+    faults, passed = _split(source, new, nodes, now=now)
+    if faults or passed:
+        incidents.ingest_observed(source.name, faults, passed, now=now)
+    sent = len(known) + len(reading.ignored)
+    taken = Taken(accepted=len(fresh), duplicates=sent - len(fresh), rejected=tuple(rejected))
+    _note(source, taken, new, now=now)
+    return taken
+
+
+def _fresh(source: Source, keys: Sequence[str], *, now: datetime) -> set[str]:
+    """Stores the identities of events; returns the digests of those that are new."""
+    digests = sorted({_digest(key) for key in keys})
+    if not digests:
+        return set()
+    found = bulk_sql.run(
+        f"""INSERT INTO sources_takenevent (source_id, digest, at)
+            SELECT %s, digest, %s FROM {bulk_sql.given(digest="text")} WHERE true
+            ON CONFLICT DO NOTHING RETURNING digest""",
+        [source.pk, bulk_sql.moment(now), bulk_sql.rows([{"digest": digest} for digest in digests])],
+    )
+    return {digest for (digest,) in found}
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=16).hexdigest()
+
+
+def _split(
+    source: Source, seen: Sequence[Observation], nodes: dict[str, Node], *, now: datetime
+) -> tuple[list[tuple[Node, incidents.SourceFault]], list[tuple[Node, incidents.Passed]]]:
+    """The faults that are not over, and the checks that have passed, in the order of the source's own times.
+
+    Within one request a later pass ends an earlier fault, whatever their order.
+    """
+    max_age = timedelta(seconds=source.settings.get("max_age", MAX_AGE.total_seconds()))
+    ordered = sorted(seen, key=lambda one: one.seen_at or now)
+    passes = [one for one in ordered if one.healthy]
+    faults = [
+        (nodes[one.node], _fault(source, one))
+        for one in ordered
+        if not one.healthy
+        and not _is_history(source, one, max_age, now=now)
+        and not any(_ends(later, one, now=now) for later in passes if later.node == one.node)
+    ]
+    passed = [
+        (
+            nodes[one.node],
+            incidents.Passed(node=one.node, kind=one.kind, check=one.check, devices=one.devices, at=one.seen_at),
+        )
+        for one in passes
+        if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished with the node
+    ]
+    return faults, passed
+
+
+def _is_history(source: Source, one: Observation, max_age: timedelta, *, now: datetime) -> bool:
+    """An alert or a condition is a state: it may have begun long ago. An event is a moment."""
+    is_state = source.kind in (Source.Kind.ALERTMANAGER, Source.Kind.CONDITIONS)
+    return not is_state and one.seen_at is not None and now - one.seen_at > max_age
+
+
+def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
+    if (passed.kind, passed.check) != (one.kind, one.check) or (passed.seen_at or now) < (one.seen_at or now):
+        return False
+    return not passed.devices or not one.devices or not passed.devices.isdisjoint(one.devices)
+
+
+def _fault(source: Source, one: Observation) -> incidents.SourceFault:
+    return incidents.SourceFault(
+        kind=one.kind,
+        code=one.code,
+        pci=one.pci,
+        gpu_uuid=one.gpu_uuid,
+        message=one.message,
+        seen_at=one.seen_at,
+        source=source.kind,
+        witness=source.name,
+        severity=one.severity,
+        is_program=one.is_program,
+        alias=f"xid {one.alias}" if one.alias else "",
+        advice=one.advice[:200],
+    )
+
+
+def _note(source: Source, taken: Taken, new: Sequence[Observation], *, now: datetime) -> None:
+    """Counts on the source's row, and stores the last error."""
+    times = [one.seen_at for one in new if one.seen_at is not None]
+    changes = {
+        "heard_at": now,
+        "accepted": F("accepted") + taken.accepted,
+        "duplicates": F("duplicates") + taken.duplicates,
+        "rejected": F("rejected") + len(taken.rejected),
+    }
+    if taken.accepted:
+        changes["event_at"] = now
+    if times:
+        changes["lag"] = max(0.0, (now - max(times)).total_seconds())
+    if taken.rejected:
+        changes |= {"error": taken.rejected[-1].reason.to_json(), "error_at": now}
+    Source.objects.filter(pk=source.pk).update(**changes)
+    doorbell.publish("source", source.pk)
+
+
+def prune(*, now: datetime) -> int:
+    """Forgets events whose repetition nobody expects any more; returns how many."""
+    removed = 0
+    old = TakenEvent.objects.filter(at__lt=now - REPEATS_KNOWN).order_by()
+    while some := list(old.values_list("pk", flat=True)[:PRUNE_BATCH]):
+        removed += TakenEvent.objects.filter(pk__in=some).delete()[0]
+    return removed

@@ -1,0 +1,36 @@
+"""Requests of systems that send their events."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from kcover import reasons
+from kcover.sources import alertmanager, health_events
+from kcover.sources.observation import Reading, Unreadable
+from kcover_portal.errors import FieldError
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import rows
+from kcover_portal.sources.services.intake import Taken, take
+
+
+def receive(source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime) -> Taken:
+    """Takes a request of a pushed source. ``body``: the decoded JSON. ``headers``: by lower-case name.
+
+    Raises FieldError if the request as a whole cannot be read, or the source takes no events.
+    """
+    if not source.is_pushed:
+        raise FieldError("", reasons.of("source_not_pushed", kind=source.kind), conflict=True)
+    if not source.enabled:
+        raise FieldError("", reasons.of("source_off", source=source.name), conflict=True)
+    try:
+        reading = _read(source, body, content_type=content_type, headers=headers, now=now)
+    except Unreadable as error:
+        rows.note_error(source, error.reason, now=now)
+        raise FieldError(error.path or "body", error.reason) from error
+    return take(source, reading, now=now)
+
+
+def _read(source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime) -> Reading:
+    if source.kind == Source.Kind.ALERTMANAGER:
+        labels = source.settings.get("node_label", alertmanager.NODE_LABELS)
+        return alertmanager.read(body, node_labels=labels, now=now)
+    return health_events.read(body, content_type=content_type, headers=headers, now=now)

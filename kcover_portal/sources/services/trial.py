@@ -1,0 +1,41 @@
+"""Tests of sources: what did it see in the last hour?"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from kcover import reasons
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.kube import port
+from kcover_portal.sources import queries
+from kcover_portal.sources.models import Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The result: the number of events, and the seconds from the last event's own time to its arrival."""
+
+    ok: bool
+    seen: int
+    lag_seconds: float | None
+    error: reasons.Reason | None = None
+
+
+def try_source(source: Source, *, now: datetime) -> Trial:
+    """Asks a source what it saw within the last hour. Nothing is stored."""
+    source.refresh_from_db()
+    seen = queries.taken_lately(source, now=now)
+    error = reasons.of("source_off", source=source.name) if not source.enabled else None
+    if error is None and source.is_builtin:
+        error = _unreachable(source)
+    elif error is None and not seen:
+        error = reasons.of("source_nothing_seen")
+    return Trial(ok=error is None, seen=seen, lag_seconds=source.lag, error=error)
+
+
+def _unreachable(source: Source) -> reasons.Reason | None:
+    """Why the cluster's API server cannot be asked; None if it can."""
+    try:
+        fleet.connect(source.cluster).version()
+    except port.KubeError as error:
+        return reasons.of("source_cluster_silent", cluster=source.cluster.name, problem=str(error)[:300])
+    return None

@@ -1,0 +1,216 @@
+"""Events that Alertmanager and NVSentinel send."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.fleet.models import Agent, Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources import services
+from kcover_portal.sources.models import Source
+from tests.portal.sources.conftest import Sender, add, notification
+
+Make = Callable[..., dict[str, Any]]
+
+
+def took(response: Any) -> tuple[int, int, list[tuple[str, str]]]:
+    assert response.status_code == 202, response.content
+    body = response.json()
+    assert all(one["reason"] for one in body["rejected"])
+    return body["accepted"], body["duplicates"], [(one["path"], one["code"]) for one in body["rejected"]]
+
+
+def open_incidents() -> list[tuple[str, str, str]]:
+    return list(Incident.objects.filter(state="open").order_by("pk").values_list("kind", "code", "device"))
+
+
+def test_a_firing_alert_opens_an_incident_and_a_resolved_one_closes_it(alertmanager: Sender, alert: Make) -> None:
+    assert took(alertmanager.post(notification(alert()))) == (1, 0, [])
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.code, incident.severity) == ("alert", "GpuEccErrors", "fatal")
+    assert incident.node is not None
+    assert incident.node.name == "gpu-1"
+    assert took(alertmanager.post(notification(alert(status="resolved")))) == (1, 0, [])
+    incident.refresh_from_db()
+    assert (incident.state, incident.closed_because["code"]) == ("closed", "source_reports_healthy")
+
+
+def test_a_repeated_notification_changes_nothing(alertmanager: Sender, alert: Make) -> None:
+    for expected in ((1, 0, []), (0, 1, [])):
+        assert took(alertmanager.post(notification(alert()))) == expected
+    assert Incident.objects.get().count == 1
+
+
+def test_an_alert_that_resolves_because_its_node_is_gone_stays_open(alertmanager: Sender, alert: Make) -> None:
+    alertmanager.post(notification(alert()))
+    Node.objects.filter(name="gpu-1").update(ready=False)
+    assert took(alertmanager.post(notification(alert(status="resolved")))) == (1, 0, [])
+    assert open_incidents() == [("alert", "GpuEccErrors", "")]
+
+
+def test_bad_items_are_rejected_and_good_ones_are_kept(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    tomorrow = (now + timedelta(days=365 * 50)).isoformat()
+    batch = notification(
+        alert(),
+        alert(node="elsewhere"),
+        {**alert("Late"), "startsAt": tomorrow},
+        alert("ümlaut"),
+        {**alert(), "labels": {"alertname": "NoNode"}},
+        {**alert(), "status": "pending"},
+        "nothing",  # type: ignore[arg-type]
+        {**alert(), "labels": {"alertname": 7}},
+    )
+    accepted, duplicates, rejected = took(alertmanager.post(batch))
+    assert (accepted, duplicates) == (1, 0)
+    assert sorted(rejected) == [
+        ("alerts/1", "source_node_unknown"),
+        ("alerts/2/startsAt", "source_clock_ahead"),
+        ("alerts/3/labels/alertname", "source_code_invalid"),
+        ("alerts/4/labels", "alert_node_missing"),
+        ("alerts/5/status", "alert_status"),
+        ("alerts/6", "source_not_object"),
+        ("alerts/7/labels/alertname", "source_not_text"),
+    ]
+    source = Source.objects.get(pk=alertmanager.source.pk)
+    assert (source.accepted, source.rejected, source.error["code"]) == (1, 7, "source_node_unknown")
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 400),
+        ([], 400),
+        ("text", 400),
+        ({"version": "3", "alerts": []}, 400),
+        ({"version": "4", "alerts": {}}, 400),
+        ({"version": "4", "alerts": [{}] * 1_001}, 400),
+        (b"{", 400),
+        (b'{"version": NaN}', 400),
+        (b"\xff", 400),
+        (b" " * (1024 * 1024 + 1), 413),
+    ],
+)
+def test_a_request_that_is_no_notification_is_a_clear_error(alertmanager: Sender, body: Any, status: int) -> None:
+    response = alertmanager.post(body)
+    assert response.status_code == status
+    assert response.headers["Content-Type"] == "application/problem+json"
+    assert Incident.objects.count() == 0
+
+
+def test_the_label_of_the_node_is_a_setting(east: Cluster, alert: Make, now: datetime) -> None:
+    sender = Sender(add(east, "alertmanager", now=now, node_label="instance"), now=now)
+    assert took(sender.post(notification(alert(node="other", instance="gpu-2:9400")))) == (1, 0, [])
+    assert Incident.objects.get().node == Node.objects.get(name="gpu-2")
+
+
+def test_a_health_event_opens_an_incident_with_its_advice(sentinel: Sender, health: Make) -> None:
+    assert took(sentinel.post(health(), content_type="application/cloudevents+json")) == (1, 0, [])
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.code, incident.device) == ("health", "SysLogsXIDError/79", "0000:4e:00")
+    assert (incident.severity, incident.advice) == ("fatal", "RESTART_BM")
+
+
+def test_the_three_modes_of_cloudevents(sentinel: Sender, health: Make) -> None:
+    assert took(sentinel.post(health("1"), content_type="application/cloudevents+json; charset=utf-8")) == (1, 0, [])
+    batch = [health("1"), health("2"), health("3", specversion="9"), {**health("4"), "specversion": "0.3"}]
+    answer = took(sentinel.post(batch, content_type="application/cloudevents-batch+json"))
+    assert answer == (2, 1, [("3/specversion", "cloudevent_version")])
+    event = health("5", nodeName="gpu-2")
+    attributes = {f"ce_{name}": event[name] for name in ("specversion", "type", "source", "id", "time")}
+    assert took(sentinel.post(event["data"], **attributes)) == (1, 0, [])
+    assert took(sentinel.post(event["data"], **attributes)) == (0, 1, [])
+
+
+def test_a_pass_closes_what_the_same_check_opened_and_nothing_else(sentinel: Sender, health: Make) -> None:
+    events = [
+        health("1"),
+        health("2", checkName="GpuMemWatch", errorCode=["DCGM_FR_ROW_REMAP"]),
+        health("3", nodeName="gpu-2"),
+        health("4", errorCode=["48"], entitiesImpacted=[{"entityType": "PCI", "entityValue": "0000:5e:00"}]),
+    ]
+    sentinel.post(events)
+    assert len(open_incidents()) == 4
+    sentinel.post([health("5", isHealthy=True, isFatal=False, errorCode=[])])
+    assert sorted(open_incidents()) == [
+        ("health", "GpuMemWatch/DCGM_FR_ROW_REMAP", "0000:4e:00"),
+        ("health", "SysLogsXIDError/48", "0000:5e:00"),
+        ("health", "SysLogsXIDError/79", "0000:4e:00"),
+    ]
+    sentinel.post([health("6", isHealthy=True, errorCode=[], entitiesImpacted=[])])
+    assert Incident.objects.filter(state="open", node__name="gpu-1").count() == 1
+
+
+def test_a_late_pass_closes_no_newer_fault(sentinel: Sender, health: Make, now: datetime) -> None:
+    sentinel.post([health("1")])
+    earlier = now - timedelta(minutes=2)
+    assert took(sentinel.post([health("2", at=earlier, isHealthy=True)])) == (1, 0, [])
+    assert len(open_incidents()) == 1
+
+
+def test_what_is_over_opens_nothing(sentinel: Sender, health: Make, now: datetime) -> None:
+    """A backfill: a fault and its end in any order, and a fault of weeks ago."""
+    events = [
+        health("1", isHealthy=True, at=now - timedelta(minutes=1)),
+        health("2", at=now - timedelta(minutes=3)),
+        health("3", at=now - timedelta(days=60), checkName="Old"),
+    ]
+    assert took(sentinel.post(events)) == (3, 0, [])
+    assert open_incidents() == []
+
+
+def test_an_old_event_is_decided_only_after_its_end_could_follow(sentinel: Sender, health: Make, now: datetime) -> None:
+    sentinel.post([health("1", at=now - timedelta(hours=2))])
+    incident = Incident.objects.get()
+    assert incident.decide_at is not None
+    assert incident.decide_at > now + timedelta(minutes=5)
+    sentinel.post([health("2", at=now)])
+    incident.refresh_from_db()
+    assert incident.decide_at < now + timedelta(minutes=5)
+
+
+def test_store_only_events_are_accepted_without_consequence(sentinel: Sender, health: Make) -> None:
+    assert took(sentinel.post([health("1", processingStrategy="STORE_ONLY")])) == (1, 0, [])
+    assert open_incidents() == []
+
+
+def test_a_source_says_nothing_about_agents(sentinel: Sender, health: Make) -> None:
+    sentinel.post([health("1")])
+    assert Agent.objects.count() == 0
+
+
+@pytest.mark.parametrize("field", ["checkName", "nodeName", "isHealthy", "errorCode", "entitiesImpacted", "message"])
+def test_garbage_in_a_health_event_is_rejected_by_its_path(sentinel: Sender, health: Make, field: str) -> None:
+    accepted, _, [(path, _code)] = took(sentinel.post([health("1", **{field: {"a": []}})]))
+    assert (accepted, path) == (0, f"0/data/healthEvent/{field}")
+
+
+def test_a_source_that_is_off_takes_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    services.change_source(alertmanager.source, {"enabled": False}, actor="test", reason="", now=now)
+    assert alertmanager.post(notification(alert())).status_code == 409
+    assert open_incidents() == []
+
+
+def test_a_token_feeds_its_own_source_only(alertmanager: Sender, sentinel: Sender, alert: Make) -> None:
+    path = f"/api/v1/sources/{sentinel.source.name}/events"
+    assert alertmanager.post(notification(alert()), to=path).status_code == 403
+    assert alertmanager.post({}, to="/api/v1/pause").status_code == 403
+    assert Client().get("/api/v1/nodes", headers=alertmanager.headers).status_code == 403
+    assert Client().get("/api/v1/sources", headers=alertmanager.headers).status_code == 403
+    assert Client().post(path, data="{}", content_type="application/json").status_code == 401
+
+
+@pytest.mark.parametrize("kind", ["viewer", "operator", "decision"])
+def test_other_tokens_feed_no_source(alertmanager: Sender, alert: Make, now: datetime, kind: str) -> None:
+    _, secret = accounts.make_token(kind, created_by="test", now=now - timedelta(seconds=1))
+    alertmanager.headers = {"Authorization": f"Bearer {secret}"}
+    assert alertmanager.post(notification(alert())).status_code == 403
+
+
+def test_the_tokens_of_a_removed_source_end(alertmanager: Sender, alert: Make, east: Cluster, now: datetime) -> None:
+    services.delete_source(alertmanager.source, actor="test", reason="", now=now)
+    add(east, "alertmanager", now=now)
+    assert alertmanager.post(notification(alert())).status_code == 401

@@ -1,0 +1,145 @@
+"""One fault, many witnesses: an agent and several sources see the same fault."""
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover import wire
+from kcover.faults.fault import Fault
+from kcover_portal.accounts import services as accounts
+from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.incidents import queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+
+LINE = "NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus."
+
+
+def agent_reports(east: Cluster, *faults: Fault, at: datetime) -> None:
+    report = wire.Report(node="gpu-1", boot_id="boot-1", batch_id=str(uuid.uuid4()), sent_at=at, faults=faults)
+    incidents.ingest([incidents.IncomingReport.of(east, report, received_at=at)], now=at)
+
+
+def xid(code: int = 79, **more: Any) -> Fault:
+    return Fault(**{"kind": "xid", "code": code, "pci": "0000:4e:00", "message": LINE, "source": "kmsg", **more})
+
+
+def source_reports(witness: str, *, at: datetime, **more: Any) -> None:
+    node = Node.objects.select_related("cluster").get(name="gpu-1")
+    given = {"kind": "health", "code": "SysLogsXIDError/79", "alias": "xid 79", "pci": "0000:4e:00"}
+    seen = incidents.SourceFault(witness=witness, source="other", **{**given, **more})
+    incidents.ingest_observed(witness, [(node, seen)], [], now=at)
+
+
+def only() -> Incident:
+    return Incident.objects.get(state="open")
+
+
+def names(row: Incident) -> list[tuple[str, int]]:
+    return [(one.source, one.count) for one in queries.witnesses([row.pk])[row.pk]]
+
+
+def test_three_sources_of_one_fault_make_one_incident(east: Cluster, now: datetime) -> None:
+    source_reports("nvsentinel", at=now)
+    source_reports("loki", at=now + timedelta(seconds=5), kind="xid", code=79, alias="")
+    agent_reports(east, xid(), at=now + timedelta(seconds=10))
+    source_reports("prometheus", at=now + timedelta(seconds=20), kind="alert", code="Lost", alias="xid 79", pci=None)
+    row = only()
+    assert (row.kind, row.code, row.device) == ("xid", "79", "0000:4e:00")
+    assert names(row) == [("nvsentinel", 1), ("loki", 1), ("agent", 1), ("prometheus", 1)]
+    [first, *_, last] = queries.witnesses([row.pk])[row.pk]
+    assert (first.first_seen_at, last.last_seen_at) == (now, now + timedelta(seconds=20))
+
+
+def test_the_agent_first_then_the_sources(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now + timedelta(seconds=30))
+    source_reports("loki", at=now + timedelta(seconds=31), kind="xid", code=79, alias="")
+    assert names(only()) == [("agent", 1), ("nvsentinel", 1), ("loki", 1)]
+    assert only().kind == "xid"
+
+
+def test_after_the_window_another_name_is_another_incident(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now + timedelta(seconds=61))
+    assert Incident.objects.filter(state="open").count() == 2
+
+
+def test_other_devices_and_codes_stay_apart(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now, pci="0000:5e:00")
+    source_reports("nvsentinel", at=now, code="SysLogsXIDError/48", alias="xid 48")
+    assert Incident.objects.filter(state="open").count() == 3
+
+
+def test_a_report_without_device_joins_only_a_single_candidate(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(), at=now)
+    source_reports("alerts", at=now, pci=None)
+    assert names(only()) == [("agent", 1), ("alerts", 1)]
+    agent_reports(east, xid(pci="0000:5e:00"), at=now + timedelta(seconds=1))
+    source_reports("others", at=now + timedelta(seconds=2), pci=None, kind="alert", code="Lost")
+    assert Incident.objects.filter(state="open").count() == 3
+
+
+def test_a_gpu_named_by_uuid_is_the_same_device(east: Cluster, now: datetime) -> None:
+    node = Node.objects.get(name="gpu-1")
+    Gpu.objects.create(node=node, index=0, uuid="GPU-a", pci="00000000:4E:00.0", seen_at=now)
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now, pci=None, gpu_uuid="GPU-a")
+    assert only().device == "0000:4e:00"
+
+
+def test_an_agents_device_makes_a_sources_incident_precise(east: Cluster, now: datetime) -> None:
+    source_reports("alerts", at=now, pci=None, kind="xid", code=79, alias="")
+    agent_reports(east, xid(), at=now + timedelta(seconds=3))
+    row = only()
+    assert (row.device, row.count) == ("0000:4e:00", 2)
+
+
+def test_an_agents_own_faults_are_never_joined(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(), at=now)
+    agent_reports(east, xid(pci=None), at=now)
+    assert Incident.objects.filter(state="open").count() == 2
+
+
+def test_a_fault_with_many_witnesses_was_seen_once(east: Cluster, now: datetime) -> None:
+    """A rule with minCount 3 must not act because three systems saw one fault."""
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now)
+    source_reports("loki", at=now, kind="xid", code=79, alias="")
+    assert queries.seen_within(only(), 3600, now=now) == 1
+    agent_reports(east, xid(), at=now + timedelta(seconds=1))
+    assert queries.seen_within(only(), 3600, now=now + timedelta(seconds=1)) == 2
+
+
+def test_a_pass_closes_no_fault_that_others_saw(east: Cluster, now: datetime) -> None:
+    source_reports("nvsentinel", at=now)
+    agent_reports(east, xid(), at=now)
+    node = Node.objects.select_related("cluster").get(name="gpu-1")
+    for kind in ("health", "xid"):
+        passed = incidents.Passed(node="gpu-1", kind=kind, check="SysLogsXIDError")
+        incidents.ingest_observed("nvsentinel", [], [(node, passed)], now=now + timedelta(seconds=1))
+    assert only().kind == "xid"
+
+
+def test_a_flood_of_one_node_is_bounded(east: Cluster, now: datetime) -> None:
+    node = Node.objects.select_related("cluster").get(name="gpu-1")
+    faults = [
+        (node, incidents.SourceFault(kind="alert", code=f"A{number}", witness="alerts", source="alertmanager"))
+        for number in range(70)
+    ]
+    incidents.ingest_observed("alerts", faults, [], now=now)
+    assert Incident.objects.filter(kind="alert").count() == 64
+    assert Incident.objects.get(kind="overflow").count == 6
+
+
+def test_rest_lists_the_witnesses(east: Cluster, now: datetime, client: Any) -> None:
+    agent_reports(east, xid(), at=now)
+    source_reports("nvsentinel", at=now, advice="RESTART_BM")
+    _, secret = accounts.make_token("viewer", created_by="test", now=now - timedelta(seconds=1))
+    headers = {"Authorization": f"Bearer {secret}"}
+    [row] = client.get("/api/v1/incidents", headers=headers).json()["results"]
+    assert [one["source"] for one in row["witnesses"]] == ["agent", "nvsentinel"]
+    assert set(row["witnesses"][0]) == {"source", "first_seen_at", "last_seen_at", "count"}
+    assert row["advice"] == "RESTART_BM"
+    assert client.get(f"/api/v1/incidents/{row['id']}", headers=headers).json()["witnesses"] == row["witnesses"]
