@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import wraps
 from http import HTTPStatus
-from typing import Concatenate, ParamSpec, cast
+from typing import Concatenate, ParamSpec, Protocol, cast
 from urllib.parse import urlencode
 
 from django.core.exceptions import PermissionDenied
@@ -18,7 +18,6 @@ from django_htmx.middleware import HtmxDetails
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts import services
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.runtime.services import places
 
@@ -30,6 +29,13 @@ class Request(HttpRequest):
 
     user: User
     htmx: HtmxDetails
+
+
+class Temporary(Protocol):
+    """A refusal that ends by itself, after ``retry_after`` seconds."""
+
+    @property
+    def retry_after(self) -> int: ...
 
 
 class Interruption(Exception):
@@ -96,7 +102,7 @@ def _busy(request: Request, refusal: places.Busy) -> HttpResponse:
     return later(render(request, template, context), refusal)
 
 
-def later(response: HttpResponse, refusal: services.Later | places.Busy) -> HttpResponse:
+def later(response: HttpResponse, refusal: Temporary) -> HttpResponse:
     """Make the response a 429 that says when to try again."""
     response.status_code = HTTPStatus.TOO_MANY_REQUESTS
     response.headers["Retry-After"] = str(refusal.retry_after)

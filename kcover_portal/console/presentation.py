@@ -87,6 +87,13 @@ TABLES: Final = {
         "finished": Badge(_("Finished"), "ok", "circle-check"),
         "stopped": Badge(_("Stopped"), "off", "ban"),
     },
+    "policy_try": {
+        "waiting": Badge(_("Waiting"), "off", "clock"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "done": Badge(_("Done"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+        "cancelled": Badge(_("Cancelled"), "off", "ban"),
+    },
     "check_turn": {
         "waiting": Badge(_("Waiting"), "off", "clock"),
         "asked": Badge(_("Running"), "heal", "refresh"),

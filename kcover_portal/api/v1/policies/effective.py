@@ -10,12 +10,11 @@ from rest_framework.response import Response
 from kcover import masked_addresses, plan, reasons
 from kcover.faults import fault
 from kcover.quote import short_text
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
-from kcover_portal.fleet.models import Node
 from kcover_portal.policies import queries
+from kcover_portal.views import policy_tries
 
 KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="default xid")
 CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")
@@ -75,16 +74,6 @@ class Effective(base.Acts):
         )
 
 
-def find_node(request: Request, named: str) -> Node:
-    """Returns the node of ``cluster/name``. Raises FieldError if it is not visible."""
-    cluster, _, name = named.partition("/")
-    seen = accounts.visible(principal(request), Node.objects.all(), node="")
-    node = seen.filter(cluster__name=cluster, name=name).first()
-    if node is None:
-        raise FieldError("node", reasons.of("unknown_node", node=short_text(named)))
-    return node
-
-
 def _fault(request: Request) -> tuple[str, str]:
     kind, code = request.query_params.get("kind", "xid"), request.query_params.get("code", "")
     if kind not in fault.INCIDENT_KINDS:
@@ -98,7 +87,7 @@ def _fault(request: Request) -> tuple[str, str]:
 
 def _labels(request: Request) -> dict[str, str]:
     if "node" in request.query_params:
-        return dict(find_node(request, request.query_params["node"]).labels)
+        return dict(policy_tries.find_node(principal(request), request.query_params["node"]).labels)
     labels = {}
     for pair in request.query_params.getlist("label"):
         key, equals, value = pair.partition("=")

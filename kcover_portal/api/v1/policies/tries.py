@@ -1,10 +1,7 @@
 """Tries of policies: what would a text have decided? Workers do it; nothing is applied."""
 
-import collections
-from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -15,21 +12,17 @@ from rest_framework.reverse import reverse
 
 from kcover import reasons
 from kcover.decisions import decide as core
-from kcover.decisions import guards
 from kcover_portal import localization
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.incidents import NUMBERED
-from kcover_portal.api.v1.policies.effective import find_node
 from kcover_portal.errors import FieldError
-from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import services
-from kcover_portal.policies.models import PolicyTry, PolicyTryResult
-from kcover_portal.rescue.decide import policy_tries
+from kcover_portal.policies.models import PolicyTry
+from kcover_portal.rescue.decide import policy_tries as tries
 from kcover_portal.runtime.services import places
+from kcover_portal.views import policy_tries
 
-MAX_DAYS = 90
 SCOPES = ("node", "fleet", "now", "days")
 
 
@@ -44,7 +37,7 @@ class TryBody(base.Strict):
     node = serializers.CharField(required=False, help_text="cluster/name")
     now = serializers.BooleanField(required=False)
     fleet = serializers.BooleanField(required=False)
-    days = serializers.IntegerField(required=False, min_value=1, max_value=MAX_DAYS)
+    days = serializers.IntegerField(required=False, min_value=1, max_value=policy_tries.MAX_DAYS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Allows at most one scope."""
@@ -137,12 +130,11 @@ class Try(base.Acts):
         body = base.body_of(request, TryBody)
         with base.place(request, places.VALIDATIONS):
             services.draft(body["yaml"])
-        incidents = _incidents(request, body).order_by("-pk").values_list("pk", flat=True)
         row = policy_tries.begin(
+            principal(request),
             body["yaml"],
-            incidents[: policy_tries.MAX_INCIDENTS + 1],
-            owner=accounts.place_key(principal(request)),
-            past="days" in body,
+            days=body.get("days"),
+            node=body.get("node", ""),
             now=timezone.now(),
         )
         location = reverse("api:policies-try-one", kwargs={"pk": row.pk}, request=request)
@@ -169,53 +161,34 @@ class CancelTry(base.Acts):
         """Ends the caller's try. Without effect if it has ended."""
         base.known_only(request)
         row = _find(request, pk)
-        policy_tries.cancel(row, now=timezone.now())
+        tries.cancel(row, now=timezone.now())
         row.refresh_from_db()
         return Response(_content(request, row))
 
 
 def _find(request: Request, pk: int) -> PolicyTry:
-    return get_object_or_404(PolicyTry.objects.filter(owner=accounts.place_key(principal(request))), pk=pk)
-
-
-def _incidents(request: Request, body: dict[str, Any]) -> QuerySet[Incident]:
-    visible = accounts.clusters_of(principal(request))
-    rows = Incident.objects.filter(cluster__in=visible, node__isnull=False)
-    if "days" in body:
-        return rows.filter(opened_at__gte=timezone.now() - timedelta(days=body["days"]))
-    rows = rows.filter(state=Incident.State.OPEN)
-    return rows.filter(node=find_node(request, body["node"])) if "node" in body else rows
+    return get_object_or_404(policy_tries.tries(principal(request)), pk=pk)
 
 
 def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
-    clusters = accounts.clusters_of(principal(request)).values_list("pk", flat=True)
-    results = [_result(one) for one in row.results.filter(cluster__in=list(clusters))]
-    done = row.total - len(row.pending) if row.state in PolicyTry.OPEN else row.results.count()
+    found = policy_tries.summary(principal(request), row)
     return {
         "id": row.pk,
         "state": row.state,
         "because": localization.stored(row.because),
-        "progress": {"done": done, "total": row.total},
-        "incidents": len(results),
-        "changed": sum(one["changed"] for one in results),
+        "progress": {"done": found.done, "total": row.total},
+        "incidents": len(found.results),
+        "changed": len(found.changed),
         "truncated": row.truncated,
-        "answers": {when: collections.Counter(one[when]["answer"] for one in results) for when in ("before", "after")},
-        "rules": collections.Counter(one["after"]["rule"] for one in results if one["after"]["rule"]),
-        "guards": collections.Counter(guard for one in results for guard in _guards(one["after"])),
-        "nodes": sorted({f"{one['cluster']}/{one['node']}" for one in results if one["changed"]}),
-        "results": results,
+        "answers": {"before": found.before, "after": found.after},
+        "rules": found.rules,
+        "guards": found.guards,
+        "nodes": found.nodes,
+        "results": [_result(one) for one in found.results],
     }
 
 
-def _guards(decision: dict[str, Any]) -> set[str]:
-    if decision["answer"] != "hold":
-        return set()
-    return {guard for reason in decision["reasons"] if (guard := guards.guard_of(reason["code"])) is not None}
-
-
-def _result(row: PolicyTryResult) -> dict[str, Any]:
-    data = row.data
+def _result(result: dict[str, Any]) -> dict[str, Any]:
     for when in ("before", "after"):
-        data[when]["because"] = [str(reasons.from_json(reason)) for reason in data[when]["reasons"]]
-    data["code"] = int(data["code"]) if data["kind"] in NUMBERED else data["code"]
-    return {"incident": row.incident, **data}
+        result[when]["because"] = [str(reasons.from_json(reason)) for reason in result[when]["reasons"]]
+    return {**result, "code": int(result["code"]) if result["kind"] in NUMBERED else result["code"]}

@@ -1,7 +1,22 @@
-"""Policies of both kinds: the list, one policy with its revisions, the editor, and actions on a whole policy."""
+"""Policies of both kinds: the list, one policy with its revisions, the editor, tries, and actions on a whole policy."""
 
 from kcover_portal.console.views.policies.commands import archive, install_defaults, rollback
 from kcover_portal.console.views.policies.editor import edit, validate
 from kcover_portal.console.views.policies.pages import difference, policies, policy
+from kcover_portal.console.views.policies.tries import begin as begin_try
+from kcover_portal.console.views.policies.tries import cancel as cancel_try
+from kcover_portal.console.views.policies.tries import one as one_try
 
-__all__ = ["archive", "difference", "edit", "install_defaults", "policies", "policy", "rollback", "validate"]
+__all__ = [
+    "archive",
+    "begin_try",
+    "cancel_try",
+    "difference",
+    "edit",
+    "install_defaults",
+    "one_try",
+    "policies",
+    "policy",
+    "rollback",
+    "validate",
+]

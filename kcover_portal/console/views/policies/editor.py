@@ -15,6 +15,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms.policy_tries import Trial
 from kcover_portal.console.views.policies import parts
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries, services
@@ -78,6 +79,8 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
         "text": text,
         "expected": request.POST.get("expected") or (row.revision if row else ""),
         "form": form,
+        "tries": kind == queries.RESCUE,
+        "trial": Trial(),
         "reading": reading,
         "changed": _changed(reading),
         "conflict": conflict,

@@ -1,0 +1,100 @@
+"""Try a policy before it is published: what would it have decided? Nothing is applied."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from kcover_portal import localization
+from kcover_portal.console import presentation
+from kcover_portal.console.access import Request, later, place, signed_in
+from kcover_portal.console.forms.policy_tries import Trial
+from kcover_portal.console.views.policies.editor import SAMPLE
+from kcover_portal.errors import FieldError
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy, PolicyTry
+from kcover_portal.rescue.decide import policy_tries as jobs
+from kcover_portal.runtime.services import places
+from kcover_portal.views import policy_tries
+
+LISTED = 100  # differences on the page; the REST API returns all
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def begin(request: Request) -> HttpResponse:
+    """Show the form (GET); begin a try (POST), from here or from the editor."""
+    text = request.POST.get("text", "") if request.method == "POST" else _text(request.GET.get("policy", ""))
+    form = Trial(request.POST if request.method == "POST" else None)
+    shown: dict[str, Any] = {"form": form, "text": text}
+    if request.method != "POST":
+        return _show(request, shown)
+    if not form.is_valid():
+        return _show(request, shown, status=422)
+    try:
+        with place(request, places.VALIDATIONS):
+            services.draft(text)
+        row = policy_tries.begin(request.user, text, **form.incidents(), now=timezone.now())
+    except services.Invalid as error:
+        return _show(request, shown | {"problems": error.problems}, status=422)
+    except FieldError as error:
+        form.add_error(error.field, localization.say(error.reason))
+        return _show(request, shown, status=422)
+    except jobs.TryRefused as error:
+        form.add_error(None, localization.say(error.reason))
+        running = policy_tries.tries(request.user).filter(state__in=PolicyTry.OPEN).first()
+        return later(_show(request, shown | (_content(request, running) if running else {})), error)
+    if request.htmx:
+        return _show(request, shown | _content(request, row))
+    return redirect("console:policy-try-one", row.pk)
+
+
+@require_GET
+@signed_in
+def one(request: Request, pk: int) -> HttpResponse:
+    """The progress and the results of the person's try."""
+    row = get_object_or_404(policy_tries.tries(request.user), pk=pk)
+    return _show(request, {"form": Trial(), "text": row.text, **_content(request, row)})
+
+
+@require_POST
+@signed_in
+def cancel(request: Request, pk: int) -> HttpResponse:
+    """End the person's try."""
+    row = get_object_or_404(policy_tries.tries(request.user), pk=pk)
+    jobs.cancel(row, now=timezone.now())
+    row.refresh_from_db()
+    if request.htmx:
+        return _show(request, _content(request, row))
+    return redirect("console:policy-try-one", pk)
+
+
+def _text(name: str) -> str:
+    """The active text of a policy, or a sample."""
+    policy = Policy.objects.filter(kind=queries.RESCUE, name=name, revision__gt=0).first()
+    revision = queries.revision(policy) if policy is not None else None
+    return revision.text if revision is not None else SAMPLE
+
+
+def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
+    found = policy_tries.summary(request.user, row)
+    changed = found.changed
+    answers = [name for name in presentation.TABLES["answer"] if found.before[name] or found.after[name]]
+    return {
+        "tried": row,
+        "open": row.state in PolicyTry.OPEN,
+        "found": found,
+        "answers": [(name, found.before[name], found.after[name]) for name in answers],
+        "rules": found.rules.most_common(),
+        "guards": found.guards.most_common(),
+        "changed": changed[:LISTED],
+        "more": len(changed) - LISTED if len(changed) > LISTED else 0,
+        "nodes": [tuple(name.split("/", 1)) for name in found.nodes[:LISTED]],
+    }
+
+
+def _show(request: Request, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    template = "console/parts/policy_try.html" if request.htmx else "console/pages/policy_try.html"
+    return render(request, template, {"base": "console/base.html", **context}, status=status)
