@@ -26,6 +26,7 @@ PAGES = (
         "/approvals/",
         "/policies/",
         "/policies/heal/",
+        "/policy-tries/new/",
         "/safety/",
         "/standbys/",
         "/checks/",

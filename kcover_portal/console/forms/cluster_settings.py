@@ -54,7 +54,9 @@ class TwoPeople(Act):
         help_text=gettext_lazy("When an action by hand that takes work away needs another person's approval."),
     )
     second_admin = forms.BooleanField(
-        label=gettext_lazy("A second admin confirms changes that loosen a limit"), required=False
+        label=gettext_lazy("A second admin confirms changes that loosen a limit"),
+        required=False,
+        widget=widgets.checkbox(),
     )
     field_order = ("hand_approval", "second_admin", "reason")
 

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from kcover import reasons
 from kcover.decisions import guards
 from kcover_portal import localization
-from kcover_portal.console.forms import Act, Somewhere
+from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.models import Mode
 
@@ -70,7 +70,7 @@ def _limit(*, required: bool = True) -> Callable[[], forms.Field]:
 
 
 def _on() -> forms.Field:
-    return forms.BooleanField(label=gettext_lazy("Enabled"), required=False)
+    return forms.BooleanField(label=gettext_lazy("Enabled"), required=False, widget=widgets.checkbox())
 
 
 def _by() -> forms.Field:

@@ -20,6 +20,11 @@ def number() -> forms.NumberInput:
     return forms.NumberInput(attrs={"class": "form-control"})
 
 
+def checkbox() -> forms.CheckboxInput:
+    """Yes or no."""
+    return forms.CheckboxInput(attrs={"class": "form-check-input"})
+
+
 def checkboxes() -> forms.CheckboxSelectMultiple:
     """Any of a list, as checkboxes."""
     return forms.CheckboxSelectMultiple(attrs={"class": "form-check-input"})
