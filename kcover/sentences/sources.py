@@ -66,5 +66,6 @@ SENTENCES: Mapping[str, str] = {
     "unknown_source": _("Unknown source {source}."),
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
+    "source_broken": _("What the source shows could not be taken: {problem}"),
     "source_nothing_seen": _("Nothing arrived in the last hour."),
 }

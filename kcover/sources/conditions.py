@@ -134,12 +134,26 @@ def read(node: str, found: Sequence[Condition], rows: Iterable[Row], *, now: dat
     return tuple(one for one in said if one is not None)
 
 
+def is_waiting(found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> bool:
+    """Whether a condition of the node will be a fault if it lasts."""
+    return any(_matches(one, row) and _is_young(one, row, now) for row in rows for one in found)
+
+
+def _matches(condition: Condition, row: Row) -> bool:
+    stated = condition.type, condition.status
+    return stated == (row.type, row.status) and row.reason in ("", condition.reason)
+
+
+def _is_young(condition: Condition, row: Row, now: datetime) -> bool:
+    return condition.since is not None and now - condition.since < row.lasts
+
+
 def _said(node: str, condition: Condition, rows: Sequence[Row], *, now: datetime) -> Observation | None:
     if condition.status not in STATUSES or condition.type.startswith(OWN_PREFIXES):
         return None  # Unknown is never proof
-    match = next((row for row in rows if row.status == condition.status and row.reason in ("", condition.reason)), None)
+    match = next((row for row in rows if _matches(condition, row)), None)
     healthy = match is None
-    if match is not None and condition.since is not None and now - condition.since < match.lasts:
+    if match is not None and _is_young(condition, match, now):
         return None
     reason = condition.reason if REASON.fullmatch(condition.reason) else ""
     stated = f"{condition.type}={condition.status}"

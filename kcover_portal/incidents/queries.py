@@ -11,7 +11,7 @@ from django.db.models.functions import RowNumber
 from kcover.decisions import health
 from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
+from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 
 
@@ -66,6 +66,12 @@ def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
     rows = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now).order_by()
     counts = rows.values("witness").annotate(total=Sum("count")).values_list("total", flat=True)
     return max(counts, default=1)
+
+
+def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple[str, str]]:
+    """The open incidents of a kind on nodes of these names, as pairs of node and code."""
+    rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind, state=Incident.State.OPEN)
+    return {(name or "", code) for name, code in rows.order_by().values_list("node__name", "code")}
 
 
 def open_on(node: Node) -> QuerySet[Incident]:

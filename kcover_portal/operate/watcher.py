@@ -24,6 +24,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import event_batches
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
+from kcover_portal.sources import services as sources
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +53,7 @@ class Watch:
                 now = self._clock()
                 until = now + timedelta(seconds=LEASE_SECONDS)
                 if leases.acquire(LEASE, holder=self._holder, until=until, now=now):
+                    sources.make_watched_sources(now)
                     self._follow(queries.clusters())
                 else:
                     self._follow([])
@@ -92,6 +94,7 @@ class ClusterWatch:
         self._clock = clock
         self._stop = stop
         self._noted_at = clock()
+        self._conditions = sources.ConditionFeed(cluster)
 
     def run(self) -> None:
         """Lists and watches until stopped. Errors are stored for display; retries use a back-off."""
@@ -135,6 +138,7 @@ class ClusterWatch:
             changes = node_rows.sync_list(self._cluster, listed.items, now=self._clock())
             services.note_watch(self._cluster, now=self._clock(), version=server_version)
             self._handle(changes)
+        self._conditions.feed(listed.items, now=self._clock())
         return listed.resource_version
 
     def stream(self, version: str) -> str:
@@ -150,6 +154,8 @@ class ClusterWatch:
                 changes = node_rows.sync_events(self._cluster, events, now=self._clock())
                 # A deleted node may be about to come back. A waiting rescue checks it when it is due.
                 self._handle([change for change in changes if change.node.in_cluster])
+            shown = [event.node for event in events if event.node is not None and event.kind != "DELETED"]
+            self._conditions.feed(shown, now=self._clock())
             version = next((event.resource_version for event in reversed(events) if event.resource_version), version)
         services.note_watch(self._cluster, now=self._clock())
         return version

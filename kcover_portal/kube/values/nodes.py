@@ -4,6 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from kcover.sources.conditions import Condition
+
 
 @dataclass(frozen=True, slots=True)
 class Taint:
@@ -19,8 +21,8 @@ class Node:
     """The fields of a node that the portal uses.
 
     ``annotations`` holds only those under kcover.io/ and autopilot.ibm.com/; ``conditions`` maps type to status
-    ("True", "False", "Unknown"); ``ready_since`` is when Ready last turned True, None while it is not; ``gpus`` is the
-    capacity over NVIDIA's, AMD's and MetaX's resources.
+    ("True", "False", "Unknown"), ``stated`` has them with reason, message and time; ``ready_since`` is when Ready last
+    turned True, None while it is not; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Node:
     internal_ip: str = ""
     resource_version: str = ""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    stated: tuple[Condition, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

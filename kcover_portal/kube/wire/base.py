@@ -46,6 +46,7 @@ class Condition(Struct, frozen=True):
     status: str
     last_transition_time: datetime | None = None
     reason: str = ""
+    message: str = ""
 
 
 class AnyObject(Struct, frozen=True):

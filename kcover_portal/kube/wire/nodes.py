@@ -4,6 +4,7 @@ from typing import Any, Final
 
 import msgspec
 
+from kcover.sources.conditions import Condition
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -70,4 +71,15 @@ class NodeObject(base.AnyObject, frozen=True):
             internal_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
             resource_version=meta.resource_version,
             conditions={c.type: c.status for c in conditions},
+            stated=tuple(_condition(c) for c in conditions),
         )
+
+
+def _condition(stated: base.Condition) -> Condition:
+    return Condition(
+        type=stated.type,
+        status=stated.status,
+        reason=stated.reason,
+        message=stated.message,
+        since=stated.last_transition_time,
+    )

@@ -1,5 +1,6 @@
 """Writes of sources: their rows, what they send, and tests of them."""
 
+from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.intake import Taken, prune, take
 from kcover_portal.sources.services.push import receive
 from kcover_portal.sources.services.rows import (
@@ -12,6 +13,7 @@ from kcover_portal.sources.services.rows import (
 from kcover_portal.sources.services.trial import Trial, try_source
 
 __all__ = [
+    "ConditionFeed",
     "Taken",
     "Trial",
     "change_source",

@@ -1,0 +1,85 @@
+"""Conditions of nodes, as the watch shows them."""
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from kcover import reasons
+from kcover.sources import conditions
+from kcover.sources.observation import Observation, Reading
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents import queries as incidents
+from kcover_portal.kube import port
+from kcover_portal.sources import queries
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import rows
+from kcover_portal.sources.services.intake import take
+
+log = logging.getLogger(__name__)
+
+SETTINGS_READ_EVERY = timedelta(seconds=5)
+
+
+class ConditionFeed:
+    """Turns the conditions of one cluster's nodes into incidents, and ends those that have cleared.
+
+    A node whose conditions are as they were costs nothing: heartbeats repeat them all the time. Nodes with a condition
+    that has not lasted long enough are read again until it has.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._source: Source | None = None
+        self._read_at: datetime | None = None
+        self._shown: dict[str, tuple[conditions.Condition, ...]] = {}
+        self._waiting: dict[str, port.Node] = {}
+
+    def feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:
+        """Takes the conditions of nodes. A failure is stored on the source and never stops the watch."""
+        try:
+            self._feed(nodes, now=now)
+        except Exception as error:  # the watch of nodes goes on without this source
+            log.exception("cluster %s: the conditions of nodes could not be taken", self._cluster.name)
+            self._shown.clear()
+            if self._source is not None:
+                problem = reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300])
+                rows.note_error(self._source, problem, now=now)
+
+    def _feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:
+        source = self._current(now=now)
+        if source is None:
+            return
+        table = conditions.rows_of(source.settings)
+        named = {row.type for row in table}
+        changed = {**self._waiting}
+        for node in nodes:
+            stated = tuple(one for one in node.stated if one.type in named)
+            if self._shown.get(node.name) != stated:
+                changed[node.name] = node
+                self._shown[node.name] = stated
+        seen: list[Observation] = []
+        for node in changed.values():
+            seen += conditions.read(node.name, node.stated, table, now=now)
+            if conditions.is_waiting(node.stated, table, now=now):
+                self._waiting[node.name] = node
+            else:
+                self._waiting.pop(node.name, None)
+        if of_consequence := self._of_consequence(seen):
+            take(source, Reading(observations=of_consequence), now=now)
+
+    def _current(self, *, now: datetime) -> Source | None:
+        """The source's row, read every SETTINGS_READ_EVERY; None while it is off."""
+        if self._read_at is None or now - self._read_at >= SETTINGS_READ_EVERY:
+            source = queries.watched(self._cluster, Source.Kind.CONDITIONS)
+            if source is None or self._source is None or source.settings != self._source.settings:
+                self._shown.clear()  # another table: every node is read again
+                self._waiting.clear()
+            self._source, self._read_at = source, now
+        return self._source
+
+    def _of_consequence(self, seen: Sequence[Observation]) -> tuple[Observation, ...]:
+        """The faults, and the passes that may end an open incident."""
+        passes = {one.node for one in seen if one.healthy}
+        open_now = incidents.open_codes(self._cluster, passes, "condition") if passes else set()
+        ended = {(node, code.partition("/")[0]) for node, code in open_now}
+        return tuple(one for one in seen if not one.healthy or (one.node, one.check.partition("/")[0]) in ended)

@@ -1,0 +1,82 @@
+"""Which conditions of a node are faults."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover.faults import fault
+from kcover.sources import conditions
+from kcover.sources.conditions import Condition, Row
+from kcover.sources.observation import Unreadable
+
+
+def read(*found: Condition, rows: tuple[Row, ...], now: datetime) -> list[tuple[str, str | int, bool]]:
+    seen = conditions.read("gpu-1", found, rows, now=now)
+    return [(one.kind, one.check if one.healthy else one.code, one.healthy) for one in seen]
+
+
+def test_a_row_makes_a_fault_and_its_absence_a_pass(now: datetime) -> None:
+    rows = (Row(type="KernelDeadlock"), Row(type="KernelReady", status="False"))
+    found = (
+        Condition(type="KernelDeadlock", status="True", reason="DockerHung", message="task hung"),
+        Condition(type="KernelReady", status="True"),
+        Condition(type="Ready", status="False"),
+    )
+    assert read(*found, rows=rows, now=now) == [
+        ("condition", "KernelDeadlock=True/DockerHung", False),
+        ("condition", "KernelReady=False", True),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["KernelDeadlock", "KernelReady"])
+def test_unknown_is_never_proof(kind: str, now: datetime) -> None:
+    rows = (Row(type="KernelDeadlock"), Row(type="KernelReady", status="False"))
+    assert read(Condition(type=kind, status="Unknown"), rows=rows, now=now) == []
+
+
+def test_a_condition_counts_once_it_has_lasted(now: datetime) -> None:
+    rows = (Row(type="Slow", lasts=timedelta(seconds=60)),)
+    one = Condition(type="Slow", status="True", since=now)
+    assert read(one, rows=rows, now=now + timedelta(seconds=59)) == []
+    assert conditions.is_waiting([one], rows, now=now + timedelta(seconds=59))
+    assert read(one, rows=rows, now=now + timedelta(seconds=60)) == [("condition", "Slow=True", False)]
+    assert not conditions.is_waiting([one], rows, now=now + timedelta(seconds=60))
+
+
+def test_the_own_table_goes_before_the_presets() -> None:
+    entry = {"type": "KernelDeadlock", "status": "True", "reason": "", "for": 5, "severity": "fatal"}
+    first, *others = conditions.rows_of({"table": [entry], "presets": ["node-problem-detector"]})
+    assert (first.severity, first.lasts) == ("fatal", timedelta(seconds=5))
+    assert {row.type for row in others} >= {"KernelDeadlock", "ReadonlyFilesystem"}
+    assert len(conditions.rows_of({})) == sum(len(rows) for rows in conditions.PRESETS.values())
+
+
+def test_the_presets_give_valid_codes(now: datetime) -> None:
+    for rows in conditions.PRESETS.values():
+        for row in rows:
+            [one] = conditions.read("n", [Condition(type=row.type, status=row.status, reason="A b\n")], rows, now=now)
+            assert not one.healthy
+            assert fault.CODE_PHRASE.fullmatch(str(one.code))
+
+
+@pytest.mark.parametrize(
+    ("table", "path"),
+    [
+        ({}, ""),
+        ([7], "0"),
+        ([{}], "0/type"),
+        ([{"type": "Ready"}], "0/type"),
+        ([{"type": "kcover.io/Rescue"}], "0/type"),
+        ([{"type": "A", "status": "Unknown"}], "0/status"),
+        ([{"type": "A", "reason": "a b"}], "0/reason"),
+        ([{"type": "A", "for": -1}], "0/for"),
+        ([{"type": "A", "severity": "bad"}], "0/severity"),
+        ([{"type": "A"}, {"type": "A", "colour": 1}], "1/colour"),
+        ([{"type": "A"}] * 101, ""),
+    ],
+)
+def test_an_invalid_table_is_refused_by_its_path(table: Any, path: str) -> None:
+    with pytest.raises(Unreadable) as raised:
+        conditions.table_of(table)
+    assert raised.value.path == path
