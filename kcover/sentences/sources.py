@@ -64,6 +64,8 @@ SENTENCES: Mapping[str, str] = {
     "token_source_unused": _("Tokens of kind {kind} have no source."),
     "source_of_other_cluster": _("The source belongs to cluster {cluster}. Leave cluster out."),
     "unknown_source": _("Unknown source {source}."),
+    # A cluster on which another system acts.
+    "acted_on_by": _("{system} acts on its nodes."),
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
     "source_broken": _("What the source shows could not be taken: {problem}"),

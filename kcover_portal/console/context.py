@@ -12,11 +12,15 @@ from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
+from kcover import reasons
 from kcover.decisions import decide
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import safety
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 from kcover_portal.runtime import queries as runtime
@@ -167,12 +171,20 @@ def banner(user: User) -> Banner:
     seen = accounts.scope(user)
     clusters = list(seen.clusters().order_by("name"))
     differing = tuple(
-        (cluster.name, cluster.mode, cluster.pause_reason)
+        (cluster.name, fleet.own_mode(cluster), _why(cluster))
         for cluster in clusters
-        if decide.strictest(mode, cluster.mode) != mode
+        if cluster.acted_on_by or decide.strictest(mode, cluster.mode) != mode
     )
     alarms = tuple(safety.alarms([cluster for cluster in clusters if cluster in seen], now=timezone.now()))
     return Banner(mode, installation.reason if installation.mode == mode else "", differing, alarms)
+
+
+def _why(cluster: Cluster) -> str:
+    """Why a cluster's mode is stricter: the reason of its pause, or the other system that acts there."""
+    if not cluster.acted_on_by:
+        return cluster.pause_reason
+    other = localization.say(reasons.of("acted_on_by", system=cluster.acted_on_by))
+    return f"{cluster.pause_reason} {other}".strip()
 
 
 def waiting(user: User) -> dict[str, int]:

@@ -46,6 +46,9 @@ class Cluster(ModelWithSecrets):
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
     resumes_as = models.CharField(max_length=10, choices=Mode.choices, blank=True, help_text="the mode before a pause")
     pause_reason = models.CharField(max_length=500, blank=True)
+    acted_on_by = models.CharField(
+        max_length=120, blank=True, help_text="another system that acts on the nodes: the portal then runs in shadow"
+    )
     decision_mode = models.CharField(max_length=10, choices=DecisionMode.choices, default=DecisionMode.BOTH)
     drills = models.CharField(max_length=10, choices=Drills.choices, default=Drills.ACT)
     reboot = models.CharField(max_length=10, choices=Reboot.choices, default=Reboot.AUTO)

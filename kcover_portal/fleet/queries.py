@@ -60,7 +60,16 @@ def pool_of(labels: dict[str, str], keys: Iterable[str] = POOL_LABELS) -> str:
 def mode_of(cluster: Cluster) -> tuple[str, str]:
     """Returns the strictest mode of environment, installation and cluster, and the reason if it is a pause."""
     whole = runtime.installation()
-    return _strictest((whole.mode, whole.reason), (cluster.mode, cluster.pause_reason))
+    return _strictest((whole.mode, whole.reason), (own_mode(cluster), cluster.pause_reason))
+
+
+def own_mode(cluster: Cluster) -> str:
+    """Returns the cluster's mode; at most shadow while another system acts on its nodes."""
+    return _own_mode(cluster.mode, cluster.acted_on_by)
+
+
+def _own_mode(mode: str, acted_on_by: str) -> str:
+    return decide.strictest(mode, Mode.SHADOW) if acted_on_by else mode
 
 
 def with_mode(nodes: QuerySet[Node]) -> QuerySet[Node]:
@@ -71,7 +80,7 @@ def with_mode(nodes: QuerySet[Node]) -> QuerySet[Node]:
 def mode_beside(node: Node) -> tuple[str, str]:
     """``mode_of`` the cluster of a node that ``with_mode`` has read, without another query."""
     whole: tuple[str | None, str | None] = vars(node)["installation_mode"], vars(node)["installation_reason"]
-    return _strictest((whole[0] or Mode.ENFORCE, whole[1] or ""), (node.cluster.mode, node.cluster.pause_reason))
+    return _strictest((whole[0] or Mode.ENFORCE, whole[1] or ""), (own_mode(node.cluster), node.cluster.pause_reason))
 
 
 def mode_now(cluster: Cluster) -> tuple[str, str]:
@@ -90,9 +99,11 @@ def mode_in(rows: QuerySet[Any], cluster: str = "") -> tuple[str, str] | None:
 def modes_in(rows: QuerySet[Any], cluster: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], tuple[str, str]]]:
     """The columns of each row, and ``mode_now`` for the row's cluster, in one query."""
     of = f"{cluster}__" if cluster else ""
-    for row in rows.values_list(*columns, f"{of}mode", f"{of}pause_reason", _WHOLE_MODE, _WHOLE_REASON):
-        *values, mode, reason, whole_mode, whole_reason = row
-        yield tuple(values), _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (mode, reason))
+    own = (f"{of}mode", f"{of}acted_on_by", f"{of}pause_reason")
+    for row in rows.values_list(*columns, *own, _WHOLE_MODE, _WHOLE_REASON):
+        *values, mode, acted_on_by, reason, whole_mode, whole_reason = row
+        own_mode = _own_mode(mode, acted_on_by)
+        yield tuple(values), _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (own_mode, reason))
 
 
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:

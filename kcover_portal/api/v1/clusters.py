@@ -43,6 +43,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "name",
             "mode",
             "pause_reason",
+            "acted_on_by",
             "decision_mode",
             "drills",
             "reboot",
@@ -110,6 +111,12 @@ class ClusterBody(base.Strict):
     )
     hand_approval = serializers.ChoiceField(Cluster.HandApproval.choices, required=False)
     second_admin = serializers.BooleanField(required=False)
+    acted_on_by = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=120,
+        help_text="another system that acts there; empty: none",
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
     def validate_storage_class(self, name: str) -> str:
@@ -126,7 +133,7 @@ ADMINS = frozenset(
         *("job_namespace", "topology", "hand_approval", "second_admin"),
     }
 )
-LOOSENS = ("mode", "hand_approval", "second_admin")  # a change of these can wait for another admin
+LOOSENS = ("mode", "hand_approval", "second_admin", "acted_on_by")  # a change of these can wait for another admin
 
 
 class Clusters(base.Reads[Cluster]):

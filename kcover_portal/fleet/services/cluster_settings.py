@@ -24,12 +24,13 @@ SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
     *("autopilot_labels", "preflight_within", "storage_class", "topology"),
-    *("hand_approval", "second_admin"),
+    *("hand_approval", "second_admin", "acted_on_by"),
 )
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
-DECIDES = frozenset(("mode", "decision_mode", "decision_url", "drills", "topology"))  # settings that affect decisions
+# Settings that affect decisions.
+DECIDES = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))
 
 
 def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:

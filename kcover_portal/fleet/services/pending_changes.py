@@ -42,6 +42,7 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         loosens_mode(cluster, changes.get("mode"))
         or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
         or (cluster.second_admin and not changes.get("second_admin", True))
+        or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
     )
 
 

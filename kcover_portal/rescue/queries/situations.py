@@ -123,11 +123,16 @@ class Situations:
             for node, incident in counted:
                 seen = node_facts(node, incident, self._past, settings=now_set, now=self._now)
                 self._facts[node.pk] = replace(self._facts[node.pk], settings=now_set, node=seen)
-        if (cluster.mode, cluster.decision_mode, cluster.drills) != (before.mode, before.decision_mode, before.drills):
+        if _answers(cluster) != _answers(before):
             cluster_facts = _cluster_facts(cluster, fleet.mode_of(cluster))
             for node, _ in counted:
                 self._facts[node.pk] = replace(self._facts[node.pk], cluster=cluster_facts)
         return now_set
+
+
+def _answers(cluster: Cluster) -> tuple[str, str, str]:
+    """The settings of a cluster that a decision depends on, besides its guards."""
+    return fleet.own_mode(cluster), cluster.decision_mode, cluster.drills
 
 
 def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.ClusterFacts:
@@ -135,7 +140,7 @@ def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.Clust
     return decide.ClusterFacts(
         name=cluster.name,
         installation_mode=mode,
-        mode=cluster.mode,
+        mode=fleet.own_mode(cluster),
         pause_reason=pause_reason,
         decision_mode=cluster.decision_mode,
         drills=cluster.drills,
