@@ -65,7 +65,7 @@ def _fresh(source: Source, keys: Sequence[str], *, now: datetime) -> set[str]:
     found = bulk_sql.run(
         f"""INSERT INTO sources_takenevent (source_id, digest, at)
             SELECT %s, digest, %s FROM {bulk_sql.given(digest="text")} WHERE true
-            ON CONFLICT DO NOTHING RETURNING digest""",
+            ON CONFLICT DO NOTHING RETURNING digest""",  # nosec B608
         [source.pk, bulk_sql.moment(now), bulk_sql.rows([{"digest": digest} for digest in digests])],
     )
     return {digest for (digest,) in found}
