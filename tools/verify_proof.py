@@ -254,16 +254,31 @@ def limit_of(limit: int | str, total: int) -> int:
     return max(1, total * int(limit.removesuffix("%")) // 100) if total > 0 else 0
 
 
-def improbable(nodes: int, hours: float) -> int:
-    """From how many faulty nodes on chance is an unlikely explanation (p < 1e-4)."""
-    expected = 1.55e-4 * nodes * hours
-    if expected <= 0:
-        return 2
-    fewer, count = math.exp(-expected) * (1 + expected), 2
-    while 1 - fewer >= 1e-4:
-        fewer += math.exp(count * math.log(expected) - expected - math.lgamma(count + 1))
+# The windows of the rate guard: hours, and how much faults clump in the public trace.
+WINDOWS = {"ten_minutes": (1 / 6, 0.4), "hour": (1.0, 0.5), "six_hours": (6.0, 0.9)}
+
+
+def not_by_chance(nodes: int, window: str, past: Json) -> int:
+    """From how many faulty nodes on the negative binomial law holds back at most 0.1 % of all faults."""
+    hours, prior = WINDOWS[window]
+    faults = 300 + past.get("faults", 0)
+    expected = faults / (300 / 1.8e-4 + past.get("node_hours", 0)) * nodes * hours
+    observed = past.get(window, 0) - past.get("faults", 0) * expected
+    clumping = max((300 * prior * min(nodes / 400, 1) + observed) / faults, 0.01)
+    ratio, size = 2 * clumping / (1 + 2 * clumping), expected / (2 * clumping)
+    most = min(max(8, nodes * 2 // 100), nodes) if window == "ten_minutes" else nodes
+
+    def chance(count: int) -> float:
+        ways = math.lgamma(count + size) - math.lgamma(size) - math.lgamma(count + 1)
+        return math.exp(ways + size * math.log1p(-ratio) + count * math.log(ratio))
+
+    at_most = chance(0)
+    above, count = expected - (1 - at_most), 1
+    while above > 0.001 * expected and count + 1 < most:
+        at_most += chance(count)
+        above -= 1 - at_most
         count += 1
-    return count
+    return count + 1
 
 
 def span(seconds: int) -> str:
@@ -356,9 +371,8 @@ class Guards:
         return Finding("storm", full, "storm_cordon", held.params)
 
     def _rate(self) -> Finding:
-        faulty = self.facts.get("faulty", {})
-        windows = {"ten_minutes": 1 / 6, "hour": 1.0, "six_hours": 6.0}
-        trips = any(faulty.get(name, 0) >= improbable(self.eligible, hours) for name, hours in windows.items())
+        faulty, past = self.facts.get("faulty", {}), self.facts.get("past", {})
+        trips = any(faulty.get(name, 0) >= not_by_chance(self.eligible, name, past) for name in WINDOWS)
         return Finding("rate", trips, "rate_of_chance")
 
     def _breaker(self) -> Finding:
@@ -425,13 +439,14 @@ class Rule:
         match, codes = self.written.get("match", {}), self.written.get("errorCode")
         kind, code = facts["fault"]["kind"], facts["fault"]["code"]
         listed = {"xid": codes or (), "sxid": match.get("sxid", ()), "check": match.get("checks", ())}
+        listed |= match.get("codes", {})
         if code in listed.get(kind, ()):
             return True
         numeric = kind in ("xid", "sxid")
-        names_none = codes is None and not any(match.get(key) for key in ("sxid", "checks", "kinds"))
+        names_none = codes is None and not any(match.get(key) for key in ("sxid", "checks", "codes", "kinds"))
         if kind not in match.get("kinds", ()) and not (names_none and numeric):
             return False
-        return not numeric or (facts["cataloged"] and not facts["program_fault"])
+        return not numeric or not facts["program_fault"]
 
     def _selects(self, labels: Json) -> bool:
         selector = self.written.get("nodeSelector")

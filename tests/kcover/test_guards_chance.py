@@ -1,70 +1,116 @@
-"""How many faulty nodes are still chance: the simulated table, and the law between its rows."""
+"""How many faulty nodes are still chance: the law of clumps, what a fleet's past teaches, and the bound of bursts."""
 
 import math
-from datetime import timedelta
-from fractions import Fraction
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover.decisions.guards import chance
+from kcover.decisions.guards import Past, chance
+from tests.proofs import verifier
 
-# distinct nodes with independent faults that are improbable (p < 1e-4) within 10 min, 1 h, 6 h
-SIMULATED = {64: (2, 2, 3), 128: (2, 3, 4), 512: (2, 3, 6), 1250: (3, 4, 8)}
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+NOTHING = Past()
+CLUMPED = Past(node_hours=100_000, faults=100, ten_minutes=200, hour=220, six_hours=250)
+pasts = st.builds(
+    Past,
+    node_hours=st.integers(0, 10**7),
+    faults=st.integers(0, 10**4),
+    ten_minutes=st.integers(0, 10**4),
+    hour=st.integers(0, 10**4),
+    six_hours=st.integers(0, 10**4),
+)
 
 
-def limits(nodes: int) -> tuple[int, ...]:
-    return tuple(chance.improbable(nodes, window=window) for window in chance.WINDOWS)
+def limits(nodes: int, past: Past = NOTHING) -> list[int]:
+    return [chance.limit(nodes, window=window, past=past) for window in chance.WINDOWS]
 
 
 def test_the_windows() -> None:
     assert [window.total_seconds() for window in chance.WINDOWS] == [600, 3600, 21600]
 
 
-@pytest.mark.parametrize(("nodes", "found"), SIMULATED.items())
-def test_the_law_gives_what_the_simulation_found(nodes: int, found: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("nodes", "found"),
+    [
+        (0, [2, 2, 2]),
+        (1, [2, 2, 2]),
+        (8, [3, 3, 3]),
+        (64, [4, 4, 5]),
+        (100, [5, 5, 6]),
+        (400, [8, 9, 14]),
+        (1250, [8, 10, 16]),
+        (10_000, [9, 13, 32]),
+    ],
+)
+def test_the_limits_of_a_fleet_without_a_past(nodes: int, found: list[int]) -> None:
     assert limits(nodes) == found
 
 
-@pytest.mark.parametrize("rate", [1.45e-4, 1.66e-4])
-def test_the_rate_is_well_within_those_that_give_the_table(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chance, "FAULTS_PER_NODE_HOUR", rate)
-    assert {nodes: limits(nodes) for nodes in SIMULATED} == SIMULATED
+def test_a_quiet_past_lowers_the_limits_and_a_clumped_one_raises_them() -> None:
+    quiet = Past(node_hours=10**7, faults=2000)
+    assert limits(400, quiet) == [4, 4, 5]
+    assert limits(400, CLUMPED) == [8, 13, 17]
 
 
-@pytest.mark.parametrize("rate", [1.44e-4, 1.67e-4])
-def test_rates_beyond_them_do_not(rate: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chance, "FAULTS_PER_NODE_HOUR", rate)
-    assert {nodes: limits(nodes) for nodes in SIMULATED} != SIMULATED
+@pytest.mark.parametrize(("nodes", "bound"), [(64, 8), (400, 8), (449, 8), (450, 9), (1000, 20)])
+def test_a_burst_is_one_however_clumped_the_past_was(nodes: int, bound: int) -> None:
+    wild = Past(node_hours=1000, faults=10**4, ten_minutes=5 * 10**4)
+    assert limits(nodes, wild)[0] == bound
 
 
-@pytest.mark.parametrize("nodes", [0, 1, 2, 8, 32])
-def test_one_fault_is_always_chance(nodes: int) -> None:
-    assert limits(nodes)[0] == 2
-    assert min(limits(nodes)) == 2
+@pytest.mark.parametrize("past", [NOTHING, CLUMPED], ids=["prior", "clumped"])
+@pytest.mark.parametrize("nodes", [8, 64, 400, 1250])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_the_limit_is_the_smallest_that_holds_one_fault_in_a_thousand(nodes: int, place: int, past: Past) -> None:
+    expected, clumping = chance._law(nodes, place, past)
+    ratio = 2 * clumping / (1 + 2 * clumping)
+    # As a Poisson number of clumps with logarithmic sizes: Panjer's recursion gives the law of their total.
+    law = [math.exp(expected * math.log1p(-ratio) / (2 * clumping))]
+    first = expected / (2 * clumping) * ratio
+    for count in range(1, 400):
+        law.append(law[-1] * (ratio * (count - 1) + first) / count)
+
+    def held(limit: int) -> float:
+        return math.fsum((count - limit + 1) * p for count, p in enumerate(law) if count >= limit) / expected
+
+    found = limits(nodes, past)[place]
+    bound = min(max(8, nodes // 50), nodes) if place == 0 else nodes
+    assert held(found) <= 0.001 or found == bound
+    assert found == 2 or held(found - 1) > 0.001
 
 
-@pytest.mark.parametrize(("nodes", "found"), [(32, (2, 2, 3)), (8, (2, 2, 2)), (1000, (3, 4, 7)), (10000, (5, 9, 24))])
-def test_sizes_that_were_not_simulated(nodes: int, found: tuple[int, ...]) -> None:
-    assert limits(nodes) == found
+@given(st.integers(0, 20_000), pasts)
+def test_the_verifier_computes_the_same_limits(nodes: int, past: Past) -> None:
+    names = list(verifier.WINDOWS)
+    facts = {name: getattr(past, name) for name in Past.__slots__}
+    if nodes:
+        assert [verifier.not_by_chance(nodes, name, facts) for name in names] == limits(nodes, past)
+    assert min(limits(nodes, past)) >= 2
 
 
-@given(st.integers(1, 20_000), st.sampled_from(chance.WINDOWS))
-def test_reached_is_improbable_and_one_less_is_not(nodes: int, window: timedelta) -> None:
-    expected = chance.FAULTS_PER_NODE_HOUR * nodes * window.total_seconds() / 3600
-    limit = chance.improbable(nodes, window=window)
-
-    def at_least(count: int) -> float:
-        return 1 - math.fsum(
-            math.exp(-expected) * float(Fraction(expected) ** k / math.factorial(k)) for k in range(count)
-        )
-
-    assert at_least(limit) < 1e-4
-    assert limit == 2 or at_least(limit - 1) >= 1e-4
+@given(st.integers(1, 100_000), pasts)
+def test_every_past_has_a_finite_limit(nodes: int, past: Past) -> None:
+    assert all(2 <= limit <= max(nodes, 2) for limit in limits(nodes, past))
 
 
-@given(st.integers(0, 5000), st.integers(0, 500), st.sampled_from(chance.WINDOWS))
-def test_more_nodes_or_more_time_never_lower_the_limit(nodes: int, more: int, window: timedelta) -> None:
-    assert chance.improbable(nodes + more, window=window) >= chance.improbable(nodes, window=window)
-    assert chance.improbable(nodes, window=2 * window) >= chance.improbable(nodes, window=window)
+def at(*moments: tuple[float, str]) -> list[tuple[datetime, object]]:
+    return [(NOW + timedelta(minutes=minutes), node) for minutes, node in moments]
+
+
+def test_company_is_the_other_nodes_of_the_window_before() -> None:
+    found = chance.observe(
+        at((0, "a"), (0, "a"), (9, "b"), (10, "c"), (59, "d"), (360, "e"), (1000, "f")), node_hours=7
+    )
+    # b: a. c: b only, because a is ten minutes back. d: none in 10 min, a, b and c in 1 h. e: all but a within 6 h.
+    assert found == Past(node_hours=7, faults=7, ten_minutes=2, hour=1 + 2 + 3, six_hours=1 + 2 + 3 + 3)
+
+
+def test_company_counts_up_to_five() -> None:
+    found = chance.observe(at(*((0, str(number)) for number in range(9))), node_hours=1)
+    assert (found.ten_minutes, found.faults) == (0 + 1 + 2 + 3 + 4 + 5 * 4, 9)
+
+
+def test_no_faults_teach_nothing() -> None:
+    assert chance.observe([], node_hours=0) == NOTHING

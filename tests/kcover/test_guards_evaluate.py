@@ -500,17 +500,23 @@ def test_no_symptoms_and_no_nodes_are_no_storm() -> None:
 @pytest.mark.parametrize(
     ("faulty", "within"),
     [
-        ({"ten_minutes": 2, "hour": 2, "six_hours": 2}, "2 of 100 nodes failed within 10 min (limit 2)"),
-        ({"ten_minutes": 1, "hour": 2, "six_hours": 2}, ""),
-        ({"ten_minutes": 1, "hour": 3, "six_hours": 3}, "3 of 100 nodes failed within 1 h (limit 3)"),
-        ({"ten_minutes": 0, "hour": 2, "six_hours": 3}, ""),
-        ({"ten_minutes": 0, "hour": 0, "six_hours": 4}, "4 of 100 nodes failed within 6 h (limit 4)"),
+        ({"ten_minutes": 5, "hour": 5, "six_hours": 5}, "5 of 100 nodes failed within 10 min (limit 5)"),
+        ({"ten_minutes": 4, "hour": 4, "six_hours": 5}, ""),
+        ({"ten_minutes": 1, "hour": 5, "six_hours": 5}, "5 of 100 nodes failed within 1 h (limit 5)"),
+        ({"ten_minutes": 0, "hour": 0, "six_hours": 6}, "6 of 100 nodes failed within 6 h (limit 6)"),
     ],
 )
 def test_reached_is_too_many(faulty: dict[str, int], within: str) -> None:
-    assert [chance.improbable(100, window=one) for one in chance.WINDOWS] == [2, 3, 4]
+    assert [chance.limit(100, window=one, past=guards.Past()) for one in chance.WINDOWS] == [5, 5, 6]
     reasons = kept(settings(rate={"enabled": True}), facts(faulty=guards.Faulty(**faulty)))
     assert reasons == ([f"Fault rate too high: {within}. Reboot postponed."] if within else [])
+
+
+def test_the_rate_knows_the_clusters_past() -> None:
+    on, faulty = settings(rate={"enabled": True}), guards.Faulty(ten_minutes=4)
+    quiet = guards.Past(node_hours=10**7, faults=5000)
+    assert kept(on, facts(faulty=faulty)) == []
+    assert kept(on, facts(faulty=faulty, past=quiet)) != []
 
 
 def test_the_rate_limits_destructive_acts_only() -> None:
@@ -709,6 +715,7 @@ def test_facts_as_json() -> None:
         "hardware": False,
         "symptoms": [{"trait": "code", "value": "xid 79", "nodes": 3}],
         "faulty": {"ten_minutes": 0, "hour": 0, "six_hours": 0},
+        "past": {"node_hours": 0, "faults": 0, "ten_minutes": 0, "hour": 0, "six_hours": 0},
         "last_rescue_ended_at": "2026-11-21T08:00:00+00:00",
         "maintenance": [
             {

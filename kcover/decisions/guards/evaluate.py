@@ -235,7 +235,7 @@ def _rate(facts: Facts, *, act: str) -> _Finding:
     faulty = facts.faulty
     counts = (faulty.ten_minutes, faulty.hour, faulty.six_hours)
     for window, count in zip(chance.WINDOWS, counts, strict=True):
-        limit = chance.improbable(facts.eligible, window=window)
+        limit = chance.limit(facts.eligible, window=window, past=facts.past)
         if count >= limit:
             reason = reasons.of(
                 "rate",

@@ -59,6 +59,21 @@ class Faulty:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Past:
+    """What the rate guard learned from the cluster's own past; see ``guards.chance``.
+
+    ``faults``: nodes that became faulty in ``node_hours``. The others: how many other nodes had become faulty within 10
+    min, 1 h and 6 h before each of these faults, in total.
+    """
+
+    node_hours: int = 0
+    faults: int = 0
+    ten_minutes: int = 0
+    hour: int = 0
+    six_hours: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
     """A maintenance window from ``start`` until before ``end``, for all clusters or for one cluster, pool or node."""
 
@@ -100,6 +115,7 @@ class Facts:
     hardware: bool = False
     symptoms: tuple[Symptom, ...] = ()
     faulty: Faulty = field(default_factory=Faulty)
+    past: Past = field(default_factory=Past)
     last_rescue_ended_at: datetime | None = None
     maintenance: tuple[Maintenance, ...] = ()
     rules: Mapping[str, RuleFacts] = field(default_factory=dict)

@@ -16,7 +16,7 @@ _SETTINGS = {
 }
 _FACTS = {
     True: ("isolated_lately", "slots", "pool", "holds_slot", "hardware", "last_rescue_ended_at", "rules"),
-    False: ("faulty", "pool"),
+    False: ("faulty", "past", "pool"),
 }
 _ALWAYS = ("cluster", "node", "eligible", "serving", "symptoms", "maintenance")
 

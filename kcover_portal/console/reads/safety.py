@@ -222,10 +222,10 @@ def _storm(settings: guards.Settings, storms: Sequence[Incident], eligible: int)
 def _rates(cluster: Cluster, settings: guards.Settings, eligible: int, *, now: datetime) -> list[Gauge]:
     if not settings.rate.enabled or eligible < 1:
         return [Gauge("rate", "", 0, None, "off")]
-    faulty = capacity.faulty(cluster, now=now)
+    faulty, past = capacity.faulty(cluster, now=now), capacity.past(cluster, now=now, nodes=eligible)
     found = []
     for window, count in zip(chance.WINDOWS, (faulty.ten_minutes, faulty.hour, faulty.six_hours), strict=True):
-        limit = chance.improbable(eligible, window=window)
+        limit = chance.limit(eligible, window=window, past=past)
         note = _("newly faulty nodes within %(within)s") % {"within": duration(window)}
         found.append(Gauge("rate", "", count, limit, _state(count, limit), note))
     return found

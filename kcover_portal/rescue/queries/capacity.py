@@ -1,15 +1,21 @@
 """The rows over which the guards' limits are counted: eligible nodes, slots in use, isolations, faulty nodes."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet
 
 from kcover import actions, lifecycle
 from kcover.decisions import guards
+from kcover.decisions.guards import chance
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step
+
+LEARNS = timedelta(days=180)
+MAX_LEARNED = 5_000  # faults, the newest ones
+
+_learned: dict[int, tuple[tuple[object, ...], guards.Past]] = {}  # by cluster: what was read, and what it taught
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,30 @@ def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
     )
     found = rows.aggregate(ten=within(minutes=10), hour=within(hours=1), six=within(hours=6))
     return guards.Faulty(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
+
+
+def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.Past:
+    """What earlier days taught about the faults of the cluster, which has so many eligible nodes.
+
+    The present day teaches nothing yet, so that a burst does not raise the limit that is to catch it.
+    """
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    since = max(today - LEARNS, cluster.created_at)
+    if since >= today:
+        return guards.Past()
+    rows = Incident.objects.filter(
+        cluster=cluster, node__in_cluster=True, is_user_fault=False, opened_at__gte=since, opened_at__lt=today
+    )
+    newest = rows.order_by("-opened_at", "-pk").values_list("opened_at", "node")[:MAX_LEARNED]
+    state = rows.order_by().aggregate(number=Count("pk"), last=Max("pk"))
+    key = (cluster.pk, since, today, nodes, state["number"], state["last"])
+    if _learned.get(cluster.pk, ((), guards.Past()))[0] != key:
+        faults = list(newest)[::-1]
+        if len(faults) == MAX_LEARNED:
+            since = faults[0][0]
+        hours = int(nodes * ((today - since) / timedelta(hours=1)))
+        _learned[cluster.pk] = key, chance.observe(faults, node_hours=hours)
+    return _learned[cluster.pk][1]
 
 
 def scope_of(row: Maintenance) -> tuple[str, str]:

@@ -129,6 +129,7 @@ class Counts:
             hardware=hardware,
             symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
             faulty=self._faulty if destructive and settings.rate.enabled else guards.Faulty(),
+            past=self._past if destructive and settings.rate.enabled else guards.Past(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
             maintenance=self._windows if self._has_windows else (),
             rules={it.name: self._rule(it, node) for it in rules if _is_bounded(it)},
@@ -219,6 +220,10 @@ class Counts:
     @cached_property
     def _faulty(self) -> guards.Faulty:
         return capacity.faulty(self._cluster, now=self._now)
+
+    @cached_property
+    def _past(self) -> guards.Past:
+        return capacity.past(self._cluster, now=self._now, nodes=self._eligible)
 
     @cached_property
     def _windows(self) -> tuple[guards.Maintenance, ...]:

@@ -153,8 +153,8 @@ def test_inv_37_a_taint_that_ends_pods_passes_the_guards(db: None) -> None:
     off = {"enabled": False}
     limits = {"storm": off, "breaker": off, "rate": {"enabled": True}}
     cluster_settings.set_guards(world.cluster, limits, actor="t", reason="", now=world.now)
-    world.fault(62)
-    world.fault(62, node="gpu-2")
+    for name in (NODE, "gpu-2", "gpu-3"):
+        world.fault(62, node=name)
     world.work()
     assert (_effects(world), world.kube.get_node(NODE).unschedulable) == ([], True)
     assert "rate" in codes_of(world.step("taint").because)

@@ -267,9 +267,9 @@ class TestBeforeTheCall:
     def test_more_faulty_nodes_than_chance_explains_are_cordoned_and_neither_drained_nor_rebooted(self, make) -> None:
         world = make(HEAL, nodes=8, rate={"enabled": True})
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
-        hurt(world, 1, 2)
+        hurt(world, 1, 2, 3)
         world.work()
-        assert isolated(world) == ["gpu-1", "gpu-2"]
+        assert isolated(world) == ["gpu-1", "gpu-2", "gpu-3"]
         assert world.kube.called("evict") == []
         drain = world.step("drain", node="gpu-1")
         assert (drain.state, drain.started_at) == ("waiting", None)
@@ -311,7 +311,7 @@ class TestBeforeTheCall:
     def test_a_refusal_before_a_call_is_in_the_ledger_once_for_each_answer(self, make) -> None:
         world = make(HEAL, nodes=8, rate={"enabled": True})
         world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
-        hurt(world, 1, 2)
+        hurt(world, 1, 2, 3)
         world.work()
         for _ in range(20):
             world.pass_time(5)
@@ -565,7 +565,7 @@ class TestPassedOver:
         for number in (1, 2):
             world.kube.add_pod("default", f"train-{number}", node="gpu-3", labels={"app": "train"})
         made = services.request(world.node("gpu-3"), "drain", actor="user:ann", reason="", now=world.now)
-        hurt(world, 1, 2)  # from here on more nodes are faulty than chance explains
+        hurt(world, 1, 2, 4)  # from here on more nodes are faulty than chance explains
         world.work()
         assert len(world.kube.called("evict")) == 2
         made.refresh_from_db()

@@ -1,9 +1,12 @@
-"""Names that the cluster does not have stop no automation: their faults are not counted by storm and rate."""
+"""What the guards count: only nodes that the cluster has, and what the days before taught about its faults."""
+
+from datetime import timedelta
 
 import pytest
 
+from kcover.decisions import guards
 from kcover.faults.fault import Fault
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision
@@ -33,3 +36,24 @@ def test_inv_33_only_nodes_of_the_cluster_make_a_storm(known: bool, storm: bool)
     assert Incident.objects.filter(kind="storm").exists() is storm
     assert capacity.faulty(world.cluster, now=world.now).hour == (GHOSTS if known else 0) + 1
     assert Node.objects.filter(in_cluster=False).count() == (0 if known else GHOSTS)
+
+
+def test_the_clusters_past_is_that_of_the_days_before() -> None:
+    world = World(policy="", nodes=8)
+    Cluster.objects.update(created_at=world.now - timedelta(days=10))
+    cluster = Cluster.objects.get()
+    assert capacity.past(cluster, now=world.now, nodes=8).faults == 0
+    for hours, node in ((50, 1), (50, 2), (49.5, 3), (1, 4)):
+        world.fault(62, node=f"gpu-{node}")
+        opened = world.now - timedelta(hours=hours)
+        Incident.objects.filter(node__name=f"gpu-{node}").update(opened_at=opened)
+    midnight = world.now.replace(hour=0)
+    past = capacity.past(cluster, now=world.now, nodes=8)
+    whole = int(8 * (midnight - cluster.created_at).total_seconds() / 3600)
+    assert past == guards.Past(node_hours=whole, faults=3, ten_minutes=1, hour=3, six_hours=3)
+    assert capacity.past(cluster, now=world.now + timedelta(days=1), nodes=8).faults == 4
+    Incident.objects.update(is_user_fault=True)
+    assert capacity.past(cluster, now=world.now, nodes=8).faults == 0
+    Cluster.objects.update(created_at=world.now)
+    assert capacity.past(Cluster.objects.get(), now=world.now, nodes=8) == guards.Past()
+    world.uninstall()
