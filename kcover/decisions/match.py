@@ -118,19 +118,14 @@ def fault_refusal(
     """Why the rule does not cover this fault; None if it does.
 
     A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
-    faults of the node but not those of a user's program.
+    faults of the node but not those of a user's program. A code that is in no catalog is a fault of the node.
     """
-    listed = {"xid": rule.codes or (), "sxid": rule.sxids, "check": rule.checks}
-    if code in listed.get(kind, ()):
+    if code in rule.listed.get(kind, ()):
         return None
     if kind not in rule.kinds and not (rule.any_fault and kind in fault.NUMERIC_KINDS):
         return _fault_mismatch(rule, kind=kind, code=code)
-    if kind not in fault.NUMERIC_KINDS:
-        return None
-    if catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
+    if kind in fault.NUMERIC_KINDS and catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
         return reasons.of("program_fault", kind=kind, code=code)
-    if catalog.describe(kind, int(code)) is None:
-        return reasons.of("not_cataloged", kind=kind, code=code)
     return None
 
 
@@ -138,12 +133,11 @@ def _fault_mismatch(rule: document.Rule, *, kind: str, code: str) -> reasons.Rea
     """What the rule covers instead."""
     if rule.any_fault:
         return reasons.of("means_xids", kind=kind)
-    if rule.codes and not (rule.sxids or rule.checks or rule.kinds):
+    if rule.codes and not (rule.sxids or rule.checks or rule.phrases or rule.kinds):
         if kind != "xid":
             return reasons.of("lists_xids", kind=kind)
         return reasons.of("lists_others", listed=", ".join(rule.codes), code=code)
-    named = [f"xid {name}" for name in rule.codes or ()]
-    named += [f"sxid {name}" for name in rule.sxids] + [f"check {name}" for name in rule.checks]
+    named = [f"{of} {name}" for of, names in rule.listed.items() for name in names]
     named += [f"{name} *" for name in rule.kinds]
     return reasons.of("names_others", named=", ".join(named), kind=kind, code=code)
 

@@ -39,8 +39,7 @@ def covers(first: document.Rule, second: document.Rule) -> bool:
 
 def listed(rule: document.Rule) -> list[tuple[str, str]]:
     """The kind and code of each fault that the rule lists."""
-    named = {"xid": rule.codes or (), "sxid": rule.sxids, "check": rule.checks}
-    return [(kind, code) for kind, codes in named.items() for code in codes]
+    return [(kind, code) for kind, codes in rule.listed.items() for code in codes]
 
 
 def whole_kinds(rule: document.Rule) -> frozenset[str]:
@@ -50,9 +49,7 @@ def whole_kinds(rule: document.Rule) -> frozenset[str]:
 
 def is_node_fault(kind: str, code: str) -> bool:
     """Return whether a rule that names only the kind covers this code."""
-    if kind not in fault.NUMERIC_KINDS:
-        return True
-    return catalog.describe(kind, int(code)) is not None and not catalog.is_user_fault(kind, int(code))
+    return kind not in fault.NUMERIC_KINDS or not catalog.is_user_fault(kind, int(code))
 
 
 def label_sets(rule: document.Rule) -> list[Mapping[str, str]]:

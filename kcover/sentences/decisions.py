@@ -21,7 +21,6 @@ SENTENCES: Mapping[str, str] = {
     "seen_too_seldom": _("Requires {wanted} occurrences within {within}; {seen} were seen."),
     "means_xids": _("Covers Xid and SXid faults, not kind {kind}."),
     "program_fault": _("{kind} {code} is not a node fault; only a rule that lists it matches."),
-    "not_cataloged": _("{kind} {code} is not in any catalog; only a rule that lists it matches."),
     "no_label": _("The node has none of these labels: {labels}."),
     "not_all_labels": _("The node does not have all of these labels: {labels}."),
     # What is weighed once a rule matches.

@@ -69,6 +69,8 @@ SENTENCES: Mapping[str, str] = {
     "listed_twice": _("{name} appears twice"),
     "fault_kind_unknown": _("unknown kind {kind}: use one of {known}{hint}"),
     "check_name_invalid": _('{name} is not a check name: write "remapped" for example'),
+    "match_codes_type": _("codes must be a mapping from kinds to lists of codes; the kinds are {known}"),
+    "match_code_invalid": _("{code} is no code of kind {kind}: it must match {form}"),
     "match_companion": _("{key} needs {other}: write {other}: {example} beside it, for example"),
     "min_count_invalid": _("minCount must be a whole number from 1 to {most}, not {value}"),
     # Actions.
@@ -110,6 +112,8 @@ SENTENCES: Mapping[str, str] = {
     "standby_match_type": _("a match must be a mapping with the labels of originNode and of targetNode"),
     "side_missing": _("{side} is missing: write its labels, or {example} for any"),
     # The text as a whole, and the installation.
+    "pack_unknown": _("unknown pack {pack}: use one of {known}"),
+    "pack_mode_unknown": _("rules have no mode {mode}: use one of {known}"),
     "policies_missing": _("the text contains no policy"),
     "policy_twice": _("policy {policy} is defined twice; first in line {line}"),
     "standby_policy_twice": _("only one WarmStandbyPolicy is allowed; put these matches into {policy}"),

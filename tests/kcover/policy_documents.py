@@ -39,6 +39,13 @@ def rule_problems(api: str = document.KCOVER, **fields: Any) -> list[tuple[tuple
     return [(path[3:], message) for path, message in found]
 
 
+def rule_reasons(api: str = document.KCOVER, **fields: Any) -> list[document.Problem]:
+    """Problems of one rule, as they are."""
+    with pytest.raises(document.PolicyInvalid) as caught:
+        document.read(policy(fields, api=api))
+    return caught.value.problems
+
+
 def actions(*names: str) -> list[dict[str, Any]]:
     return [{"name": name} for name in names]
 

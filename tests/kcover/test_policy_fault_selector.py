@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from kcover import reasons
 from kcover.policy import document
-from tests.kcover.policy_documents import rule, rule_problems
+from tests.kcover.policy_documents import rule, rule_problems, rule_reasons
 
 
 def test_all_keys_of_match() -> None:
@@ -39,7 +40,7 @@ def test_every_kind_is_accepted(kind: str) -> None:
 
 @pytest.mark.parametrize("value", [{}, [], "sxid", 7, False])
 def test_match_is_a_mapping(value: object) -> None:
-    message = "match must be a mapping with at least one of sxid, checks, kinds, minCount, within"
+    message = "match must be a mapping with at least one of sxid, checks, codes, kinds, minCount, within"
     assert rule_problems(match=value) == [(("match",), message)]
 
 
@@ -49,7 +50,7 @@ def test_match_is_a_mapping(value: object) -> None:
         (
             {"sxids": ["1"]},
             ("sxids",),
-            "unknown key 'sxids': known keys are sxid, checks, kinds, minCount, within (did you mean sxid?)",
+            "unknown key 'sxids': known keys are sxid, checks, codes, kinds, minCount, within (did you mean sxid?)",
         ),
         ({"sxid": []}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
         ({"sxid": "12028"}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
@@ -119,3 +120,37 @@ def test_an_invalid_match_is_a_problem(match: object, path: tuple[str | int, ...
 def test_some_faults_of_a_kind_contradict_the_whole_kind(fields: dict[str, Any], key: str, kind: str) -> None:
     message = f"{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
     assert rule_problems(**fields) == [(("match", "kinds", 1), message)]
+
+
+def test_codes_by_kind() -> None:
+    codes = {"event": ["XidError"], "condition": ["GpuFailed=True/Xid Error"], "preflight": ["slow"]}
+    read = rule(match={"codes": codes})
+    assert read.phrases == {kind: tuple(listed) for kind, listed in codes.items()}
+    assert (read.any_fault, read.listed["event"], read.listed["xid"]) == (False, ("XidError",), ())
+    assert document.render_rule(read)["match"] == {"codes": codes}
+    assert rule(match={"codes": {"pod": ["a" * 128]}}).phrases["pod"] == ("a" * 128,)
+
+
+@pytest.mark.parametrize(
+    ("codes", "path", "code"),
+    [
+        ([], (), "match_codes_type"),
+        ({}, (), "match_codes_type"),
+        (None, (), "match_codes_type"),
+        ({"xid": ["62"]}, ("xid",), "unknown_key"),
+        ({"event": []}, ("event",), "list_empty"),
+        ({"event": ["a", "a"]}, ("event", 1), "listed_twice"),
+        ({"event": ["a" * 129]}, ("event", 0), "match_code_invalid"),
+        ({"event": ["a\nb"]}, ("event", 0), "match_code_invalid"),
+        ({"event": [7]}, ("event", 0), "match_code_invalid"),
+        ({"preflight": ["Slow"]}, ("preflight", 0), "match_code_invalid"),
+    ],
+)
+def test_invalid_codes_by_kind(codes: object, path: tuple[Any, ...], code: str) -> None:
+    [problem] = rule_reasons(match={"codes": codes})
+    assert (problem.path[-len(path) :] if path else (), problem.reason.code) == (path, code)
+
+
+def test_codes_of_a_whole_kind_are_redundant() -> None:
+    [problem] = rule_reasons(match={"kinds": ["event"], "codes": {"event": ["XidError"]}})
+    assert problem.reason == reasons.of("match_covered", key="codes.event", kind="event")

@@ -5,6 +5,7 @@ KCE's ``rescue.ksyun.com/v1`` is accepted unchanged; ``kcover.io/v1`` is the sam
 ``kcover.actions`` that are the portal's own (semantics section 4, interfaces section 5).
 """
 
+from kcover.policy.document.exported import items, without_server_fields
 from kcover.policy.document.model import (
     DRAIN_TIMEOUTS,
     KCOVER,
@@ -43,7 +44,9 @@ __all__ = [
     "Rule",
     "StandbyPolicy",
     "StandbyRule",
+    "items",
     "read",
     "render",
     "render_rule",
+    "without_server_fields",
 ]

@@ -1,8 +1,8 @@
 """The faults that a rule selects: KCE's ``errorCode``, and the portal's ``match``."""
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from kcover import reasons
@@ -13,7 +13,8 @@ from kcover.quote import short_repr, short_text
 from kcover.reasons import Reason, Value
 
 CODE = re.compile(r"0|[1-9][0-9]{0,9}")
-MATCH = ("sxid", "checks", "kinds", "minCount", "within")
+MATCH = ("sxid", "checks", "codes", "kinds", "minCount", "within")
+NAMED_KINDS = (*fault.PHRASED_KINDS, "preflight", "agent", "other")  # whose codes ``match.codes`` lists
 MAX_MIN_COUNT = 1_000_000
 
 
@@ -24,6 +25,7 @@ class FaultSelector:
     codes: tuple[str, ...] | None = None
     sxids: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
+    phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
     minimum: Minimum | None = None
 
@@ -41,11 +43,18 @@ def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> FaultSel
     kinds = _strings(content, "kinds", _kind_error, where, problems)
     sxids = _strings(content, "sxid", _sxid_error, where, problems)
     checks = _strings(content, "checks", _check_error, where, problems)
-    for kind, selected, key in (("xid", codes, "errorCode"), ("sxid", sxids, "sxid"), ("check", checks, "checks")):
+    phrases = _phrases(content, where, problems)
+    listed = [("xid", codes, "errorCode"), ("sxid", sxids, "sxid"), ("check", checks, "checks")]
+    for kind, selected, key in (*listed, *((kind, listed, f"codes.{kind}") for kind, listed in phrases.items())):
         if kind in kinds and selected:
             problems.add((*where, "kinds", kinds.index(kind)), "match_covered", key=key, kind=kind)
     return FaultSelector(
-        codes=codes, sxids=sxids, checks=checks, kinds=kinds, minimum=_minimum(content, where, problems)
+        codes=codes,
+        sxids=sxids,
+        checks=checks,
+        phrases=phrases,
+        kinds=kinds,
+        minimum=_minimum(content, where, problems),
     )
 
 
@@ -84,6 +93,29 @@ def _strings(
             problems.found.append(Problem((*at, key, index), wrong))
         strings.append(str(item))
     return tuple(strings)
+
+
+def _phrases(content: dict[Any, Any], at: Path, problems: ProblemCollector) -> dict[str, tuple[str, ...]]:
+    """The codes of other systems by kind: ``{event: [XidError]}``."""
+    value, where = content.get("codes"), (*at, "codes")
+    if "codes" not in content:
+        return {}
+    if not isinstance(value, dict) or not value:
+        problems.add(where, "match_codes_type", known=", ".join(NAMED_KINDS))
+        return {}
+    problems.check_keys(value, NAMED_KINDS, where)
+    return {kind: _strings(value, kind, _phrase_error(kind), where, problems) for kind in NAMED_KINDS if kind in value}
+
+
+def _phrase_error(kind: str) -> Callable[[object], Reason | None]:
+    form = fault.CODE_PHRASE if kind in fault.PHRASED_KINDS else fault.CODE_WORD
+
+    def error(value: object) -> Reason | None:
+        if isinstance(value, str) and form.fullmatch(value):
+            return None
+        return reasons.of("match_code_invalid", code=short_repr(value), kind=kind, form=form.pattern)
+
+    return error
 
 
 def _kind_error(value: object) -> Reason | None:

@@ -68,10 +68,11 @@ class Approval:
 class Rule:
     """One rule.
 
-    It selects the union of ``codes`` (Xids), ``sxids``, ``checks`` (failed health checks by name) and ``kinds`` (every
-    fault of the kind); without any of them it selects every fault of the node itself, Xid or SXid. ``labels`` None: any
-    node. ``budget``: how many of its nodes the rule may keep isolated at one time. ``cooldown``: how long the rule does
-    not act on a node again. ``minimum``: how often the fault must have occurred to match.
+    It selects the union of ``codes`` (Xids), ``sxids``, ``checks`` (failed health checks by name), ``phrases`` (codes
+    of other kinds, by kind) and ``kinds`` (every fault of the kind); without any of them it selects every fault of the
+    node itself, Xid or SXid. ``labels`` None: any node. ``budget``: how many of its nodes the rule may keep isolated
+    at one time. ``cooldown``: how long the rule does not act on a node again. ``minimum``: how often the fault must
+    have occurred to match.
     """
 
     index: int
@@ -79,6 +80,7 @@ class Rule:
     codes: tuple[str, ...] | None = None
     sxids: tuple[str, ...] = ()
     checks: tuple[str, ...] = ()
+    phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
     minimum: Minimum | None = None
     operator: str = "all"
@@ -96,7 +98,12 @@ class Rule:
     @property
     def any_fault(self) -> bool:
         """True if the rule names no fault, and so selects any fault of the node."""
-        return self.codes is None and not (self.sxids or self.checks or self.kinds)
+        return self.codes is None and not (self.sxids or self.checks or self.phrases or self.kinds)
+
+    @property
+    def listed(self) -> Mapping[str, tuple[str, ...]]:
+        """The codes that the rule lists, by kind."""
+        return {"xid": self.codes or (), "sxid": self.sxids, "check": self.checks, **self.phrases}
 
     @property
     def channels(self) -> tuple[tuple[int, str], ...]:

@@ -53,6 +53,7 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         codes=selected.codes,
         sxids=selected.sxids,
         checks=selected.checks,
+        phrases=selected.phrases,
         kinds=selected.kinds,
         minimum=selected.minimum,
         operator=selector.operator,

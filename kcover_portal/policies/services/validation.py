@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import yaml
+
 from kcover import reasons
 from kcover.decisions import match
 from kcover.policy import document
@@ -58,17 +60,19 @@ def validate(text: str | bytes) -> Reading:
         documents, problems = source.read(source.decode(text))
     except source.Unreadable as error:
         return Reading((), (error.problem,))
+    documents = [expanded for item in documents for expanded in _expand(item)]
     channels = queries.channels()
     parsed: list[Parsed] = []
     places: dict[tuple[str, str], source.Document] = {}
     for item in documents:
+        content = document.without_server_fields(item.content)
         try:
-            policy = document.read(item.content)
+            policy = document.read(content)
         except document.PolicyInvalid as error:
             problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
         problems += [_problem_at(item, path, reason) for path, reason in _channels_missing(policy, channels)]
-        parsed_policy = Parsed(policy, item.content, item.text)
+        parsed_policy = Parsed(policy, content, item.text)
         if parsed_policy.key in places:
             first = places[parsed_policy.key].at(("metadata", "name"))[0]
             problems.append(_name_problem(item, reasons.of("policy_twice", policy=policy.name, line=first)))
@@ -108,6 +112,22 @@ def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
     if reading.problems:
         raise Invalid(reading.problems)
     return candidates(list(reading.policies))
+
+
+def _expand(item: source.Document) -> list[source.Document]:
+    """Returns the documents of a list as ``kubectl`` exports it, each with its own places; else the document itself."""
+    found = document.items(item.content)
+    if found is None:
+        return [item]
+    return [
+        source.Document(
+            content=content,
+            text=yaml.safe_dump(document.without_server_fields(content), sort_keys=False, allow_unicode=True),
+            line=item.at(("items", index))[0],
+            marks={path[2:]: mark for path, mark in item.marks.items() if path[:2] == ("items", index)},
+        )
+        for index, content in enumerate(found)
+    ]
 
 
 def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:

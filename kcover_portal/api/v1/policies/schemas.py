@@ -32,6 +32,7 @@ class MatchSerializer(serializers.Serializer[Any]):
 
     sxid = serializers.ListField(child=serializers.CharField())
     checks = serializers.ListField(child=serializers.CharField())
+    codes = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
     kinds = serializers.ListField(child=serializers.CharField())
     minCount = serializers.IntegerField(allow_null=True)
     within = serializers.CharField(allow_blank=True)
@@ -220,12 +221,13 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
 
 def _match(rule: document.Rule) -> dict[str, Any] | None:
     """Returns None if the rule matches by error codes only."""
-    if not (rule.sxids or rule.checks or rule.kinds or rule.minimum):
+    if not (rule.sxids or rule.checks or rule.phrases or rule.kinds or rule.minimum):
         return None
     minimum = rule.minimum
     return {
         "sxid": list(rule.sxids),
         "checks": list(rule.checks),
+        "codes": {kind: list(codes) for kind, codes in rule.phrases.items()},
         "kinds": list(rule.kinds),
         "minCount": minimum.count if minimum else None,
         "within": durations.render(minimum.within) if minimum else "",
