@@ -28,7 +28,9 @@ OFF_THE_BUS = 79
 RECOVERY_ACTION_CHANGED = 154
 
 _HEX_ADDRESS = r"(?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{2,4}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
-_CODE = r"(?: \((?P<address>[^()\n]{0,100})\))?: ?(?P<code>[0-9]++)(?=[,;:\s]|\.?$)[,;:.]?[ \t]*(?P<text>[^\r\n]*)"
+_CODE = (
+    r"(?: {1,8}\((?P<address>[^()\n]{0,100})\))?: {0,8}(?P<code>[0-9]++)(?=[,;:\s]|\.?$)[,;:.]?[ \t]*(?P<text>[^\r\n]*)"
+)
 _XID = re.compile("NVRM: Xid" + _CODE)
 _SXID = re.compile("SXid" + _CODE)
 _OFF_THE_BUS = re.compile(r"NVRM: (?P<text>(?P<device>[^\r\n]{0,200}?)fallen off the bus[^\r\n]*)")
@@ -36,9 +38,9 @@ _LOST_DEVICE = re.compile(rf"NVRM: The NVIDIA GPU ({_HEX_ADDRESS})\b")  # first 
 _ADDRESS = re.compile(rf"(?:PCI:)?(?P<pci>{_HEX_ADDRESS})(?: (?P<mig>GPU-[^\n]+))?", re.IGNORECASE)
 _BARE_ADDRESS = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?")
 _SLOT = re.compile(r"(?:0*([0-9a-f]{1,8}):)?([0-9a-f]{2,4}:[0-9a-f]{2})(?:\.[0-7])?")
-_PID = re.compile(r"pid='?(?:<unknown>|(?P<pid>[0-9]{1,10}))'?(?:, |,?$)")
+_PID = re.compile(r"pid='?(?:<unknown>|(?P<pid>[0-9]{1,10}))'?(?:, +|,?$)")
 _SEVERITY = re.compile(
-    r"(?P<word>Non-fatal|Fatal|Correctable)(?:,|$)(?: Link (?P<link>[0-9]{1,4})(?![0-9]))?", re.IGNORECASE
+    r"(?P<word>Non-fatal|Fatal|Correctable)(?: error)?(?:,|$)(?: +Link +(?P<link>[0-9]{1,4})(?![0-9]))?", re.IGNORECASE
 )
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]++)")
 _NEW_ACTION = re.compile(r"recovery action changed from [^\n]{1,60}? to 0x([0-9A-Fa-f]{1,4})(?![0-9A-Fa-f])")
@@ -204,7 +206,7 @@ def _process_name(text: str) -> str:
     without a known message, at the first ", "."""
     first = cut = text.find(", ")
     while cut >= 0 and _width(text[:cut]) <= _MAX_NAME_BYTES:
-        if _MESSAGE_START.match(text, cut + 2):
+        if _MESSAGE_START.match(text[cut + 2 :].lstrip(" ")):
             return text[:cut]
         cut = text.find(", ", cut + 1)
     return text[:first] if first >= 0 else text.removesuffix(",")

@@ -604,3 +604,36 @@ def _fault_lines(draw):
 def test_generated_driver_lines_are_parsed_back(fault_line):
     assert xid.parse_line(fault_line.line) == fault_line
     assert list(xid.scan(f"before\n{fault_line.line}\nafter".encode())) == [fault_line]
+
+
+@pytest.mark.parametrize(
+    ("line", "process", "text"),
+    [
+        ("NVRM: Xid (PCI:0000:4e:00): 31, pid=77,  name=python3,  Ch 00000008", "python3", "Ch 00000008"),
+        ("NVRM: Xid (PCI:0000:4e:00):   31,   pid=77,   name=a, b,   MMU Fault: x", "a, b", "MMU Fault: x"),
+        ("NVRM: Xid  (PCI:0000:4e:00): 31, pid=77,  name=python3", "python3", "python3"),
+        ("NVRM: Xid (PCI:0000:4e:00): 31, pid=77,  name=a,  b", "a", "b"),
+    ],
+)
+def test_runs_of_spaces_between_fields_keep_pid_and_process(line: str, process: str, text: str) -> None:
+    found = xid.parse_line(line)
+    assert found is not None
+    assert (found.code, found.pci, found.pid, found.process) == (31, "0000:4e:00", 77, process)
+    assert found.text.endswith(text)
+
+
+@pytest.mark.parametrize(
+    ("words", "fatal", "link"),
+    [
+        ("Non-fatal error, Link 3 unit", False, 3),
+        ("Fatal error, Link  03 unit", True, 3),
+        ("Non-fatal,  Link 3 unit", False, 3),
+        ("Fatal error", True, None),
+        ("Correctable error, x", False, None),
+        ("Fatal errors, Link 3", None, None),
+    ],
+)
+def test_severity_words_may_say_error(words: str, fatal: bool | None, link: int | None) -> None:
+    found = xid.parse_line(f"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, {words}")
+    assert found is not None
+    assert (found.fatal, found.link) == (fatal, link)
