@@ -90,6 +90,7 @@ urlpatterns = [
     path("v1/approvals", approvals.Approvals.as_view(LIST), name="approvals"),
     path("v1/policies", policies.Policies.as_view({"get": "list", "post": "create"}), name="policies"),
     path("v1/policies/validate", policies.Validate.as_view(), name="policies-validate"),
+    path("v1/policies/install", policies.Install.as_view(), name="policies-install"),
     path("v1/policies/try", policies.Try.as_view(), name="policies-try"),
     path("v1/policies/tries/<int:pk>", policies.OneTry.as_view(), name="policies-try-one"),
     path("v1/policies/tries/<int:pk>/cancel", policies.CancelTry.as_view(), name="policies-try-cancel"),

@@ -12,6 +12,7 @@ from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import fleet, needs, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 from kcover_portal.fleet import queries as fleet_queries
+from kcover_portal.policies import queries as policies
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has all of them
 
@@ -28,6 +29,7 @@ def overview(request: Request) -> HttpResponse:
     away = {cluster.name for cluster in clusters if fleet_queries.out_of_reach(cluster, now=now)}
     context = {
         "clusters": clusters,
+        "no_policy": not policies.policies().exists(),
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),

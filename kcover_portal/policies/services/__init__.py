@@ -3,17 +3,29 @@
 from kcover_portal.policies.services.diff import Change, Difference, compare, compare_revisions, two_revisions
 from kcover_portal.policies.services.export import export
 from kcover_portal.policies.services.revisions import Conflict, NotFound, apply, delete, rollback
-from kcover_portal.policies.services.shipped import install_defaults, missing_defaults
+from kcover_portal.policies.services.shipped import (
+    FIRST_MODE,
+    Pack,
+    UnknownPack,
+    install_defaults,
+    install_pack,
+    missing_defaults,
+    pack_text,
+    packs,
+)
 from kcover_portal.policies.services.validation import Invalid, Parsed, Reading, draft, validate
 
 __all__ = [
+    "FIRST_MODE",
     "Change",
     "Conflict",
     "Difference",
     "Invalid",
     "NotFound",
+    "Pack",
     "Parsed",
     "Reading",
+    "UnknownPack",
     "apply",
     "compare",
     "compare_revisions",
@@ -21,7 +33,10 @@ __all__ = [
     "draft",
     "export",
     "install_defaults",
+    "install_pack",
     "missing_defaults",
+    "pack_text",
+    "packs",
     "rollback",
     "two_revisions",
     "validate",

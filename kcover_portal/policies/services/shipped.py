@@ -1,14 +1,81 @@
-"""The built-in policies, in shadow mode. They are installed only on request."""
+"""The policies that come with the portal: packs of them, one for each system that the portal replaces."""
 
+import re
+from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
 
+from kcover import reasons
+from kcover.policy import document
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import revisions
 from kcover_portal.policies.services.validation import Parsed, validate
 
-DEFAULTS = settings.BASE_DIR / "deploy" / "policies" / "defaults.yaml"
+FOLDER = settings.BASE_DIR / "deploy" / "policies"
+DEFAULTS = FOLDER / "defaults.yaml"
+
+# The files of each pack.
+PACKS = {
+    "kcover": ("kcover.yaml",),
+    "konduktor": ("konduktor.yaml",),
+    "kce": ("kce.yaml", "kce-global.yaml"),
+    "autopilot": ("autopilot.yaml",),
+    "nvidia": ("defaults.yaml",),
+}
+MODES = document.RULE_MODES
+FIRST_MODE = "shadow"
+
+_RULE = re.compile(r"^( +)- priority: ([0-9]+)\n(?: +mode: [a-z]+\n)?", re.MULTILINE)
+
+
+class UnknownPack(reasons.ExplainedError, LookupError):
+    """No pack has this name, or rules have no such mode. ``field``: pack or mode."""
+
+    def __init__(self, field: str, reason: reasons.Reason) -> None:
+        super().__init__(reason)
+        self.field = field
+
+
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """A pack as it would be installed. ``installed``: the names of its policies that are active."""
+
+    name: str
+    text: str
+    policies: tuple[document.Policy, ...]
+    installed: tuple[str, ...]
+
+
+def pack_text(pack: str, mode: str = FIRST_MODE) -> str:
+    """Returns the text of a pack with every rule in this mode. Raises UnknownPack."""
+    if pack not in PACKS:
+        raise UnknownPack("pack", reasons.of("pack_unknown", pack=pack[:60], known=", ".join(PACKS)))
+    if mode not in MODES:
+        raise UnknownPack("mode", reasons.of("pack_mode_unknown", mode=mode[:60], known=", ".join(MODES)))
+    texts = "---\n".join((FOLDER / name).read_text(encoding="utf-8") for name in PACKS[pack])
+    own = texts.replace(f"apiVersion: {document.KSYUN}", f"apiVersion: {document.KCOVER}")  # KCE has no modes
+    return _RULE.sub(rf"\1- priority: \2\n\1  mode: {mode}\n", own)
+
+
+def packs() -> list[Pack]:
+    """Returns all packs as they would be installed at first."""
+    active = set(Policy.objects.filter(kind=document.RESCUE, revision__gt=0).values_list("name", flat=True))
+    found = []
+    for name in PACKS:
+        text = pack_text(name)
+        parsed = [item.policy for item in validate(text).policies]
+        policies = tuple(policy for policy in parsed if isinstance(policy, document.Policy))
+        found.append(Pack(name, text, policies, tuple(one.name for one in policies if one.name in active)))
+    return found
+
+
+def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str, now: datetime) -> list[Policy]:
+    """Publishes the policies of a pack with every rule in this mode and returns them, changed or not.
+
+    Raises UnknownPack, or Invalid if this installation lacks a step that they need.
+    """
+    return revisions.apply(pack_text(pack, mode), author=author, reason=reason or f"pack {pack}", now=now)
 
 
 def missing_defaults() -> list[str]:

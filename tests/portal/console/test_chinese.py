@@ -251,7 +251,14 @@ def pages() -> list[str]:
         ),
         *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
         *(f"/rescues/{own}/", f"/checks/{silent}/"),
-        *("/approvals/", f"/approvals/{rescue}/link/", f"/approvals/{rescue}/pods/", "/policies/", "/policies/gated/"),
+        *(
+            "/approvals/",
+            f"/approvals/{rescue}/link/",
+            f"/approvals/{rescue}/pods/",
+            "/policies/",
+            "/policy-packs/",
+            "/policies/gated/",
+        ),
         *("/policies/edit/", "/policies/gated/edit/", "/policies/gated/archive/", "/standbys/", "/checks/"),
         *(
             f"/checks/{run}/",

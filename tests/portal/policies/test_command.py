@@ -131,3 +131,13 @@ def test_the_shipped_policies_are_installed_once() -> None:
         == "the built-in policies are already installed; --update replaces them with the current versions\n"
     )
     assert queries.in_force()[0].reason == "built-in policies"
+
+
+def test_a_pack_is_installed_in_a_mode() -> None:
+    said, _ = run("install", "kce", "--mode", "approve", "--reason", "move")
+    assert said.splitlines() == [
+        f"policy {name} revision 1 applied" for name in ("kce", "kce-fallen-off-the-bus", "kce-global")
+    ]
+    run("install", "konduktor")
+    modes = {one.policy: one.rule.mode for one in queries.candidates()}
+    assert (modes["kce-global"], modes["konduktor"]) == ("approve", "shadow")

@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries, services
-from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.policies.models import Policy, PolicyTry, Revision
+from kcover_portal.policies.services import shipped
+from kcover_portal.rescue.decide import policy_tries
 from tests.portal.policies.texts import STANDBY_EXAMPLE, policy
+from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 STANDBY_PAGE = "/standby-policies/cluster-warm-standby/"
@@ -136,12 +141,48 @@ def test_what_a_rule_asks_for_is_shown(browser: Browser) -> None:
         assert words in said
 
 
-def test_the_shipped_policies_are_offered_until_they_are_installed(browser: Browser) -> None:
+def test_a_portal_without_policies_leads_to_the_packs(browser: Browser) -> None:
     client = browser("admin")
-    assert "The built-in policies are not installed" in page(client.get("/policies/"))
-    assert client.post("/shipped-policies/").url == "/policies/"
-    assert "The built-in policies are not installed" not in page(client.get("/policies/"))
-    assert {one.rule.mode for one in queries.candidates()} == {"shadow"}
+    link = 'href="/policy-packs/">Choose a policy pack'
+    assert link in page(client.get("/policies/"))
+    assert client.post("/policy-packs/install/", {"pack": "nvidia", "mode": "approve"}).url == "/policies/"
+    assert link not in page(client.get("/policies/"))
+    assert {one.rule.mode for one in queries.candidates()} == {"approve"}
+    assert "installed" in page(client.get("/policy-packs/"))
+
+
+def test_the_page_of_packs_shows_their_rules_to_everybody(browser: Browser) -> None:
+    shown = page(browser("viewer").get("/policy-packs/"))
+    assert all(f'id="pack-{name}"' in shown for name in shipped.PACKS)
+    for words in ("preflight abnormal, slow", "metax_gpus", "trainy.konduktor.ai/faulty", "kce-global#1"):
+        assert words in shown
+    assert "/policy-packs/install/" not in shown
+
+
+def test_a_pack_is_tried_on_the_faults_so_far(browser: Browser) -> None:
+    world = World(policy="")
+    world.fault(62)
+    world.fault(13)
+    world.uninstall()
+    Incident.objects.update(opened_at=timezone.now())
+    client = browser("admin")
+    begun = client.post("/policy-packs/try/", {"pack": "kce"}).url
+    tried = PolicyTry.objects.get()
+    assert begun == f"/policy-tries/{tried.pk}/"
+    assert "Tried on 0 of 2 faults" in page(client.get("/policy-packs/"))
+    assert client.post("/policy-packs/try/", {"pack": "kce"}).status_code == 429
+    policy_tries.advance(tried.pk, clock=timezone.now)
+    assert "Tried on 2 of 2 faults" in page(client.get("/policy-packs/"))
+    assert "kce#1" in page(client.get(begun))
+
+
+@pytest.mark.parametrize("what", [{"pack": "none"}, {}, {"pack": "kce", "mode": "paused"}])
+def test_an_unknown_pack_or_mode_is_refused(browser: Browser, what: dict[str, str]) -> None:
+    client = browser("admin")
+    assert client.post("/policy-packs/install/", what).status_code == 422
+    if "mode" not in what:
+        assert client.post("/policy-packs/try/", what).status_code == 422
+    assert queries.candidates() == ()
 
 
 def test_only_admins_change_anything(three: None, browser: Browser) -> None:
@@ -149,7 +190,8 @@ def test_only_admins_change_anything(three: None, browser: Browser) -> None:
     for address in ("/policies/a/rollback/?revision=1", "/policies/a/archive/"):
         assert client.get(address).status_code == 403
         assert client.post(address, {"reason": "x"}).status_code == 403
-    assert client.post("/shipped-policies/").status_code == 403
+    assert client.post("/policy-packs/install/", {"pack": "kce"}).status_code == 403
+    assert client.post("/policy-packs/try/", {"pack": "kce"}).status_code == 403
     shown = page(client.get("/policies/a/"))
     assert "rollback" not in shown
     assert "archive" not in shown

@@ -14,10 +14,80 @@ RESETS = ("drain_and_reset", "drain_and_reboot")
 HANDS = {54, 74, 79}  # power leads, NVLink, the bus: a person looks
 
 
-@pytest.mark.parametrize("name", ["kce.yaml", "defaults.yaml"])
+@pytest.mark.parametrize("name", sorted(path.name for path in shipped.FOLDER.iterdir()))
 def test_shipped_policies_are_valid_and_hold_no_surprise(name: str) -> None:
     reading = services.validate((shipped.DEFAULTS.parent / name).read_bytes())
     assert (reading.problems, reading.warnings) == ((), ())
+
+
+@pytest.mark.parametrize("mode", shipped.MODES)
+@pytest.mark.parametrize("pack", shipped.PACKS)
+def test_a_pack_is_valid_in_every_mode(pack: str, mode: str, now: datetime) -> None:
+    reading = services.validate(shipped.pack_text(pack, mode))
+    assert (reading.problems, reading.warnings) == ((), ())
+    applied = services.install_pack(pack, mode, author="user:anna", reason="", now=now)
+    assert {one.rule.mode for one in queries.candidates()} == {mode}
+    assert {row.revision for row in applied} == {1}
+    services.install_pack(pack, mode, author="user:anna", reason="", now=now)
+    assert {row.revision for row in queries.policies()} == {1}
+
+
+def test_every_shipped_file_is_in_a_pack() -> None:
+    files = {name for names in shipped.PACKS.values() for name in names}
+    assert files == {path.name for path in shipped.FOLDER.iterdir()}
+
+
+@pytest.mark.parametrize(("pack", "mode", "field"), [("x", "shadow", "pack"), ("kce", "paused", "mode")])
+def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> None:
+    with pytest.raises(services.UnknownPack) as refused:
+        shipped.pack_text(pack, mode)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("pack", "kind", "code", "actions", "person"),
+    [
+        ("kcover", "preflight", "slow", ["cordon"], False),
+        ("kcover", "preflight", "abnormal", ["cordon"], False),
+        ("kcover", "preflight", "suspect", [], True),
+        ("kcover", "check", "metax_ecc", ["cordon"], False),
+        ("kcover", "xid", 79, [], False),
+        ("konduktor", "xid", 79, ["taint"], False),
+        ("konduktor", "xid", 9999, ["taint"], False),
+        ("konduktor", "xid", 13, [], False),
+        ("konduktor", "sxid", 11004, ["taint"], False),
+        ("konduktor", "sxid", 11012, [], False),
+        ("kce", "xid", 62, ["cordon", "drain", "reboot"], False),
+        ("kce", "xid", 79, ["cordon"], True),
+        ("kce", "xid", 74, ["cordon"], False),
+        ("kce", "xid", 31, [], False),
+        ("autopilot", "check", "dcgm", ["cordon"], False),
+        ("autopilot", "check", "remapped", ["cordon", "drain", "reboot"], False),
+        ("autopilot", "check", "pvc", [], True),
+        ("nvidia", "xid", 62, ["cordon", "drain", "reboot"], False),
+    ],
+)
+def test_what_a_pack_does(
+    pack: str, kind: str, code: int | str, actions: list[str], person: bool, now: datetime
+) -> None:
+    services.install_pack(pack, author="user:anna", reason="", now=now)
+    assert meets(kind, code) == (actions, person)
+
+
+def test_konduktors_taint_is_its_own(now: datetime) -> None:
+    services.install_pack("konduktor", author="user:anna", reason="", now=now)
+    [action] = queries.candidates()[0].rule.actions
+    taint = {"key": "trainy.konduktor.ai/faulty", "value": "true", "effect": "NoSchedule"}
+    assert dict(action.attribute) == taint
+
+
+def test_the_packs_of_a_page_name_what_is_installed(now: datetime) -> None:
+    services.install_pack("kce", author="user:anna", reason="", now=now)
+    found = {pack.name: pack for pack in services.packs()}
+    assert list(found) == list(shipped.PACKS)
+    assert found["kce"].installed == ("kce", "kce-fallen-off-the-bus", "kce-global")
+    assert found["nvidia"].installed == ()
+    assert [policy.name for policy in found["nvidia"].policies] == ["defaults"]
 
 
 def install(now: datetime, **more: bool) -> list[str]:

@@ -2,11 +2,19 @@
 
 from kcover_portal.api.v1.policies.effective import Effective
 from kcover_portal.api.v1.policies.tries import CancelTry, OneTry, Try
-from kcover_portal.api.v1.policies.views import Policies, Revisions, StandbyPolicies, StandbyRevisions, Validate
+from kcover_portal.api.v1.policies.views import (
+    Install,
+    Policies,
+    Revisions,
+    StandbyPolicies,
+    StandbyRevisions,
+    Validate,
+)
 
 __all__ = [
     "CancelTry",
     "Effective",
+    "Install",
     "OneTry",
     "Policies",
     "Revisions",

@@ -15,6 +15,7 @@ from kcover_portal.api import body_parsers, http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
+from kcover_portal.policies import services
 from kcover_portal.policies.services import source
 
 ETAG = re.compile(r'(?:W/)?"?([0-9]{1,9})"?')
@@ -69,6 +70,13 @@ class RollbackBody(base.Act):
 
     revision = serializers.IntegerField(min_value=1)
     reason = serializers.CharField(max_length=base.REASON)
+
+
+class InstallBody(base.Act):
+    """A pack of policies, and the mode of each of its rules."""
+
+    pack = serializers.CharField(max_length=60)
+    mode = serializers.CharField(max_length=60, default=services.FIRST_MODE)
 
 
 def text_of(request: Request) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Policies of both kinds: the list, one policy with its revisions, the editor, tries, and actions on a whole policy."""
 
-from kcover_portal.console.views.policies.commands import archive, install_defaults, rollback
+from kcover_portal.console.views.policies.commands import archive, rollback
 from kcover_portal.console.views.policies.editor import edit, validate
+from kcover_portal.console.views.policies.packs import install_pack, packs, try_pack
 from kcover_portal.console.views.policies.pages import difference, policies, policy
 from kcover_portal.console.views.policies.tries import begin as begin_try
 from kcover_portal.console.views.policies.tries import cancel as cancel_try
@@ -13,10 +14,12 @@ __all__ = [
     "cancel_try",
     "difference",
     "edit",
-    "install_defaults",
+    "install_pack",
     "one_try",
+    "packs",
     "policies",
     "policy",
     "rollback",
+    "try_pack",
     "validate",
 ]

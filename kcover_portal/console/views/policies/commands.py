@@ -1,12 +1,12 @@
-"""Roll back or disable a policy, or install the built-in ones."""
+"""Roll back or disable a policy."""
 
 from collections.abc import Iterable
 
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods
 
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
@@ -73,15 +73,6 @@ def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResp
         else:
             return lead(request, parts.addresses(row)["page"])
     return _ask(request, row, form, verb="archive")
-
-
-@require_POST
-@signed_in
-def install_defaults(request: Request) -> HttpResponse:
-    """Install the built-in policies in shadow mode."""
-    require(request, Verb.WRITE_POLICIES, None)
-    services.install_defaults(author=accounts.actor(request.user), reason=_("built-in policies"), now=timezone.now())
-    return redirect("console:policies")
 
 
 def _ask(

@@ -38,7 +38,6 @@ def policies(request: Request) -> HttpResponse:
         "rows": rows,
         "standbys": [{"revision": row, "matches": _matches(row.document)} for row in queries.in_force(queries.STANDBY)],
         "archived": [*queries.archived(), *queries.archived(queries.STANDBY)],
-        "missing": services.missing_defaults(),
     }
     return render(request, "console/pages/policies.html", context)
 

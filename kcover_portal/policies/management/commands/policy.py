@@ -11,6 +11,7 @@ from django.utils import timezone
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
+from kcover_portal.policies.services import shipped
 
 
 class Command(BaseCommand):
@@ -19,7 +20,7 @@ class Command(BaseCommand):
     help = "publish, list, compare, export and disable RescuePolicies and the WarmStandbyPolicy"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        names = "apply|export|list|diff|rollback|delete|defaults"
+        names = "apply|export|list|diff|rollback|delete|defaults|install"
         verbs = parser.add_subparsers(dest="verb", required=True, metavar=names)
         apply = verbs.add_parser(
             "apply", help="publish the policies of YAML files; each file applies completely or not at all"
@@ -42,9 +43,12 @@ class Command(BaseCommand):
         defaults.add_argument(
             "--update", action="store_true", help="also replace those that were changed or disabled here"
         )
+        install = verbs.add_parser("install", help="publish a pack of policies")
+        install.add_argument("pack", choices=shipped.PACKS)
+        install.add_argument("--mode", choices=shipped.MODES, default=shipped.FIRST_MODE, help="of every rule")
         for verb in (diff, rollback, delete):
             verb.add_argument("--standby", action="store_true", help="the name is that of a WarmStandbyPolicy")
-        for verb in (apply, rollback, delete, defaults):
+        for verb in (apply, rollback, delete, defaults, install):
             verb.add_argument("--reason", default="", required=verb is rollback, help="the reason for the audit log")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -115,6 +119,17 @@ class Command(BaseCommand):
             now=timezone.now(),
         )
         self.stdout.write(f"policy {options['name']} disabled")
+
+    def _install(self, options: dict[str, Any]) -> None:
+        applied = services.install_pack(
+            options["pack"],
+            options["mode"],
+            author=accounts.shell_actor(),
+            reason=options["reason"],
+            now=timezone.now(),
+        )
+        for policy in applied:
+            self.stdout.write(f"{_label(policy)} revision {policy.revision} applied")
 
     def _defaults(self, options: dict[str, Any]) -> None:
         applied = services.install_defaults(

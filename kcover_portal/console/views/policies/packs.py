@@ -1,0 +1,92 @@
+"""The packs of policies that come with the portal: their rules, a try on the faults so far, and their installation."""
+
+from typing import Any
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_POST
+
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.console.access import Request, later, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.policies import services
+from kcover_portal.policies.services import shipped
+from kcover_portal.rescue.decide import policy_tries as jobs
+from kcover_portal.views import policy_tries
+
+
+@require_GET
+@signed_in
+def packs(request: Request) -> HttpResponse:
+    """All packs with their rules, and the answers of the person's last try of each."""
+    return _page(request)
+
+
+@require_POST
+@signed_in
+def install_pack(request: Request) -> HttpResponse:
+    """Publish a pack in a mode."""
+    require(request, Verb.WRITE_POLICIES, None)
+    confirm(request)
+    try:
+        services.install_pack(
+            request.POST.get("pack", ""),
+            request.POST.get("mode", services.FIRST_MODE),
+            author=accounts.actor(request.user),
+            reason=request.POST.get("reason", "")[:500],
+            now=timezone.now(),
+        )
+    except services.UnknownPack as error:
+        return _page(request, refused=localization.say(error.reason), status=422)
+    except services.Invalid as error:
+        return _page(request, refused="; ".join(localization.say(it.reason) for it in error.problems), status=422)
+    return redirect("console:policies")
+
+
+@require_POST
+@signed_in
+def try_pack(request: Request) -> HttpResponse:
+    """Begin a try of a pack on the faults of the last days. Nothing is applied."""
+    require(request, Verb.WRITE_POLICIES, None)
+    try:
+        text = services.pack_text(request.POST.get("pack", ""))
+        row = policy_tries.begin(request.user, text, days=policy_tries.MAX_DAYS, now=timezone.now())
+    except services.UnknownPack as error:
+        return _page(request, refused=localization.say(error.reason), status=422)
+    except jobs.TryRefused as error:
+        return later(_page(request, refused=localization.say(error.reason)), error)
+    return redirect("console:policy-try-one", row.pk)
+
+
+def _page(request: Request, *, refused: str = "", status: int = 200) -> HttpResponse:
+    context = {
+        "packs": [(pack, _about(pack.name), _tried(request, pack.text)) for pack in services.packs()],
+        "modes": shipped.MODES,
+        "days": policy_tries.MAX_DAYS,
+        "refused": refused,
+        "base": "console/base.html",
+    }
+    return render(request, "console/pages/policy_packs.html", context, status=status)
+
+
+def _about(pack: str) -> str:
+    return {
+        "kcover": _("Cordons the nodes that a preflight names, and nodes whose MetaX GPUs fail a check."),
+        "konduktor": _("Taints a node with a fault of its own as Konduktor does. Running pods stay."),
+        "kce": _("The table of Kingsoft Cloud's help page, and KCE's global rule, which cordons for any node fault."),
+        "autopilot": _("Cordons nodes that fail Autopilot's hardware checks. A person hears of network and storage."),
+        "nvidia": _("Follows NVIDIA's Xid catalog and Fabric Manager guide: cordon, drain, reboot, or call a person."),
+    }[pack]
+
+
+def _tried(request: Request, text: str) -> dict[str, Any] | None:
+    """The person's last try of this text with its answers; None if there is none."""
+    row = policy_tries.tries(request.user).filter(text=text).order_by("-pk").first()
+    if row is None:
+        return None
+    found = policy_tries.summary(request.user, row)
+    return {"row": row, "done": found.done, "answers": found.after.most_common()}

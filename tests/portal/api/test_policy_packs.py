@@ -1,0 +1,37 @@
+"""Packs of policies over REST."""
+
+import pytest
+
+from kcover_portal.policies import queries
+from tests.portal.api.conftest import Api, problem
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_pack_is_installed_in_a_mode(admin: Api) -> None:
+    answer = admin.post("policies/install", {"pack": "kce", "mode": "enforce", "reason": "move"})
+    assert answer.status_code == 200
+    assert [one["name"] for one in answer.json()] == ["kce", "kce-fallen-off-the-bus", "kce-global"]
+    assert {one.rule.mode for one in queries.candidates()} == {"enforce"}
+    assert admin.post("policies/install", {"pack": "kcover"}).status_code == 200
+    assert {one.rule.mode for one in queries.candidates() if one.policy == "kcover"} == {"shadow"}
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({}, 422),
+        ({"pack": "x"}, 422),
+        ({"pack": "kce", "mode": "paused"}, 422),
+        ({"pack": 7, "mode": []}, 422),
+        ({"pack": "kce", "more": 1}, 422),
+        ({"pack": "x" * 100}, 422),
+    ],
+)
+def test_a_bad_request_installs_nothing(admin: Api, body: dict[str, object], status: int) -> None:
+    assert admin.post("policies/install", body).status_code in (400, status)
+    assert queries.candidates() == ()
+
+
+def test_only_who_may_write_policies_installs(viewer: Api) -> None:
+    problem(viewer.post("policies/install", {"pack": "kce"}), 403)
