@@ -28,8 +28,7 @@ def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Cand
 
     Returns the cluster's row as it is under the lock, because its settings may have changed; None without a lock.
     """
-    scarce = settings.storm.enabled or settings.breaker.enabled or settings.budget.limit is not None
-    scarce = scarce or settings.floor.percent is not None
+    scarce = any((settings.storm.enabled, settings.breaker.enabled, settings.budget.limit, settings.floor.percent))
     if not scarce and all(candidate.rule.budget is None for candidate in rules):
         return None
     # no_key: rows that refer to the cluster may be written meanwhile.
@@ -155,8 +154,6 @@ class Counts:
     @property
     def _all_slots(self) -> guards.Slots:
         """The slots of the cluster, which a storm takes where no budget is set."""
-        if not self._settings.storm.enabled:
-            return NO_SLOTS
         return guards.Slots(scope=f"cluster {self._cluster.name}", eligible=self._eligible, taken=len(self._taken))
 
     def _count(self, node: Node, by: str, value: str | None) -> tuple[int, set[int]]:
