@@ -7,6 +7,7 @@ import os
 import pathlib
 import signal
 import threading
+import urllib.parse
 
 from agents import VERSION, config, metrics_server, setup, supervisor
 from agents.agent import Agent
@@ -28,6 +29,8 @@ def main(file: pathlib.Path | None) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     log.info("agent %s on node %s, kernel log %s, portal %s", VERSION, settings.node, settings.kmsg, settings.url)
+    if is_plain_http(settings.url):
+        log.warning("the portal is called over plain HTTP: others on the way can read the credential and send commands")
     with contextlib.ExitStack() as stack:
         if settings.listen is not None:
             server = _serve(agent, settings.listen, monitors)
@@ -35,6 +38,13 @@ def main(file: pathlib.Path | None) -> int:
                 stack.callback(server.close)
         supervisor.run(agent, stop=stop, monitors=monitors)
     return 0
+
+
+def is_plain_http(url: str) -> bool:
+    """Returns whether the URL leads to another machine without TLS."""
+    parts = urllib.parse.urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme == "http" and host != "localhost" and not host.startswith("127.") and host != "::1"
 
 
 def _limit_memory() -> None:

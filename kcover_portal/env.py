@@ -120,7 +120,7 @@ VARIABLES = (
         "KCOVER_TRUSTED_PROXIES",
         setting_values.networks,
         "127.0.0.1,::1",
-        "addresses or networks such as 10.0.0.0/8, separated by commas; none to disable",
+        "addresses or networks such as 10.42.3.0/24, separated by commas; none to disable",
         "proxies whose X-Forwarded-For names the client; failed sign-ins are counted by its address",
     ),
     Variable(

@@ -1,7 +1,7 @@
 """Publishes signed heads, and pauses automation if the database lacks what an anchor says."""
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import transaction
@@ -19,6 +19,8 @@ from kcover_portal.ledger import signatures
 log = logging.getLogger(__name__)
 
 KEY = "key"  # the place of Publication whose problem is an unusable signing key
+VANISHED = "anchor file"  # the place of Publication whose problem is that the file was removed
+VANISHED_FOR = timedelta(days=1)  # how long that alarm stays
 ACTOR = "system"
 INCIDENT_CODE = "diverged"  # of a cluster's incident of kind ledger
 
@@ -30,6 +32,7 @@ def publish(*, now: datetime) -> SignedHeads:
     is shown.
     """
     compare(now=now)
+    _watch_anchor(now=now)
     heads = SignedHeads(at=now, heads=queries.heads())
     try:
         heads = heads.signed()
@@ -45,8 +48,26 @@ def publish(*, now: datetime) -> SignedHeads:
             _note(place, error.reason, now=now)
         else:
             _note(place, None, now=now)
-    Publication.objects.exclude(place__in=(KEY, *places)).delete()
+    Publication.objects.exclude(place__in=(KEY, VANISHED, *places)).delete()
     return heads
+
+
+def _watch_anchor(*, now: datetime) -> None:
+    """Raises an alarm for a day if the anchor file is gone: without it ``compare`` finds nothing."""
+    Publication.objects.filter(place=VANISHED, published_at__lte=now - VANISHED_FOR).delete()
+    path = settings.KCOVER_ANCHOR
+    if path is None or not Publication.objects.filter(place="file", published_at__isnull=False).exists():
+        return
+    try:
+        if path.stat().st_size:
+            return
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return  # the place itself tells that it cannot be written
+    reason = reasons.of("anchor_vanished", path=str(path), at=reasons.moment(now))
+    log.error("%s", reason)
+    Publication.objects.update_or_create(place=VANISHED, defaults={"published_at": now, "problem": reason.to_json()})
 
 
 def compare(*, now: datetime) -> list[queries.Contradiction]:

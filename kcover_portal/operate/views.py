@@ -44,4 +44,4 @@ def _is_monitor(request: HttpRequest) -> bool:
     wanted = settings.KCOVER_METRICS_TOKEN
     if wanted and scheme.lower() == "bearer" and hmac.compare_digest(token.strip().encode(), wanted.encode()):
         return True
-    return proxies.is_within(proxies.client_address(request), settings.KCOVER_METRICS_NETWORKS)
+    return proxies.is_within(proxies.client_address(request), settings.KCOVER_METRICS_NETWORKS, if_unknown=True)

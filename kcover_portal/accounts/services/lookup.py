@@ -30,7 +30,7 @@ def find_token(secret: str, *, now: datetime, address: str = "") -> ApiToken | N
     valid = tokens.in_force(now) & (tokens.owner_enabled() | ~Q(node=""))
     rows = ApiToken.objects.select_related("cluster", "owner").filter(valid)
     token = rows.filter(digest=tokens.digest(secret)).first()
-    if token is not None and not proxies.is_inside(address, token.networks):
+    if token is not None and token.networks and not proxies.is_within(address, token.networks, if_unknown=False):
         log.warning("token %s of %s was used from %s, outside of its networks", token.prefix, token.owner, address)
         raise WrongAddress(reasons.of("token_wrong_address", address=address or "?"))
     if token is None or not renewal.begin_to_use(token, now=now):

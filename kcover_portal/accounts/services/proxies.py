@@ -11,6 +11,7 @@ from django.http import HttpRequest
 log = logging.getLogger(__name__)
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 IPV6_PREFIX = 64  # bits; a provider gives each customer at least such a network, so single addresses mean nothing
 
@@ -53,17 +54,12 @@ def network(address: str) -> str:
     return address
 
 
-def is_within(address: str, networks: Iterable[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    """Returns whether the address is in one of the networks; an unknown one (a Unix socket) is in any."""
+def is_within(address: str, networks: Iterable[Network | str], *, if_unknown: bool) -> bool:
+    """Returns whether the address is in one of the networks; ``if_unknown`` for a Unix socket."""
     parsed = _parse(address)
-    return any(parsed is None or parsed in network for network in networks)
-
-
-def is_inside(address: str, networks: Iterable[str]) -> bool:
-    """Returns whether the address is in one of the CIDR networks; always True without networks."""
-    allowed = [ipaddress.ip_network(network) for network in networks]
-    parsed = _parse(address)
-    return not allowed or (parsed is not None and any(parsed in network for network in allowed))
+    if parsed is None:
+        return if_unknown
+    return any(parsed in ipaddress.ip_network(network) for network in networks)
 
 
 def _parse(text: str) -> Address | None:

@@ -35,7 +35,7 @@ def cancel(
     _check_plan(rescue, plan_hash)
     because = reasons.with_why("cancelled_by", reason, by=actor)
     with transaction.atomic(), ledger.last():
-        row = Rescue.objects.select_related("node", "cluster").get(pk=rescue.pk)
+        row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
         if hand_approval.is_held_question(row):
             if not approver and (person or actor) not in (row.requested_by, *row.requesters[:1]):
                 raise RescueRefused(reasons.of("question_of_approver", needed=row.approvers))

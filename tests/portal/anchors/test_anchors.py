@@ -313,3 +313,17 @@ def test_an_intact_or_new_database_is_not_paused(anchor: Path, now: datetime) ->
     assert services.compare(now=now) == []
     assert runtime.installation().mode == "enforce"
     assert not Incident.objects.exists()
+
+
+@pytest.mark.parametrize("emptied", [False, True])
+def test_an_anchor_file_that_vanishes_is_an_alarm_for_a_day(anchor: Path, now: datetime, emptied: bool) -> None:
+    anchor.write_text("") if emptied else anchor.unlink()
+    services.publish(now=now)
+    for later, told in ((timedelta(minutes=1), True), (services.VANISHED_FOR, False)):
+        services.publish(now=now + later)  # which writes the file anew
+        found = [each for each in health.findings(now=now + later) if each.name == f"audit log {services.VANISHED}"]
+        assert [each.well for each in found] == [False] * told
+
+
+def test_the_first_anchor_file_is_no_alarm(anchor: Path) -> None:
+    assert not Publication.objects.filter(place=services.VANISHED).exists()

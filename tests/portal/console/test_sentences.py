@@ -65,6 +65,8 @@ NAMES = {
     *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
     # Sinks of the audit stream.
     *("KCOVER_AUDIT_FOLDER", "siem", "audit", "jsonl", "udp", "tcp", "tls", "HOST", "PORT"),
+    # The portal's own set-up.
+    *("KCOVER_PUBLIC_URL", "HTTP", "API", "https", "anchor", "verify", "FILE"),
     # Single sign-on.
     *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
     # Commands, Kubernetes fields and forms of settings.
