@@ -59,7 +59,7 @@ def _watch_anchor(*, now: datetime) -> None:
     if path is None or not Publication.objects.filter(place="file", published_at__isnull=False).exists():
         return
     try:
-        if path.stat().st_size:
+        if path.is_dir() or path.stat().st_size:
             return
     except FileNotFoundError:
         pass

@@ -228,6 +228,7 @@ def test_a_place_that_fails_is_shown_and_the_others_get_the_heads(
     [family] = [each for each in text_string_to_metric_families(shown) if each.name == "kcover_ledger_digest"]
     assert {sample.labels["cluster"]: sample.value for sample in family.samples}["c1"] == int(digest[:12], 16)
     anchor.rmdir()
+    anchor.write_text("rotated\n")
     settings.KCOVER_ANCHOR_WEBHOOK = ""
     services.publish(now=later)
     assert all(well(later).values())
