@@ -2,7 +2,9 @@
 
 A lie is not counted as a forgery if no claim speaks about what it changes. These are left out: the free text of people
 and of other systems, the reasons of steps, answers of the cluster, remarks (``REMARKS`` of the verifier), and entries
-that only say that a guard held a step back.
+that only say that a guard held a step back. A genuine log may also lack these, so a proof without them is no lie: the
+failure of an attempt (one that waited leaves no entry), the answers of an attempt that no entry ends (its worker may
+have died), figures of the guards that no call relies on, and a last question that nobody answered.
 
 A forgery is signed with the valid key. It has one of two forms. ``signed``: the forger changed the statements and
 signed them. ``rewritten``: the forger also renumbered the entries and computed every digest anew, as one can who
@@ -86,7 +88,7 @@ def choose(chance: random.Random, among: Sequence[Any]) -> Any:
 
 def drop(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     """An entry is missing."""
-    entry = choose(chance, entries(proof))
+    entry = choose(chance, [entry for entry in entries(proof) if not _dispensable(proof, entry)])
     proof["segment"]["links"].remove(entry)
     return f"dropped {entry['verb']}"
 
@@ -94,7 +96,7 @@ def drop(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
 def reorder(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     """An entry stands before the one that it followed. Two that nothing orders are not exchanged."""
     told = entries(proof)
-    pairs = [pair for pair in itertools.pairwise(told) if not _free(*pair)]
+    pairs = [pair for pair in itertools.pairwise(told) if not _free(proof, *pair)]
     first, second = choose(chance, pairs)
     links = proof["segment"]["links"]
     here, there = links.index(first), links.index(second)
@@ -102,8 +104,47 @@ def reorder(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     return f"{second['verb']} before {first['verb']}"
 
 
-def _free(first: Json, second: Json) -> bool:
+def _dispensable(proof: Json, entry: Json) -> bool:
+    """Returns whether a genuine log may lack the entry. See the top."""
+    data, verb = entry["data"], entry["verb"]
+    if verb == "step.attempt_failed":
+        return True
+    if verb == "rescue.held":
+        own = entries(proof)
+        return not any(other["verb"] != "rescue.cancelled" for other in own[own.index(entry) + 1 :])
+    if verb.endswith(ANSWERS) and not verb.startswith("step."):
+        return not _is_ended(proof, entry)
+    if verb == "guard.passed" and data.get("step") is not None:
+        own = entries(proof)
+        later = own[own.index(entry) + 1 :]
+        attempt = next((other["data"].get("attempt") for other in later if other["verb"].endswith(".begun")), None)
+        calls = [
+            other
+            for other in later
+            if (other["data"].get("step"), other["data"].get("attempt")) == (data["step"], attempt)
+        ]
+        made = {other["verb"].removesuffix(".begun") for other in calls}
+        return not made.intersection(verifier.ISOLATING if data["act"] == "isolation" else verifier.DESTRUCTIVE)
+    return False
+
+
+def _is_ended(proof: Json, answer: Json) -> bool:
+    """Returns whether an entry ends the attempt to which the answer belongs."""
+    own, data = entries(proof), answer["data"]
+    call = f"{answer['verb'].rpartition('.')[0]}.begun", answer["subject"], data.get("step")
+    before = own[: own.index(answer)]
+    begun = [it for it in before if (it["verb"], it["subject"], it["data"].get("step")) == call]
+    attempt = begun[-1]["data"].get("attempt") if begun else None
+    ends = [it for it in own if it["verb"].startswith("step.") and it["data"].get("step") == data.get("step")]
+    return any(it["data"].get("attempt") == attempt for it in ends)
+
+
+def _free(proof: Json, first: Json, second: Json) -> bool:
     """Returns whether no claim orders the two: answers and figures of one moment, refusals, and clean-up."""
+    if any(it["verb"].endswith(ANSWERS) and not _is_ended(proof, it) for it in (first, second)):
+        return True  # the answer of a worker that lost its lease comes late
+    if any(it["verb"].removesuffix(".begun") in verifier.CLEANS_UP for it in (first, second)):
+        return True
     loose = [*ANSWERS, "guard.passed", "guard.refused", *(f"{call}.begun" for call in verifier.CLEANS_UP)]
     same_call = first["subject"] == second["subject"] and first["verb"].split(".")[0] == second["verb"].split(".")[0]
     about_steps = any(entry["verb"].startswith("step.") for entry in (first, second))
@@ -186,10 +227,13 @@ def _winner(proof: Json) -> Json:
 def _rule_altered(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     winner = _winner(proof)
     rule = next(rule for rule in proof["rules"] if rule == winner)["rule"]
+    cluster = proof["facts"]["cluster"]
+    strictest = min(cluster["installation_mode"], cluster["mode"], key=verifier.MODES.index)
+    modes = ["shadow"] if "approve" in (strictest, rule.get("mode")) else ["shadow", "approve"]  # others change nothing
     lies: dict[str, Callable[[], object]] = {
         "errorCode": lambda: rule.update(errorCode=["1"]),
         "nodeSelector": lambda: rule.update(nodeSelector={"operator": "all", "labels": {"no": "such"}}),
-        "mode": lambda: rule.update(mode=chance.choice(["shadow", "approve"])),
+        "mode": lambda: rule.update(mode=chance.choice(modes)),
         "priority": lambda: rule.update(priority=rule["priority"] + 1000),
         "actions": lambda: rule.update(actions=[{"name": "notify"}]),
         "approval": lambda: rule.update(approval={"required": True, "approvers": 7}),

@@ -49,7 +49,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 KIND = "kcover.io/rescue-proof/v1"
 MODES = ("paused", "shadow", "approve", "enforce")  # strictest first
 CLOCKS_DIFFER = timedelta(seconds=5)  # of two workers
-COUNTED_BEFORE = timedelta(minutes=1)  # how old the guards' figures may be when a call begins
+COUNTED_BEFORE = timedelta(minutes=1)  # how old the guards' figures may be when an isolation begins
+REFRESHED = timedelta(seconds=20)  # how old they may be when a call takes work away; the portal counts every 2 s
 
 # The fixed order of a plan's steps, and the steps that one implies.
 ORDER = (
@@ -702,7 +703,10 @@ class Story:
         self._must_end = self._failing = self._rejected = False
         self._granted_by: tuple[str, str] | None = None
         self._began: dict[tuple[str, str, int | None], list[tuple[int | None, datetime]]] = {}
-        self._counted: dict[str, datetime] = {}
+        self._counted: dict[str, tuple[datetime, int | None]] = {}  # act -> when, and the attempt that counted
+        self._uncalled: list[str] = []  # acts with figures that still lack the call for which they were recorded
+        self._asks = False  # a request to isolate, whose figures come next
+        self._unfinished = 0  # steps of the plan that had ended when the rescue ended, from the first one on
         self._isolated = False
         self._reboots: Counter[str] = Counter()
         self._words = 0
@@ -717,6 +721,13 @@ class Story:
         self._open(rest[0], decided)
         for entry in rest[1:]:
             self._check_place(entry)
+            called = not self._uncalled or entry["verb"].endswith((".begun", "guard.passed"))
+            claim(called, "guards", f"figures of the guards are followed by {entry['verb']} instead of their call")
+            data = entry["data"]
+            counts = entry["verb"] == "guard.passed" and data["act"] == "isolation" and data.get("step") is None
+            asked = not self._asks or counts
+            claim(asked, "guards", "the figures of the guards do not follow the request")
+            self._asks = False
             self._play(entry)
         self._check_end()
 
@@ -745,12 +756,13 @@ class Story:
             claim(apart, "decision", "the decision is not an entry before the opening")
             Decision(decided, self.proof).check(entry)
             self._check_actor(decided)
-            self._counted["isolation"] = moment(self.proof["facts"]["now"])
+            self._counted["isolation"] = moment(self.proof["facts"]["now"]), None
             claim(not told.get("overrides"), "overrides", "nobody can override a guard for a policy")
         else:
             none = decided is None and told.get("decision") is None and not self.proof["rules"]
             none = none and self.proof["facts"] is None and self.proof["policy"] is None
             claim(none, "decision", "a request has no decision")
+            self._asks = any(step.name in ISOLATES for step in self.steps)
 
     def _check_actor(self, decided: Json) -> None:
         rule = self._opened["data"]["rule"]
@@ -831,6 +843,8 @@ class Story:
         data, at = entry["data"], moment(entry["at"])
         place, step = self._step_of(entry)
         key = (call, entry["subject"], place)
+        if call not in CLEANS_UP:
+            self._check_no_open_call(place, data["attempt"], other_than=key)
         self._began.setdefault(key, []).append((data.get("attempt"), at))
         if call in CLEANS_UP:
             return
@@ -840,11 +854,16 @@ class Story:
         self._check_turn(place)
         claim(step.state == "pending", "order", f"{call} is later than the end of its step {step.name}")
         self._check_attempt(step, data["attempt"])
+        self._counted |= {act: (self._counted[act][0], data["attempt"]) for act in self._uncalled}
+        self._uncalled = []
         self._check_gate(place, call, at)
         destructive = call in DESTRUCTIVE or (call == "taint" and takes_away(step.planned))
         claim(not destructive or takes_away(step.planned), "step", f"a step {step.name} makes no call {call}")
         if destructive:
             self._check_counted(step.name, call, at)
+            counted, attempt = self._counted[step.name]
+            claim(attempt == data["attempt"], "guards", f"the figures before {call} are of another attempt")
+            claim(at - counted <= REFRESHED, "guards", f"the figures before {call} are too old")
         if call in ISOLATING and step.name in ISOLATES and not self._isolated:
             self._check_counted("isolation", call, at)
         if call == "reboot":
@@ -867,7 +886,7 @@ class Story:
 
     def _check_counted(self, act: str, call: str, at: datetime) -> None:
         counted = self._counted.get(act)
-        fresh = counted is not None and at - counted <= COUNTED_BEFORE + CLOCKS_DIFFER
+        fresh = counted is not None and at - counted[0] <= COUNTED_BEFORE + CLOCKS_DIFFER
         claim(fresh, "guards", f"no figures of the guards precede {call}")
 
     def _answer(self, entry: Json, call: str, phase: str) -> None:
@@ -886,6 +905,9 @@ class Story:
     def _count(self, entry: Json) -> None:
         data, told = entry["data"], self._opened["data"]
         act, figures, at = data["act"], data.get("figures", {}), moment(entry["at"])
+        if act == "isolation" and data.get("step") is not None:
+            self._check_turn(data["step"])
+            claim(self.steps[data["step"]].name in ISOLATES, "guards", f"step {data['step']} does not isolate")
         if act != "isolation":
             place, step = data["step"], self.steps[data["step"]]
             self._check_turn(place)
@@ -905,7 +927,9 @@ class Story:
             Guards(figures["settings"], facts, at=at, rule=rule, excluded=excluded).check(
                 act, told.get("overrides", ())
             )
-        self._counted[act] = at
+        self._counted[act] = at, None
+        if data.get("step") is not None:
+            self._uncalled.append(act)
 
     def _check_mode(self, mode: str) -> None:
         told = self._opened["data"]
@@ -961,6 +985,9 @@ class Story:
             self._command(entry, phase, place, step)
             return
         self._check_turn(place)
+        asks = self.state == "held" and self._gate == place and self._granted_until is None
+        claim(not asks or phase not in ("attempt_failed", "done"), "votes", f"step {place} ran without its approval")
+        claim(self.state not in CLOSED or place <= self._unfinished, "order", f"step {place} began before its turn")
         may_be = {"pending"}
         may_be |= {"cancelled"} if self.state in CLOSED else set()
         may_be |= {"failed"} if phase in ("overruled", "replaced") else set()  # held when a person took the node
@@ -984,9 +1011,16 @@ class Story:
         died = (entry["data"].get("because") or {}).get("code") == "no_outcome"
         if died or not entry["actor"].startswith("rescue "):
             return
-        attempt = entry["data"]["attempt"]
+        self._check_no_open_call(place, entry["data"]["attempt"])
+
+    def _check_no_open_call(
+        self, place: int, attempt: int, other_than: tuple[str, str, int | None] | None = None
+    ) -> None:
+        """The calls of one attempt follow one another, and a worker records each answer before it goes on."""
         open_ = [
-            key[0] for key, begun in self._began.items() if key[2] == place and any(n == attempt for n, _ in begun)
+            key[0]
+            for key, begun in self._began.items()
+            if key[2] == place and key != other_than and any(number == attempt for number, _ in begun)
         ]
         claim(not open_, "answer", f"{', '.join(open_)} of step {place} has no answer")
 
@@ -1025,6 +1059,7 @@ class Story:
     def _end(self, entry: Json) -> None:
         self.state, self._must_end = entry["data"]["state"] if "state" in entry["data"] else entry["verb"][7:], False
         states = [step.state for step in self.steps]
+        self._unfinished = next((place for place, it in enumerate(states) if it not in FINISHED), len(states))
         if self.state == "succeeded":
             claim(all(state in FINISHED for state in states), "end", "the rescue succeeded before all steps ended")
             claim(entry["data"]["outcome"] == self._outcome(), "end", f"the outcome is {self._outcome()}")
@@ -1054,6 +1089,7 @@ class Story:
 
     def _check_end(self) -> None:
         claim(not self._must_end, "votes", "after the last vote the rescue had to end")
+        claim(not self._asks and not self._uncalled, "guards", "the last figures of the guards are missing or unused")
         claim(not self._failing, "end", "the rescue failed without a step that failed")
         claim(
             self.proof["rescue"]["state"] in (self.state, "open"), "end", f"by its entries the rescue is {self.state}"

@@ -6,6 +6,7 @@ that time. Entries of others are present as the digests of their content only.
 
 import itertools
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,6 +21,9 @@ from kcover_portal.rescue.models import Rescue
 
 KIND = "kcover.io/rescue-proof/v1"
 MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a proof stays small
+# Entries after the last one of the rescue. Heads are published every minute, so one of these is a published head.
+FOLLOWING = timedelta(minutes=2)
+MAX_FOLLOWING = 2_000
 
 Json = dict[str, Any]
 
@@ -71,7 +75,7 @@ def _entries(rescue: Rescue) -> list[Entry]:
 
 
 def _segment(cluster: str, entries: Sequence[Entry]) -> Json:
-    """The part of the chain from the first of the entries to the last."""
+    """The part of the chain from the first of the entries to the last, and on to the next published head."""
     omitted = _omitted([entry.sequence for entry in entries])
     shown = {entry.sequence: entry for entry in entries}
     links: list[Any] = []
@@ -81,13 +85,21 @@ def _segment(cluster: str, entries: Sequence[Entry]) -> Json:
             links.append({"omitted": count, "digest": entry.previous})
         links.append(ledger.content(entry) if entry.sequence in shown else ledger.content_digest(entry))
     first, last = entries[0], entries[-1]
+    following = list(_following(last))
+    links += [ledger.content_digest(entry) for entry in following]
     return {
         "cluster": cluster,
         "first": first.sequence,
         "previous": first.previous,
         "links": links,
-        "head": last.digest,
+        "head": [last, *following][-1].digest,
     }
+
+
+def _following(last: Entry) -> Iterator[Entry]:
+    """The entries of the two minutes after the last entry of the rescue, in order."""
+    rows = Entry.objects.filter(cluster=last.cluster, sequence__gt=last.sequence).order_by("sequence")[:MAX_FOLLOWING]
+    return itertools.takewhile(lambda entry: entry.at <= last.at + FOLLOWING, rows.iterator())
 
 
 def _omitted(own: Sequence[int]) -> dict[int, int]:

@@ -174,7 +174,9 @@ def test_entries_of_others_are_digests_and_a_long_run_of_them_is_left_out(monkey
     assert {entry["node"] for entry in forgeries.entries(statements)} == {"gpu-1"}
     monkeypatch.setattr(proof, "MAX_DIGESTS", 0)
     shorter = proof.unsigned(first)
-    assert not any(isinstance(link, str) for link in shorter["segment"]["links"])
+    links = shorter["segment"]["links"]
+    last = max(place for place, link in enumerate(links) if isinstance(link, dict))
+    assert not any(isinstance(link, str) for link in links[:last])
     assert proofs.refusal(proofs.sign(shorter)) == ""
 
 
@@ -188,6 +190,49 @@ def test_published_heads_find_a_history_that_was_rewritten_as_a_whole() -> None:
     assert proofs.refusal(proofs.sign(statements)) == ""
     assert proofs.refusal(proofs.sign(statements), heads) == "anchor"
     assert proofs.refusal(proofs.sign(statements), []) == "anchor_missing"
+
+
+def test_a_short_rescue_reaches_the_next_published_head() -> None:
+    world = World(nodes=2)
+    world.fault(62)
+    for _ in range(5):
+        world.work()
+        world.now += timedelta(seconds=1)
+    world.fault(62, node="gpu-2")
+    world.work()
+    head = Entry.objects.order_by("-sequence")[0]
+    world.now += timedelta(minutes=3)
+    world.fault(64, node="gpu-2")
+    world.work()
+    world.uninstall()
+    first = Rescue.objects.order_by("pk")[0]
+    assert head.rescue != first.pk
+    statements = proof.unsigned(first)
+    heads = [{"cluster": "c1", "sequence": head.sequence, "digest": head.digest}]
+    assert proofs.refusal(proofs.sign(statements), heads) == ""
+    assert statements["segment"]["head"] == head.digest, "two minutes are enough"
+
+
+def test_figures_of_an_earlier_attempt_let_no_call_pass() -> None:
+    statements = healed()
+    drained = next(entry for entry in forgeries.entries(statements, "guard.passed") if entry["data"]["act"] == "drain")
+    evicted = forgeries.entries(statements, "evict.begun")[0]
+    evicted["data"]["attempt"] += 1
+    links = statements["segment"]["links"]
+    assert links.index(drained) < links.index(evicted)
+    forgeries.rewrite(statements)
+    assert proofs.refusal(proofs.sign(statements)) == "guards"
+
+
+def test_a_request_carries_the_figures_that_let_it_pass() -> None:
+    world = World(policy="")
+    services.request(world.node(), "reboot", actor="user:ann", reason="so", now=world.now)
+    world.work()
+    world.uninstall()
+    statements = proof.unsigned(Rescue.objects.get())
+    statements["segment"]["links"].remove(forgeries.entries(statements, "guard.passed")[0])
+    forgeries.rewrite(statements)
+    assert proofs.refusal(proofs.sign(statements)) == "guards"
 
 
 @pytest.mark.parametrize("kind", forgeries.KINDS)
