@@ -14,6 +14,7 @@ from bench import (
     nodes_at_once,
     post_to_cordon,
     preflight_verdict,
+    rescue_proofs,
     result,
 )
 from bench.agents import figures, thousand
@@ -31,6 +32,7 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "console-pages": console_pages.measure,
     "dead-worker": dead_worker.measure,
     "preflight-verdict": preflight_verdict.measure,
+    "rescue-proofs": rescue_proofs.measure,
     "ingest-saturated": ingest.saturated,
     "ingest-steady": ingest.steady,
     "ingest-crashes": ingest.crashes,

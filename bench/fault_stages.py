@@ -1,4 +1,4 @@
-"""Where the milliseconds between a fault's report and its node's cordon go.
+"""The stages between a fault's report and its node's cordon, in milliseconds.
 
 The worker is stopped, and one process does what the endpoint and the worker do, so that each part can be measured:
 ``python -m bench.fault_stages NODES`` prints a JSON object; the parent runs it with the environment of the product.

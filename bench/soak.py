@@ -48,8 +48,7 @@ def main() -> int:
     if options.episode is not None:
         first, last = options.episode, options.episode + 1
     with tempfile.TemporaryDirectory(prefix="kcover-soak-") as folder:
-        template = Path(folder) / "template.sqlite3"
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], env=_environment(template), check=True)
+        template = make_template(Path(folder))
         print(
             f"seed {seed}: episodes {first} to {last - 1} of {STEPS} steps, {options.processes} at a time", flush=True
         )
@@ -66,7 +65,7 @@ def _walk(seed: str, episodes: range, *, template: Path, processes: int, state: 
     """Runs the episodes in order; returns the exit status. ``state``: the file that records the progress."""
     started = reported = time.monotonic()
     spawn = multiprocessing.get_context("spawn")  # a process that has set up Django cannot change its database
-    with spawn.Pool(processes, initializer=_begin, initargs=(template,)) as pool:
+    with spawn.Pool(processes, initializer=begin, initargs=(template,)) as pool:
         for number, failed in zip(episodes, pool.imap(_play, ((seed, number) for number in episodes)), strict=True):
             if failed is not None:
                 error, steps = failed
@@ -98,7 +97,14 @@ def _environment(database: Path) -> dict[str, str]:
     }
 
 
-def _begin(template: Path) -> None:
+def make_template(folder: Path) -> Path:
+    """Creates a migrated database without rows, and returns its file."""
+    template = folder / "template.sqlite3"
+    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], env=_environment(template), check=True)
+    return template
+
+
+def begin(template: Path) -> None:
     """Creates the in-memory database of a process. Every episode is rolled back, so that it stays empty."""
     os.environ.update(_environment(template))
     django.setup()

@@ -1,4 +1,4 @@
-"""What all ledger entries have in common: a verb, typed fields, and the row that stores them."""
+"""The base of all audit entries: a verb, typed fields, and the row that stores them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class EntryLike(Protocol):
 
     @property
     def verb(self) -> str:
-        """What was done: one of the registry's verbs."""
+        """The act: one of the registry's verbs."""
 
     @property
     def subject(self) -> str:
@@ -83,7 +83,7 @@ class Act:
         return reasons.both(*parts) if parts else None
 
     def title(self) -> reasons.Reason:
-        """What was done, in a few words."""
+        """The act in a few words."""
         return reasons.of(f"audit.{self.verb}")
 
     def to_entry(self) -> Columns:

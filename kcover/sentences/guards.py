@@ -1,4 +1,4 @@
-"""What the guards say: what holds an action back, and what lets it pass."""
+"""Findings of the guards: reasons to hold an action back, and reasons to let it pass."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the steps that change the node say: cordon, taint, label, drain, reboot, reset, release."""
+"""Outcomes of the steps that change the node: cordon, taint, label, drain, reboot, reset, release."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What notifications say about an event, after its title."""
+"""The texts of notifications about an event, after its title."""
 
 from collections.abc import Mapping
 

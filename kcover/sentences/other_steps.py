@@ -1,4 +1,4 @@
-"""What the other steps of a rescue say: jobs, checks, notifications, webhooks, verification."""
+"""Outcomes of the other steps of a rescue: jobs, checks, notifications, webhooks, verification."""
 
 from collections.abc import Mapping
 

@@ -1,11 +1,11 @@
-"""What people may do: verbs, and the built-in roles, which are sets of them."""
+"""Verbs, and the built-in roles, which are sets of verbs."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 
 class Verb(models.TextChoices):
-    """What a role may contain. Every door asks for one of these."""
+    """An action that a role can allow. Each page and endpoint requires one of these."""
 
     READ = "read", _("See nodes, faults, rescues and settings")
     REPAIR = "repair", _("Cordon, drain, reboot and release nodes; cancel, retry and skip")

@@ -1,4 +1,4 @@
-"""What a list of check runs can be filtered by."""
+"""Filters of check runs."""
 
 import django_filters as filters
 from django.db.models import QuerySet

@@ -104,7 +104,7 @@ def _interrupt(request: Request, form: Form | None, *, target: str, refusal: ser
 
 
 def _input_of(request: Request) -> list[tuple[str, str]]:
-    """What the person sent, without passwords: those are never put into a page."""
+    """The person's input without passwords: a page never contains those."""
     return [
         (name, str(value))
         for name, values in request.POST.lists()

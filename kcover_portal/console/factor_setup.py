@@ -27,7 +27,7 @@ class Setup:
 
     @property
     def refused(self) -> bool:
-        """Whether a form has errors."""
+        """True if a form has errors."""
         return bool(self.totp.errors or self.passkey.errors)
 
 

@@ -55,7 +55,7 @@ def of_rescue(rescue: Rescue) -> str:
 
 
 def fault_message(row: Incident | Occurrence) -> str:
-    """What the portal found itself, or the log line as it is."""
+    """The portal's own finding as a sentence, or the log line as it is."""
     return localization.stored(row.because) or row.message
 
 

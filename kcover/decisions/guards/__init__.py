@@ -31,7 +31,7 @@ from kcover.decisions.guards.facts import (
     Symptom,
 )
 from kcover.decisions.guards.figures import ISOLATION, figures
-from kcover.decisions.guards.loosening import loosened
+from kcover.decisions.guards.looser_settings import loosened
 from kcover.decisions.guards.reason_codes import guard_of
 from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
 

@@ -1,4 +1,4 @@
-"""Who somebody is: names in the audit log, people behind tokens, second factors, sessions."""
+"""Identities: names in the audit log, people behind tokens, second factors, sessions."""
 
 from datetime import datetime, timedelta
 
@@ -100,7 +100,7 @@ def live_sessions(now: datetime) -> QuerySet[Session]:
 
 
 def idle_limit() -> timedelta:
-    """How long a session lasts without a request of the person."""
+    """Returns how long a session lasts without a request of the person."""
     return timedelta(minutes=settings.KCOVER_SESSION_IDLE_MINUTES)
 
 

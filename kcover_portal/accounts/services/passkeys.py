@@ -59,7 +59,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What the browser returned for a challenge, as JSON, and the signed text of the challenge."""
+    """The browser's answer to a challenge, as JSON, and the signed text of the challenge."""
 
     credential: str
     state: str

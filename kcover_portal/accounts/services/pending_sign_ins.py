@@ -48,10 +48,10 @@ def person(session: SessionBase, *, now: datetime) -> User | None:
 
 
 def target(session: SessionBase) -> str:
-    """Where to go after the sign-in."""
+    """Returns the address that follows the sign-in."""
     return str(session.get(KEY, {}).get("target", ""))
 
 
 def sign_on(session: SessionBase) -> Mapping[str, Any]:
-    """What the session keeps of a single sign-on; nothing after a password."""
+    """The facts about a single sign-on that the session keeps; empty after a password."""
     return dict(session.get(KEY, {}).get("sign_on", {}))

@@ -21,7 +21,7 @@ TOTP, PASSKEY, RECOVERY_CODE = "totp", "passkey", "recovery_code"
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a person gave as second factor: a code, or the answer of a passkey."""
+    """A second factor as sent by a person: a code, or the answer of a passkey."""
 
     code: str = ""
     passkey: passkeys.Answer | None = None

@@ -89,7 +89,7 @@ def check_passkey(answer: passkeys.Answer, *, site: passkeys.Site, address: str,
 
 
 def _local_sign_in() -> str:
-    """Who may sign in without the identity provider: everyone, admins or nobody."""
+    """The people who may sign in without the identity provider: everyone, admins or nobody."""
     client: Oidc | None = settings.KCOVER_OIDC
     return client.passwords if client else "everyone"
 

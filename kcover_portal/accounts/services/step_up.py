@@ -25,7 +25,7 @@ PASSWORD_AT = "password_at"  # in the session: when the password was last given
 
 
 class Due(enum.Enum):
-    """What a person has to do before the action."""
+    """The confirmation that a person owes before the action."""
 
     FACTOR = enum.auto()  # give a second factor
     ENROLMENT = enum.auto()  # add one, because the role needs it

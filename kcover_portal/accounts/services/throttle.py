@@ -195,12 +195,15 @@ def _key(kind: str, *parts: str) -> str:
 
 
 def _toll(account: AttemptCounter | None) -> timedelta:
-    """What an address that is new to the account has to wait, because of the failures of other addresses."""
+    """Returns the delay of an address that is new to the account, caused by failures from other addresses."""
     return LIMITS["account"].delay(account.failures) if account is not None else ZERO
 
 
 def _wait(rows: Iterable[AttemptCounter], *, now: datetime) -> timedelta:
-    """How long the attempt has to wait; zero if it may be checked. The account's failures act through the pair."""
+    """Returns how long the attempt has to wait, zero if it may be checked.
+
+    The account's failures act through the pair.
+    """
     return max((row.retry_at - now for row in rows if row.kind != "account" and row.retry_at > now), default=ZERO)
 
 

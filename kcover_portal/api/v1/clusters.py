@@ -184,6 +184,6 @@ class Clusters(base.Reads[Cluster]):
 
 
 def _tightens(cluster: Cluster, body: Mapping[str, Any]) -> bool:
-    """Whether the change does nothing but keep the mode or make it stricter, so that nobody is asked to confirm."""
+    """Returns whether the change only keeps the mode or makes it stricter. Such a change needs no confirmation."""
     wanted = body.get("mode", cluster.mode)
     return not body.keys() - {"mode"} and document.MODES.index(wanted) <= document.MODES.index(cluster.mode)

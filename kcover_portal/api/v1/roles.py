@@ -25,7 +25,7 @@ class RoleSerializer(serializers.Serializer[Any]):
 
 
 class VerbsBody(base.Strict):
-    """What the role contains."""
+    """The verbs of a role."""
 
     verbs = serializers.ListField(child=serializers.ChoiceField(Verb.choices), min_length=1, max_length=len(Verb))
 

@@ -45,7 +45,7 @@ class Topology(Act):
 
 
 class TwoPeople(Act):
-    """When a second person is needed: for actions by hand, and for changes that loosen a limit."""
+    """The rules for a second person: for actions by hand, and for changes that loosen a limit."""
 
     hand_approval = forms.ChoiceField(
         label=gettext_lazy("Approval of actions by hand"),

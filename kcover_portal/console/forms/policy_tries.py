@@ -12,7 +12,7 @@ NOW, NODE, DAYS = "now", "node", "days"
 
 
 class Trial(forms.Form):
-    """Where to try the text. The names differ from those of the editor, which holds this form, too."""
+    """The incidents to try the text on. The editor contains these fields, too."""
 
     scope = forms.ChoiceField(
         label=gettext_lazy("Try it on"),

@@ -42,7 +42,7 @@ class Factor(forms.Form):
         return self.cleaned_data
 
     def given(self) -> Given | None:
-        """What was given; None if nothing was."""
+        """The factor that was sent; None without one."""
         data = self.cleaned_data
         if data.get("factor_credential"):
             return Given(passkey=passkeys.Answer(data["factor_credential"], data.get("factor_state", "")))

@@ -83,7 +83,7 @@ class NewToken(Somewhere):
 
 
 class Rotation(forms.Form):
-    """How long the old secret stays valid after the new one is created."""
+    """The validity of the old secret after the rotation."""
 
     overlap = forms.TypedChoiceField(
         choices=OVERLAPS,

@@ -8,7 +8,7 @@ from kcover_portal.ledger.models import Entry
 
 
 def title(entry: Entry) -> str:
-    """What was done."""
+    """The act of an entry, as a title."""
     act = _act(entry)
     return localization.say(act.title()) if act is not None else entry.verb
 

@@ -47,7 +47,7 @@ def of(step: Step) -> list[tuple[str, Any]]:
 
 
 def deadline(step: Step) -> datetime | None:
-    """When a step under way reaches its own time limit; None if it has none."""
+    """Returns the time limit of a step under way; None if it has none."""
     if step.started_at is None or step.state not in ("running", "waiting") or step.name not in actions.ACTIONS:
         return None
     limit = step.args_as(step.spec.args).time_limit

@@ -144,7 +144,7 @@ def _subject(claims: Claims) -> None:
 
 
 def _is_hash(value: object, token: str, algorithm: str) -> bool:
-    """Whether ``value`` is the left half of the token's hash; the hash function is that of the algorithm."""
+    """Returns whether ``value`` is the left half of the token's hash; the hash function is that of the algorithm."""
     make = HASHES.get(algorithm[-3:], hashlib.sha512)  # EdDSA with Ed25519 hashes with SHA-512
     digest = make(token.encode()).digest()
     half = base64.urlsafe_b64encode(digest[: len(digest) // 2]).rstrip(b"=")

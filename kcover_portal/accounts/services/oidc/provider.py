@@ -32,7 +32,7 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "applicat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metadata:
-    """What the portal uses of the discovery document. An optional endpoint is "" if the provider has none."""
+    """The part of the discovery document that the portal uses. An optional endpoint is "" if the provider has none."""
 
     authorization_endpoint: str
     token_endpoint: str

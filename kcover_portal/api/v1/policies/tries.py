@@ -65,7 +65,7 @@ class TriedDecisionSerializer(serializers.Serializer[Any]):
 
 
 class DoneSerializer(serializers.Serializer[Any]):
-    """What was done: the last rescue of the incident."""
+    """The last rescue of the incident."""
 
     id = serializers.IntegerField()
     state = serializers.CharField()
@@ -102,7 +102,7 @@ class ProgressSerializer(serializers.Serializer[Any]):
 
 
 class TrySerializer(serializers.Serializer[Any]):
-    """What the text would change, as far as known. ``truncated``: only the newest incidents are tried."""
+    """The differences that the text would make, as far as known. ``truncated``: only the newest incidents are tried."""
 
     id = serializers.IntegerField()
     state = serializers.ChoiceField(choices=PolicyTry.State.values)

@@ -1,0 +1,106 @@
+"""Proofs of rescues: how long one takes to verify, and how many forgeries the claims refuse.
+
+The rescues are those of the random walk, in a process with a database in memory: ``python -m bench.rescue_proofs``
+prints the figures as JSON.
+"""
+
+import argparse
+import json
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from bench import result, soak
+
+EPISODES = 12
+FORGERIES = 4_000
+RUNS = 3  # of each proof; the fastest counts
+SEED = "proofs"
+
+
+def measure(scale: float) -> result.Result:
+    """The walk in a process of its own, because its database is another one."""
+    sizes = ("--episodes", str(max(1, round(EPISODES * scale))), "--forgeries", str(round(FORGERIES * scale)))
+    command = [sys.executable, "-m", "bench.rescue_proofs", *sizes]
+    found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    refused = found["forgeries"] - len(found["accepted"])
+    rows = [
+        (f"{found['proofs']} proofs, verified", str(found["valid"]), "all"),
+        *((f"verification, {name}", value, "") for name, value in result.spread(found["milliseconds"])),
+        ("slower than 10 ms", str(sum(one > 10 for one in found["milliseconds"])), "0"),
+        (
+            f"{found['forgeries']:,} forgeries, every digest computed anew and signed with the valid key: refused",
+            f"{refused / found['forgeries']:.2%}",
+            "≥ 99.9 %",
+        ),
+        ("accepted", ", ".join(sorted(set(found["accepted"]))) or "none", ""),
+    ]
+    return result.Result(
+        name="Proofs of rescues",
+        command="make bench ARGS=rescue-proofs",
+        conditions=f"Every rescue of {found['episodes']} episodes of the random walk, {soak.STEPS} steps each. CPU time "
+        f"of one core, the fastest of {RUNS} runs. Five kinds of forgeries in turn (`tests/forgeries.py`), no anchor.",
+        rows=rows,
+    )
+
+
+def main() -> None:
+    """Prints the figures."""
+    parser = argparse.ArgumentParser(prog="python -m bench.rescue_proofs", description=__doc__)
+    parser.add_argument("--episodes", type=int, default=EPISODES)
+    parser.add_argument("--forgeries", type=int, default=FORGERIES)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        soak.begin(soak.make_template(Path(folder)))
+        genuine = [statements for number in range(options.episodes) for statements in _episode(number)]
+        print(json.dumps({"episodes": options.episodes, **_figures(genuine, options.forgeries)}))
+
+
+def _episode(number: int) -> Iterator[dict[str, Any]]:
+    """The statements about each rescue of an episode."""
+    from kcover_portal.rescue.models import Rescue  # noqa: PLC0415  Django is set up by now
+    from kcover_portal.rescue.queries import proof  # noqa: PLC0415
+    from tests.invariants import rest, walk  # noqa: PLC0415
+
+    with walk.fresh_bed() as bed:
+        for step in walk.steps_of(f"{SEED} {number}", soak.STEPS):
+            walk.take(bed, step)
+        rest.settle(bed, random.Random(soak.STEPS))
+        yield from [proof.unsigned(rescue) for rescue in Rescue.objects.all()]
+
+
+def _figures(genuine: list[dict[str, Any]], count: int) -> dict[str, Any]:
+    from tests import forgeries, proofs  # noqa: PLC0415
+
+    documents = [proofs.sign(statements) for statements in genuine]
+    seconds, refusals = [], []
+    for document in documents:
+        taken = []
+        for _ in range(RUNS):
+            began = time.process_time()
+            refusal = proofs.refusal(document)
+            taken.append(time.process_time() - began)
+        seconds.append(min(taken))
+        refusals.append(refusal)
+    chance, accepted = random.Random(SEED), []
+    for number in range(count):
+        kind = list(forgeries.KINDS)[number % len(forgeries.KINDS)]
+        forged, lie = forgeries.forge(genuine, kind, form="rewritten", chance=chance)
+        if not proofs.refusal(proofs.sign(forged)):
+            accepted.append(lie)
+    return {
+        "proofs": len(genuine),
+        "valid": refusals.count(""),
+        "milliseconds": [1000 * one for one in seconds],
+        "forgeries": count,
+        "accepted": accepted,
+    }
+
+
+if __name__ == "__main__":
+    main()
