@@ -43,8 +43,8 @@ def measure(scale: float) -> result.Result:
     return result.Result(
         name="Proofs of rescues",
         command="make bench ARGS=rescue-proofs",
-        conditions=f"Every rescue of {found['episodes']} episodes of the random walk, {soak.STEPS} steps each. CPU time "
-        f"of one core, the fastest of {RUNS} runs. Five kinds of forgeries in turn (`tests/forgeries.py`), no anchor.",
+        conditions=f"Every rescue of {found['episodes']} episodes of the random walk, {soak.STEPS} steps each. CPU "
+        f"time of one core, the fastest of {RUNS} runs. Five kinds of forgeries in turn, without an anchor.",
         rows=rows,
     )
 

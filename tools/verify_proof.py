@@ -843,6 +843,8 @@ class Story:
         data, at = entry["data"], moment(entry["at"])
         place, step = self._step_of(entry)
         key = (call, entry["subject"], place)
+        self._counted |= {act: (self._counted[act][0], data.get("attempt")) for act in self._uncalled}
+        self._uncalled = []
         if call not in CLEANS_UP:
             self._check_no_open_call(place, data["attempt"], other_than=key)
         self._began.setdefault(key, []).append((data.get("attempt"), at))
@@ -854,8 +856,6 @@ class Story:
         self._check_turn(place)
         claim(step.state == "pending", "order", f"{call} is later than the end of its step {step.name}")
         self._check_attempt(step, data["attempt"])
-        self._counted |= {act: (self._counted[act][0], data["attempt"]) for act in self._uncalled}
-        self._uncalled = []
         self._check_gate(place, call, at)
         destructive = call in DESTRUCTIVE or (call == "taint" and takes_away(step.planned))
         claim(not destructive or takes_away(step.planned), "step", f"a step {step.name} makes no call {call}")
