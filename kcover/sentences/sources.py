@@ -69,5 +69,6 @@ SENTENCES: Mapping[str, str] = {
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
     "source_broken": _("What the source shows could not be taken: {problem}"),
+    "source_not_read": _("This version does not read sources of kind {kind} yet."),
     "source_nothing_seen": _("Nothing arrived in the last hour."),
 }

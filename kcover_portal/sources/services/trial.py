@@ -9,6 +9,8 @@ from kcover_portal.kube import port
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 
+HEARD = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS, Source.Kind.CONDITIONS)  # the other kinds are not read yet
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -25,7 +27,9 @@ def try_source(source: Source, *, now: datetime) -> Trial:
     source.refresh_from_db()
     seen = queries.taken_lately(source, now=now)
     error = reasons.of("source_off", source=source.name) if not source.enabled else None
-    if error is None and source.is_builtin:
+    if error is None and source.kind not in HEARD:
+        error = reasons.of("source_not_read", kind=source.kind)
+    elif error is None and source.is_builtin:
         error = _unreachable(source)
     elif error is None and not seen:
         error = reasons.of("source_nothing_seen")
