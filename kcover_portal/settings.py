@@ -111,6 +111,7 @@ INSTALLED_APPS = [
     "kcover_portal.audit_stream",
     "kcover_portal.rescue",
     "kcover_portal.checks",
+    "kcover_portal.jobs",
     "kcover_portal.preflight",
     "kcover_portal.notify",
     "kcover_portal.sources",

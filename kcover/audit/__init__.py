@@ -66,6 +66,7 @@ from kcover.audit.identities import (
     SignedOutByProvider,
     SingleSignOnFailed,
 )
+from kcover.audit.jobs import JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.rescues import (
     CommandAnsweredLate,
     Decided,
@@ -206,6 +207,9 @@ __all__ = [
     "IncidentClosed",
     "InvitationAccepted",
     "JobCommand",
+    "JobOrderAct",
+    "JobOrderSettled",
+    "JobOrdered",
     "JobRemoved",
     "LabelsPatched",
     "ListExported",

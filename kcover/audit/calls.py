@@ -41,8 +41,8 @@ class ClusterCall(Act):
     """A call. ``target``: the object of the call, such as "node gpu-3" or "pod train/worker-1".
 
     ``step`` and ``name``: the step of the rescue that makes the call, by its place in the plan and its action. ``rule``
-    and ``revision``: the policy by which the rescue was opened. ``check_run``: the check run for which the call is
-    made.
+    and ``revision``: the policy by which the rescue was opened. ``check_run``, ``job_order``: the check run, or the
+    order about a training job, for which the call is made.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue", "target": "subject"}
@@ -56,6 +56,7 @@ class ClusterCall(Act):
     rule: str = ""
     revision: int | None = None
     check_run: int | None = None
+    job_order: int | None = None
 
     PHASE: ClassVar[str] = ""
 

@@ -35,6 +35,8 @@ TITLES: Mapping[str, str] = {
     "step.retried": _("Step retried by a person"),
     "step.skipped": _("Step skipped by a person"),
     "guard.refused": _("Held back"),
+    "job.ordered": _("Job order given"),
+    "job.settled": _("Job order settled"),
     "guard.passed": _("Guards passed"),
     "marks.gone": _("Marks missing on the node"),
     "marks.found": _("Marks found on the node"),

@@ -23,6 +23,7 @@ from kcover_portal.encryption import KeysUnusable, SecretUnreadable
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
+from kcover_portal.jobs import services as jobs
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import source
 from kcover_portal.rescue import services as rescue
@@ -35,6 +36,8 @@ BODY = "body"  # the field of an error that concerns the whole body
 # What a service refuses, and how REST answers.
 ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
     rescue.RescueRefused: http_errors.Conflict,
+    jobs.OrderRefused: http_errors.Conflict,
+    jobs.JobUnknown: http_errors.NotFound,
     incidents.CloseRefused: http_errors.Conflict,
     check_runs.CheckRunRefused: http_errors.Conflict,
     policies.Conflict: http_errors.PreconditionFailed,

@@ -64,6 +64,7 @@ PLACES = (
     Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
     Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
     Place("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
+    Place("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
     Place("check-runs", _("Checks"), "list-check", "c", ("check-runs", "check-run", "check-run-new")),
     Place("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
     Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),

@@ -135,6 +135,13 @@ TABLES: Final = {
         "breaker": Badge(_("Breaker open"), "bad", "hand-stop"),
         "maintenance": Badge(_("Maintenance"), "hold", "tool"),
     },
+    "job": {
+        "running": Badge(_("Running"), "ok", "circle-check"),
+        "restarting": Badge(_("Restarting"), "heal", "refresh"),
+        "waiting": Badge(_("Waiting"), "ask", "clock"),
+        "failed": Badge(_("Failed"), "bad", "alert-circle"),
+        "stopped": Badge(_("Stopped"), "off", "ban"),
+    },
     "spare": {
         "ready": Badge(_("Ready"), "ok", "circle-check"),
         "reserved": Badge(_("Reserved"), "heal", "clock"),

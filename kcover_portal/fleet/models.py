@@ -39,6 +39,12 @@ class Cluster(ModelWithSecrets):
         ALWAYS = "always", _("Always")
         NEVER = "never", _("Never")
 
+    class JobRecovery(models.TextChoices):
+        OFF = "off", _("Off")
+        SHADOW = "shadow", _("Shadow")
+        APPROVE = "approve", _("Approve")
+        ENFORCE = "enforce", _("Enforce")
+
     name = models.SlugField(max_length=100, unique=True)
     kubeconfig = EncryptedTextField(bound_to="name", blank=True)
     context = models.CharField(max_length=253, blank=True)
@@ -94,6 +100,12 @@ class Cluster(ModelWithSecrets):
         blank=True,
         validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
         help_text="storage class of the check pvc; empty: the cluster's default",
+    )
+    job_recovery = models.CharField(
+        max_length=10,
+        choices=JobRecovery.choices,
+        default=JobRecovery.ENFORCE,
+        help_text="how failed training jobs are restarted; the strictest of this and the modes holds",
     )
     topology = models.JSONField(
         default=dict, blank=True, help_text="label keys that name a node's rack, leaf, nvlink domain and pool"

@@ -123,9 +123,17 @@ class Cluster(Protocol):
         """
 
     def list_pods(
-        self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        node: str | None = None,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        having: str = "",
     ) -> list[Pod]:
-        """Returns the pods on a node, in a namespace, with all these labels. Without arguments: all pods."""
+        """Returns the pods on a node, in a namespace, with all these labels. Without arguments: all pods.
+
+        ``having``: the key of a label that they have, whatever its value.
+        """
 
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[PodEvent]:
         """Yields changes of all pods; None begins with every existing pod as ADDED. Raises ``Expired``."""

@@ -55,6 +55,19 @@ def of_workload(workload: port.Workload) -> Job:
     )
 
 
+def read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> tuple[Job, port.Workload]:
+    """The job of this name, or the one that it belongs to, and the object of this name. Raises ``port.NotFound``."""
+    workload = cluster.workload(namespace, kind, name)
+    own = of_workload(workload)
+    return _with_owners(cluster, workload, own.label, own.value), workload
+
+
+def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:
+    """The job of a pod, also of one that has ended; None if it belongs to none."""
+    said = _said(pod)
+    return _job(cluster, pod, *said[2:]) if said is not None else None
+
+
 def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
     """The jobs of these pods. Pods that are leaving or have ended do not count."""
     found: dict[Job, list[port.Pod]] = {}
@@ -197,6 +210,11 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
         uid=top.uid,
         protected=protected,
     )
+
+
+def is_part(workload: port.Workload) -> bool:
+    """Whether the job belongs to another job."""
+    return bool(_kind_of_owner(workload))
 
 
 def _kind_of_owner(workload: port.Workload) -> str:

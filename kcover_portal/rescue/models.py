@@ -291,6 +291,8 @@ class JobRestart(models.Model):
     job = models.CharField(max_length=253)
     rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="job_restarts")
     at = models.DateTimeField()
+    count = models.PositiveIntegerField(default=1, help_text="restarts by the portal so far")
+    because = models.JSONField(default=dict, help_text="a Reason: why it was restarted last")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("cluster", "namespace", "job"), name="one_restart_a_job"),)

@@ -61,6 +61,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "topology",
             "hand_approval",
             "second_admin",
+            "job_recovery",
             "in_cluster",
             "version",
             "watched_at",
@@ -117,6 +118,7 @@ class ClusterBody(base.Strict):
         max_length=120,
         help_text="another system that acts there; empty: none",
     )
+    job_recovery = serializers.ChoiceField(Cluster.JobRecovery.choices, required=False)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
     def validate_storage_class(self, name: str) -> str:
@@ -130,7 +132,7 @@ class ClusterBody(base.Strict):
 ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
-        *("job_namespace", "topology", "hand_approval", "second_admin"),
+        *("job_namespace", "topology", "hand_approval", "second_admin", "job_recovery"),
     }
 )
 LOOSENS = ("mode", "hand_approval", "second_admin", "acted_on_by")  # a change of these can wait for another admin

@@ -80,11 +80,17 @@ class FakeCluster(Workloads):
             raise errors.Conflict(f"node {name}: changed by others {_TRIES} times in a row")
 
     def list_pods(
-        self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        node: str | None = None,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        having: str = "",
     ) -> list[values.Pod]:
         with self.call("list_pods", "Pod", node or "", namespace=namespace or ""):
             found = [_pod(manifest) for manifest in self.objects.list("Pod", namespace)]
         wanted = (labels or {}).items()
+        found = [pod for pod in found if not having or having in pod.labels]
         return [pod for pod in found if node in (None, pod.node) and wanted <= pod.labels.items()]
 
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:

@@ -25,11 +25,19 @@ class Pods(list_watch.Verbs):
         self._policy_version = ""
 
     def list_pods(
-        self, *, node: str | None = None, namespace: str | None = None, labels: Mapping[str, str] | None = None
+        self,
+        *,
+        node: str | None = None,
+        namespace: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        having: str = "",
     ) -> list[values.Pod]:
         query = {"fieldSelector": f"spec.nodeName={node}"} if node is not None else {}
+        wanted = [having] if having else []
         if labels:
-            query["labelSelector"] = list_watch.selector(labels)
+            wanted.append(list_watch.selector(labels))
+        if wanted:
+            query["labelSelector"] = ",".join(wanted)
         at = list_watch.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
         items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query)
         return [item.value() for item in items]

@@ -77,7 +77,12 @@ def _claim(context: Context, job: Job) -> bool:
     kept = {**_progress(context).restarted, str(job): restart.to_json()}
     with transaction.atomic():
         if not job_window.claim(
-            context.cluster, namespace=job.namespace, job=job.name, rescue=context.rescue, now=context.now
+            context.cluster,
+            namespace=job.namespace,
+            job=job.name,
+            because=reasons.of("job_on_faulty_node", node=context.node.name, rescue=context.rescue.pk),
+            rescue=context.rescue,
+            now=context.now,
         ):
             return False
         context.remember(restarted=kept)

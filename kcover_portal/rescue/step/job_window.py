@@ -3,25 +3,36 @@
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import F
 
+from kcover import reasons
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import JobRestart, Rescue
 
 WINDOW = timedelta(seconds=30)
-FORGOTTEN = timedelta(days=1)
+FORGOTTEN = timedelta(days=30)
 
 
-def claim(cluster: Cluster, *, namespace: str, job: str, rescue: Rescue | None, now: datetime) -> bool:
+def claim(
+    cluster: Cluster,
+    *,
+    namespace: str,
+    job: str,
+    because: reasons.Reason,
+    rescue: Rescue | None = None,
+    now: datetime,
+) -> bool:
     """Claims the job's only restart in this window, as part of the caller's transaction. False: it was restarted."""
     where = {"cluster": cluster, "namespace": namespace, "job": job}
+    what = {"at": now, "rescue": rescue, "because": because.to_json()}
     JobRestart.objects.filter(at__lt=now - FORGOTTEN).delete()
-    if JobRestart.objects.filter(**where, at__lte=now - WINDOW).update(at=now, rescue=rescue):
+    if JobRestart.objects.filter(**where, at__lte=now - WINDOW).update(count=F("count") + 1, **what):
         return True
     if JobRestart.objects.filter(**where).exists():
         return False
     try:
         with transaction.atomic():
-            JobRestart.objects.create(**where, at=now, rescue=rescue)
+            JobRestart.objects.create(**where, **what)
     except IntegrityError:  # another took it at the same moment
         return False
     return True

@@ -1,0 +1,49 @@
+"""Orders about training jobs."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from kcover.audit.base import Act, register
+from kcover.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrderAct(Act):
+    """An act on an order. ``kind`` and ``job`` (namespace/name): the job that it is about."""
+
+    order: int
+    kind: str
+    job: str
+
+    @property
+    def subject(self) -> str:
+        """The job."""
+        return f"job {self.job}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrdered(JobOrderAct):
+    """A restart or stop was ordered.
+
+    ``cause``: who or what orders it; ``reason``: a person's own words; ``because``: the fault behind it.
+    """
+
+    VERB: ClassVar[str] = "job.ordered"
+
+    action: str
+    cause: str
+    reason: str = ""
+    because: Reason | None = None
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOrderSettled(JobOrderAct):
+    """An order ended, or waits for a person. ``state``: how."""
+
+    VERB: ClassVar[str] = "job.settled"
+
+    action: str
+    state: str
+    because: Reason | None

@@ -1,0 +1,184 @@
+"""Training jobs, and orders to restart or stop one."""
+
+from http import HTTPStatus
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from kcover import reasons
+from kcover.quote import short_text
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.api import http_errors, idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.node_actions import ReasonBody
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.schema import Schema
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries, services
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.runtime.services import places
+
+ACTIONS = tuple(JobOrder.Action.values)
+
+
+class JobSerializer(serializers.Serializer[Any]):
+    """A training job. ``because`` is what it waits for, or why the portal restarted it last; "" if it did nothing."""
+
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    protected = serializers.BooleanField()
+    state = serializers.ChoiceField(queries.STATES)
+    restarts = serializers.IntegerField()
+    nodes = serializers.ListField(child=serializers.CharField())
+    gpus = serializers.IntegerField()
+    last_restart = serializers.DateTimeField(allow_null=True)
+    because = serializers.SerializerMethodField()
+
+    def get_because(self, job: queries.JobView) -> str:
+        return str(job.because) if job.because else ""
+
+
+class SilentSerializer(serializers.Serializer[queries.Silent]):
+    """A cluster whose jobs could not be read."""
+
+    cluster = serializers.CharField()
+    because = serializers.CharField()
+
+
+class JobsSerializer(serializers.Serializer[Any]):
+    """The jobs by cluster, namespace and name. It has no pages: a cluster runs some hundreds at most."""
+
+    count = serializers.IntegerField()
+    results = JobSerializer(many=True)
+    unavailable = SilentSerializer(many=True)
+
+
+class OrderSerializer(serializers.ModelSerializer[JobOrder]):
+    """An order about a job."""
+
+    cluster = serializers.CharField(source="cluster.name")
+    because = SentenceField()
+
+    class Meta:
+        model = JobOrder
+        fields = (
+            *("id", "cluster", "namespace", "kind", "name", "action", "cause", "asked_by", "reason", "asked_at"),
+            *("state", "because", "ended_at"),
+        )
+
+
+class OrderPreviewSerializer(serializers.Serializer[Any]):
+    """What an order would do, and what would hold it back."""
+
+    dry_run = serializers.BooleanField()
+    cluster = serializers.CharField()
+    namespace = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    action = serializers.CharField()
+    pods = serializers.ListField(child=serializers.CharField())
+    held_back = serializers.ListField(child=serializers.CharField())
+    held_back_reasons = ReasonSerializer(many=True)
+
+
+class Jobs(APIView):
+    """Training jobs, read from the API servers."""
+
+    schema = Schema()
+
+    @extend_schema(
+        operation_id="jobs_list",
+        parameters=[OpenApiParameter(name, str, OpenApiParameter.QUERY) for name in ("cluster", "namespace", "kind")],
+        responses={200: JobsSerializer},
+    )
+    def get(self, request: Request) -> Response:
+        """Returns the jobs of the clusters that the caller sees as a whole. 503 if none of them answers."""
+        base.known_only(request, ("cluster", "namespace", "kind"))
+        asked = request.query_params
+        clusters = accounts.clusters_of(principal(request)).order_by("name")
+        if "cluster" in asked:
+            clusters = Cluster.objects.filter(pk=get_object_or_404(clusters, name=asked["cluster"]).pk)
+        kind = services.kind_named(asked["kind"]) if asked.get("kind") else ""
+        with base.place(request, places.CLUSTER_READS):
+            found, silent = queries.jobs(
+                list(clusters), now=timezone.now(), namespace=asked.get("namespace", "")[:63], kind=kind
+            )
+        if silent and "cluster" in asked:
+            raise http_errors.Later(
+                reasons.of("job_cluster_silent", cluster=silent[0].cluster, why=silent[0].because),
+                status=HTTPStatus.SERVICE_UNAVAILABLE,
+                retry_after=5,
+            )
+        unavailable = [{"cluster": one.cluster, "because": str(one.because)} for one in silent]
+        return Response(
+            {"count": len(found), "results": JobSerializer(found, many=True).data, "unavailable": unavailable}
+        )
+
+
+class JobAct(base.Acts):
+    """Orders about one job. A worker carries them out, under the cluster's mode and once a job in 30 s."""
+
+    @extend_schema(
+        operation_id="jobs_act",
+        parameters=[
+            OpenApiParameter("action", str, OpenApiParameter.PATH, enum=ACTIONS),
+            OpenApiParameter("dry_run", bool, description="return what it would do and do nothing"),
+            OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
+        ],
+        request=ReasonBody,
+        responses={200: OrderPreviewSerializer, 202: OrderSerializer},
+    )
+    def post(self, request: Request, cluster: str, namespace: str, kind: str, name: str, action: str) -> Response:
+        """Orders a restart, or a stop by suspension (202); with ``dry_run`` returns what it would do (200)."""
+        base.known_only(request, ("dry_run",))
+        if action not in ACTIONS:
+            known = ", ".join(ACTIONS)
+            raise http_errors.NotFound(reasons.of("job_action_unknown", action=short_text(action), known=known))
+        row = get_object_or_404(accounts.clusters_of(principal(request)), name=cluster)
+        may_approve = accounts.may(principal(request), Verb.APPROVE, row)
+        asked: dict[str, Any] = {
+            "kind": kind,
+            "namespace": namespace,
+            "name": name,
+            "action": action,
+            "may_approve": may_approve,
+        }
+        if base.flag(request, "dry_run"):
+            base.body_of(request, base.Act)
+            with base.place(request, places.CLUSTER_READS):
+                return Response(_preview(row, services.preview(row, **asked), action))
+        require(request, Verb.REPAIR, row)
+        body = base.body_of(request, ReasonBody)
+        return self._order(request, row, {**asked, "reason": body["reason"]})
+
+    @idempotency.once
+    def _order(self, request: Request, cluster: Cluster, asked: dict[str, Any]) -> Response:
+        actor = accounts.actor(principal(request))
+        made = services.order(cluster, asked_by=actor, now=timezone.now(), **asked)
+        return Response(OrderSerializer(made).data, status=202)
+
+
+def _preview(cluster: Cluster, preview: services.Preview, action: str) -> dict[str, Any]:
+    job = preview.target.job
+    return {
+        "dry_run": True,
+        "cluster": cluster.name,
+        "namespace": job.namespace,
+        "kind": job.kind,
+        "name": job.name,
+        "action": action,
+        "pods": sorted(pod.name for pod in preview.target.pods),
+        "held_back": [str(reason) for reason in preview.held_back],
+        "held_back_reasons": [reason.to_json() for reason in preview.held_back],
+    }

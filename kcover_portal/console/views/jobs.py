@@ -1,0 +1,119 @@
+"""Training jobs: the list, and orders to restart or stop one."""
+
+from typing import Any
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+from django.views.decorators.http import require_GET, require_http_methods
+
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.console import forms
+from kcover_portal.console.access import Request, dialog, lead, place, require, signed_in
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries, services
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port
+from kcover_portal.runtime.services import places
+
+COLUMNS = (
+    gettext_lazy("Job"),
+    gettext_lazy("State"),
+    gettext_lazy("Kind"),
+    gettext_lazy("Nodes"),
+    gettext_lazy("GPUs"),
+    gettext_lazy("Restarts"),
+    gettext_lazy("Because"),
+)
+LOOKS = {
+    JobOrder.Action.RESTART.value: (gettext_lazy("Restart"), "refresh"),
+    JobOrder.Action.STOP.value: (gettext_lazy("Stop"), "ban"),
+}
+
+
+@require_GET
+@signed_in
+def jobs(request: Request) -> HttpResponse:
+    """The jobs of the clusters that the person sees as a whole, as their API servers answer."""
+    seen = accounts.clusters_of(request.user).order_by("name")
+    asked = {
+        name: request.GET.get(name, "").replace("\0", "").strip()[:100] for name in ("cluster", "namespace", "kind")
+    }
+    kind = asked["kind"] if asked["kind"] in port.WORKLOADS else ""
+    clusters = list(seen.filter(name=asked["cluster"]) if asked["cluster"] else seen)
+    with place(request, places.CLUSTER_READS):
+        found, silent = queries.jobs(clusters, now=timezone.now(), namespace=asked["namespace"], kind=kind)
+    repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
+    context = {
+        "jobs": found,
+        "silent": silent,
+        "columns": COLUMNS,
+        "form": _filters(asked, [cluster.name for cluster in seen]),
+        "repairs": repairs,
+    }
+    return render(request, "console/pages/jobs.html", context)
+
+
+def _filters(asked: dict[str, str], clusters: list[str]) -> list[dict[str, Any]]:
+    """The fields of ``parts/filters.html``."""
+    choices = {"cluster": clusters, "kind": list(port.WORKLOADS)}
+    labels = {"cluster": _("Cluster"), "namespace": _("Namespace"), "kind": _("Kind")}
+    return [
+        {
+            "name": name,
+            "label": labels[name],
+            "kind": "select" if name in choices else "text",
+            "choices": [(value, value) for value in choices.get(name, ())],
+            "value": value,
+            "errors": (),
+        }
+        for name, value in asked.items()
+    ]
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def act(request: Request, cluster: str, namespace: str, kind: str, name: str, action: str) -> HttpResponse:
+    """Ask for a reason (GET), then order a restart or stop (POST)."""
+    if action not in LOOKS:
+        raise Http404
+    row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
+    require(request, Verb.REPAIR, row)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            services.order(
+                row,
+                kind=kind,
+                namespace=namespace,
+                name=name,
+                action=action,
+                asked_by=accounts.actor(request.user),
+                reason=form.cleaned_data["reason"],
+                may_approve=accounts.may(request.user, Verb.APPROVE, row),
+                now=timezone.now(),
+            )
+        except (services.OrderRefused, services.JobUnknown) as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return lead(request, reverse("console:jobs"))
+    verb, icon = LOOKS[action]
+    restarts = action == JobOrder.Action.RESTART
+    context = {
+        "form": form,
+        "title": _("%(verb)s %(job)s") % {"verb": verb, "job": f"{namespace}/{name}"},
+        "text": _("All pods of the job end, and its controller creates them again.")
+        if restarts
+        else _("The job is suspended: all its pods end. Resume it with kubectl."),
+        "verb": verb,
+        "icon": icon,
+        "back": reverse("console:jobs"),
+        "address": reverse("console:job-act", args=(cluster, namespace, kind, name, action)),
+        "base": dialog(request),
+    }
+    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)

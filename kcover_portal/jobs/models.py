@@ -1,0 +1,71 @@
+"""Orders to restart or stop a training job, as rows with a lease."""
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+
+from kcover import reasons
+from kcover_portal.fleet.models import Cluster
+
+
+class JobOrder(models.Model):
+    """An order about one job. Rows are the queue: a worker carries it out under a lease with a fencing token."""
+
+    class Action(models.TextChoices):
+        RESTART = "restart", _("Restart")
+        STOP = "stop", _("Stop")
+
+    class Cause(models.TextChoices):
+        PERSON = "person", _("A person or program")
+        LABEL = "label", _("The label kcover.io/need-recovery")
+        POD = "pod", _("A failed pod")
+        EVENT = "event", _("A Kubernetes Event")
+
+    class State(models.TextChoices):
+        RUNNING = "running", _("Running")
+        HELD = "held", _("Needs a person")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+        SHADOW = "shadow", _("Shadow only")
+        REPLACED = "replaced", _("Replaced by another order")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_orders")
+    namespace = models.CharField(max_length=63)
+    kind = models.CharField(max_length=32)
+    name = models.CharField(max_length=253)
+    action = models.CharField(max_length=10, choices=Action.choices)
+    cause = models.CharField(max_length=10, choices=Cause.choices)
+    asked_by = models.CharField(max_length=200)
+    asked_because = models.JSONField(default=dict, help_text="a Reason: the fault behind it; {}: a person's own words")
+    reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
+    asked_at = models.DateTimeField()
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    because = models.JSONField(default=dict, help_text="a Reason: what it waits for, or how it ended")
+    restart = models.JSONField(default=dict, help_text="the job and its pods, stored before the first call")
+    since = models.DateTimeField(null=True, help_text="when every call had been made")
+    due_at = models.DateTimeField()
+    attempts = models.PositiveIntegerField(default=0, help_text="failures in a row")
+    token = models.PositiveIntegerField(default=0)
+    lease_until = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "namespace", "kind", "name"),
+                condition=models.Q(state="running"),
+                name="one_running_order_a_job",
+            ),
+        )
+        indexes = (
+            models.Index(fields=("due_at",), condition=models.Q(state="running"), name="job_orders_due"),
+            models.Index(fields=("cluster", "namespace", "name", "-id"), name="job_orders_of_job"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """What it waits for, or how it ended."""
+        return reasons.kept(self.because)

@@ -1,0 +1,187 @@
+"""The training jobs of some clusters, as their API servers answer now, with what the portal did to them.
+
+The answer of one API server is kept for a few seconds, so that many readers cost it no more than one. A cluster that
+does not answer is named with its error; the others are shown.
+"""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from threading import Lock
+from typing import Final
+
+from kcover import reasons
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.rescue.models import JobRestart, Rescue
+
+KEPT: Final = timedelta(seconds=5)
+SIDE_BY_SIDE: Final = 4  # clusters that are asked at once
+RUNNING, RESTARTING, WAITING, FAILED, STOPPED = "running", "restarting", "waiting", "failed", "stopped"
+STATES: Final = (RUNNING, RESTARTING, WAITING, FAILED, STOPPED)
+# Of these kinds there are many that train nothing: they are listed if they are protected or hold GPUs.
+_COMMON: Final = ("Job", "StatefulSet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobView:
+    """A job. ``nodes``: where its pods run. ``restarts``: how often the portal restarted it. ``because``: what it
+    waits for, or why it was restarted last; None if the portal did nothing."""
+
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    protected: bool
+    state: str
+    restarts: int
+    nodes: tuple[str, ...]
+    gpus: int
+    last_restart: datetime | None
+    because: reasons.Reason | None
+    can_stop: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Silent:
+    """A cluster whose jobs could not be read."""
+
+    cluster: str
+    because: reasons.Reason
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A job object with its pods, as one look at the cluster found them."""
+
+    workload: port.Workload
+    job: training_jobs.Job
+    pods: tuple[port.Pod, ...]
+
+    @property
+    def shown(self) -> bool:
+        """Whether it has not succeeded, and may be a training job."""
+        if self.workload.phase is port.Phase.SUCCEEDED or self.workload.labels.get(_MANAGED) == port.COMPONENT:
+            return False
+        return self.workload.kind not in _COMMON or self.protected or any(pod.gpus for pod in self.pods)
+
+    @property
+    def protected(self) -> bool:
+        return training_jobs.is_protected(self.job, self.pods)
+
+
+_MANAGED: Final = "app.kubernetes.io/managed-by"
+_lock = Lock()
+_kept: dict[tuple[int, str, str], tuple[datetime, tuple[_Read, ...]]] = {}
+
+
+def jobs(
+    clusters: Sequence[Cluster], *, now: datetime, namespace: str = "", kind: str = ""
+) -> tuple[list[JobView], list[Silent]]:
+    """The jobs of these clusters by cluster, namespace and name, and the clusters that did not answer."""
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as calls:
+        found = list(calls.map(lambda one: _look(one, namespace=namespace, kind=kind, now=now), clusters))
+    views: list[JobView] = []
+    silent: list[Silent] = []
+    for cluster, read in zip(clusters, found, strict=True):
+        if isinstance(read, reasons.Reason):
+            silent.append(Silent(cluster=cluster.name, because=read))
+        else:
+            views += _views(cluster, read)
+    return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
+
+
+def forget() -> None:
+    """Reads every cluster again at the next call."""
+    with _lock:
+        _kept.clear()
+
+
+def _look(cluster: Cluster, *, namespace: str, kind: str, now: datetime) -> tuple[_Read, ...] | reasons.Reason:
+    key = (cluster.pk, namespace, kind)
+    with _lock:
+        at, read = _kept.get(key, (None, ()))
+    if at is not None and timedelta(0) <= now - at < KEPT:
+        return read
+    try:
+        read = tuple(_read(fleet.connect(cluster), namespace=namespace or None, kind=kind or None))
+    except port.KubeError as error:
+        return kube_reasons.of(error)
+    with _lock:
+        for old in [other for other, (then, _) in _kept.items() if now - then >= KEPT]:
+            del _kept[old]
+        _kept[key] = (now, read)
+    return read
+
+
+def _read(kube: port.Cluster, *, namespace: str | None, kind: str | None) -> Iterable[_Read]:
+    """One list of each kind, and one of the pods of each label: not one call for each job."""
+    workloads = kube.workloads(kind=kind, namespace=namespace)
+    labels = {port.WORKLOADS[one.kind].pod_label for one in workloads} - {""}
+    pods: dict[tuple[str, str, str], list[port.Pod]] = {}
+    for label in sorted(labels):
+        for pod in kube.list_pods(namespace=namespace, having=label):
+            pods.setdefault((pod.namespace, label, pod.labels[label]), []).append(pod)
+    for workload in workloads:
+        job = training_jobs.of_workload(workload)
+        if training_jobs.is_part(workload):
+            continue
+        if job.label:
+            mine = pods.get((job.namespace, job.label, job.value), [])
+        else:
+            mine = training_jobs.pods_of(kube, job) if job.protected else []
+        found = _Read(workload, job, tuple(mine))
+        if found.shown:
+            yield found
+
+
+def _views(cluster: Cluster, read: Iterable[_Read]) -> Iterable[JobView]:
+    """The jobs with the portal's own acts, in three queries."""
+    restarts = {(row.namespace, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
+    open_orders = JobOrder.objects.filter(cluster=cluster, state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD))
+    orders = {(row.namespace, row.kind, row.name): row for row in open_orders.order_by("pk")}
+    rescues = set(
+        Rescue.objects.filter(
+            cluster=cluster,
+            job_restarts__isnull=False,
+            steps__name="restart_jobs",
+            steps__state__in=("running", "waiting"),
+        ).values_list("pk", flat=True)
+    )
+    for one in read:
+        job = one.job
+        order, restart = orders.get((job.namespace, job.kind, job.name)), restarts.get((job.namespace, job.name))
+        running = [pod for pod in one.pods if not (pod.deleting or pod.terminal)]
+        restarting = restart is not None and restart.rescue_id in rescues
+        yield JobView(
+            cluster=cluster.name,
+            namespace=job.namespace,
+            kind=job.kind,
+            name=job.name,
+            protected=one.protected,
+            state=_state(one, order, restarting=restarting),
+            restarts=restart.count if restart else 0,
+            nodes=tuple(sorted({pod.node for pod in running if pod.node})),
+            gpus=sum(pod.gpus for pod in running),
+            last_restart=restart.at if restart else None,
+            because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
+            can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
+        )
+
+
+def _state(one: _Read, order: JobOrder | None, *, restarting: bool) -> str:
+    if one.workload.phase is port.Phase.FAILED:
+        return FAILED
+    if one.workload.phase is port.Phase.SUSPENDED:
+        return WAITING if one.workload.queue else STOPPED
+    if order is not None and order.state == JobOrder.State.HELD:
+        return WAITING
+    begun = order is not None and order.action == JobOrder.Action.RESTART and bool(order.restart)
+    if begun or restarting:
+        return RESTARTING
+    pods = [pod for pod in one.pods if not pod.terminal]
+    return RUNNING if pods and all(pod.ready and not pod.deleting for pod in pods) else WAITING

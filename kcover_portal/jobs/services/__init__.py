@@ -1,0 +1,20 @@
+"""What doors and sources may call: order a restart or stop, report a failed pod, carry orders out."""
+
+from kcover_portal.jobs.services.labels import look_for_labels
+from kcover_portal.jobs.services.orders import JobUnknown, OrderRefused, Preview, kind_named, order, preview
+from kcover_portal.jobs.services.recovery import recover, recover_pod
+from kcover_portal.jobs.services.worker import prune, run
+
+__all__ = [
+    "JobUnknown",
+    "OrderRefused",
+    "Preview",
+    "kind_named",
+    "look_for_labels",
+    "order",
+    "preview",
+    "prune",
+    "recover",
+    "recover_pod",
+    "run",
+]

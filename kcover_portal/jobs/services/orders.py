@@ -1,0 +1,193 @@
+"""Orders of people and programs: what is in their way, and the row that a worker carries out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import IntegrityError, transaction
+
+from kcover import audit, reasons
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.step import recheck_guards
+
+ALIASES = {"vcjob": "VolcanoJob", "sts": "StatefulSet", "lws": "LeaderWorkerSet"}
+
+
+class OrderRefused(reasons.ExplainedError):
+    """Something is in the way of the order."""
+
+
+class JobUnknown(reasons.ExplainedError):
+    """There is no such kind or job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A job as it was read, with its pods."""
+
+    job: training_jobs.Job
+    workload: port.Workload
+    pods: tuple[port.Pod, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """What an order would do: the pods that it takes away, and what holds it back."""
+
+    target: Target
+    held_back: tuple[reasons.Reason, ...]
+
+
+def kind_named(text: str) -> str:
+    """The kind of this name in any case, or of one of its short names. Raises JobUnknown."""
+    known = {kind.lower(): kind for kind in port.WORKLOADS} | ALIASES
+    kind = known.get(text.lower())
+    if kind is None:
+        raise JobUnknown(reasons.of("job_kind_unknown", kind=text[:40], known=", ".join(port.WORKLOADS)))
+    return kind
+
+
+def read(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Target:
+    """Reads a job and its pods. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
+    try:
+        kube = fleet.connect(cluster)
+        job, workload = training_jobs.read(kube, namespace, kind, name)
+        return Target(job=job, workload=workload, pods=tuple(training_jobs.pods_of(kube, job)))
+    except port.NotFound as error:
+        where = f"{namespace}/{name}"
+        raise JobUnknown(reasons.of("job_unknown", kind=kind, job=where, cluster=cluster.name)) from error
+    except port.KubeError as error:
+        raise OrderRefused(
+            reasons.of("job_cluster_silent", cluster=cluster.name, why=kube_reasons.of(error))
+        ) from error
+
+
+def preview(
+    cluster: Cluster, *, kind: str, namespace: str, name: str, action: str, may_approve: bool = False
+) -> Preview:
+    """What the order would do now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
+    target = read(cluster, kind=kind_named(kind), namespace=namespace, name=name)
+    held = (*_held_by_mode(cluster, may_approve=may_approve), *obstacles(target, action), *_under_way(cluster, target))
+    return Preview(target=target, held_back=held)
+
+
+def order(
+    cluster: Cluster,
+    *,
+    kind: str,
+    namespace: str,
+    name: str,
+    action: str,
+    asked_by: str,
+    reason: str,
+    now: datetime,
+    may_approve: bool = False,
+) -> JobOrder:
+    """Orders a restart or stop for a person or program. Raises JobUnknown, OrderRefused."""
+    found = preview(cluster, kind=kind, namespace=namespace, name=name, action=action, may_approve=may_approve)
+    if found.held_back:
+        raise OrderRefused(reasons.both(*found.held_back))
+    try:
+        return create(
+            cluster,
+            found.target.job,
+            action=action,
+            cause=JobOrder.Cause.PERSON,
+            asked_by=asked_by,
+            reason=reason,
+            now=now,
+        )
+    except IntegrityError as error:  # another order of the same moment
+        raise OrderRefused(reasons.both(*_under_way(cluster, found.target))) from error
+
+
+def obstacles(target: Target, action: str) -> Iterator[reasons.Reason]:
+    """What about the job itself is in the way of a restart or stop."""
+    job, workload = target.job, target.workload
+    if (job.kind, job.name) != (workload.kind, workload.name):
+        yield reasons.of("job_part_of", job=workload.name, kind=job.kind, owner=job.name)
+        return
+    if workload.phase in (port.Phase.SUCCEEDED, port.Phase.FAILED):
+        yield reasons.of("job_ended")
+    elif workload.phase is port.Phase.SUSPENDED:
+        yield reasons.of("job_suspended")
+    elif action == JobOrder.Action.STOP:
+        if job.known.stop is port.Verb.NONE:
+            yield reasons.of("job_cannot_stop", kind=job.kind)
+        elif workload.queue:
+            yield reasons.of("job_in_queue", queue=workload.queue)
+    elif training_jobs.is_never_restarted(job, target.pods):
+        yield reasons.of("job_never_restarted")
+    elif not target.pods:
+        yield reasons.of("job_has_no_pods")
+
+
+def create(
+    cluster: Cluster,
+    job: training_jobs.Job,
+    *,
+    action: str = JobOrder.Action.RESTART,
+    cause: str,
+    asked_by: str,
+    now: datetime,
+    reason: str = "",
+    asked_because: reasons.Reason | None = None,
+    state: str = JobOrder.State.RUNNING,
+    because: reasons.Reason | None = None,
+    due_at: datetime | None = None,
+) -> JobOrder:
+    """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running."""
+    where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
+    with transaction.atomic():
+        made = JobOrder.objects.create(
+            **where,
+            action=action,
+            cause=cause,
+            asked_by=asked_by,
+            asked_because=asked_because.to_json() if asked_because else {},
+            reason=reason,
+            asked_at=now,
+            state=state,
+            because=because.to_json() if because else {},
+            due_at=due_at or now,
+            ended_at=None if state in (JobOrder.State.RUNNING, JobOrder.State.HELD) else now,
+        )
+        replaced = reasons.of("job_order_replaced", order=made.pk)
+        JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk).update(
+            state=JobOrder.State.REPLACED, because=replaced.to_json(), ended_at=now
+        )
+        about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
+        acts: list[audit.Act] = [
+            audit.JobOrdered(cause=cause, reason=reason, because=asked_because, **about),
+        ]
+        if state != JobOrder.State.RUNNING:
+            acts.append(audit.JobOrderSettled(state=state, because=because, **about))
+        ledger.append(cluster.name, [ledger.Draft(act=act, actor=asked_by, at=now) for act in acts])
+    if state == JobOrder.State.RUNNING and made.due_at <= now:
+        doorbell.ring("jobs.run", made.pk)
+    doorbell.publish("job", made.pk, cluster=cluster.name)
+    return made
+
+
+def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Reason]:
+    mode, why = fleet.mode_now(cluster)
+    if mode in fleet.SILENT:
+        yield recheck_guards.silent(mode, why)
+    elif mode == "approve" and not may_approve:
+        yield reasons.of("job_needs_approver")
+
+
+def _under_way(cluster: Cluster, target: Target) -> Iterator[reasons.Reason]:
+    job = target.job
+    running = JobOrder.objects.filter(
+        cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name, state=JobOrder.State.RUNNING
+    ).first()
+    if running is not None:
+        yield reasons.of("job_order_running", order=running.pk)

@@ -1,0 +1,113 @@
+"""Restarts that no person orders: a failed pod of a protected job, or an Event that asks for it.
+
+The label on the job is its owner's consent, so no rule is needed. The strictest of the installation's mode, the
+cluster's mode and its ``job_recovery`` holds. A job that keeps failing is restarted ever later, and then a person is
+asked.
+"""
+
+from datetime import datetime, timedelta
+
+from django.db import IntegrityError
+
+from kcover import reasons
+from kcover.decisions import decide
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services import orders
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.rescue.models import JobRestart
+from kcover_portal.rescue.step import job_window
+
+ACTOR = "system"
+LOOP = timedelta(hours=1)
+MOST_RESTARTS = 5  # of one job within LOOP; then a person is asked
+OFF = "off"
+
+
+def recover_pod(
+    cluster: Cluster, pod: port.Pod, *, cause: str = JobOrder.Cause.POD, because: reasons.Reason, now: datetime
+) -> JobOrder | None:
+    """Orders the restart of a failed pod's job, if its owner consents by a label on the job or on the pod.
+
+    Returns None if there is nothing to do. Raises port.KubeError, and then it can be called again.
+    """
+    if job_recovery(cluster) == OFF:
+        return None
+    job = training_jobs.of_pod(fleet.connect(cluster), pod)
+    if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
+        return None
+    return _recover(cluster, job, cause=cause, because=because, now=now)
+
+
+def recover(
+    cluster: Cluster,
+    *,
+    namespace: str,
+    kind: str,
+    name: str,
+    cause: str = JobOrder.Cause.POD,
+    because: reasons.Reason,
+    now: datetime,
+) -> JobOrder | None:
+    """Orders the restart of a protected job. As ``recover_pod``; raises JobUnknown for an unknown kind or job."""
+    if job_recovery(cluster) == OFF:
+        return None
+    target = orders.read(cluster, kind=orders.kind_named(kind), namespace=namespace, name=name)
+    if not training_jobs.is_protected(target.job, target.pods):
+        return None
+    if training_jobs.is_never_restarted(target.job, target.pods):
+        return None
+    return _recover(cluster, target.job, cause=cause, because=because, now=now)
+
+
+def job_recovery(cluster: Cluster) -> str:
+    """The cluster's setting: off, shadow, approve or enforce."""
+    return cluster.job_recovery
+
+
+def mode_of(cluster: Cluster) -> str:
+    """The strictest mode that holds for restarts that no person orders."""
+    recovery = job_recovery(cluster)
+    return decide.strictest(fleet.mode_now(cluster)[0], "shadow" if recovery == OFF else recovery)
+
+
+def _recover(
+    cluster: Cluster, job: training_jobs.Job, *, cause: str, because: reasons.Reason, now: datetime
+) -> JobOrder | None:
+    mine = JobOrder.objects.filter(cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name)
+    restarted = JobRestart.objects.filter(
+        cluster=cluster, namespace=job.namespace, job=job.name, at__gt=now - job_window.WINDOW
+    )
+    if mine.filter(state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD)).exists() or restarted.exists():
+        return None
+    state, why, due_at = JobOrder.State.RUNNING, None, now
+    mode = mode_of(cluster)
+    lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), asked_at__gt=now - LOOP)
+    if mode in fleet.SILENT:
+        if lately.exists():
+            return None
+        state, why = JobOrder.State.SHADOW, reasons.of("job_shadow")
+    elif mode == "approve":
+        state, why = JobOrder.State.HELD, reasons.of("job_needs_approver")
+    else:
+        count = lately.exclude(state=JobOrder.State.SHADOW).count()
+        if count >= MOST_RESTARTS:
+            state, why = JobOrder.State.HELD, reasons.of("job_crash_loop", count=count)
+        elif count:
+            due_at = now + job_window.WINDOW * 2 ** (count - 1)
+            why = reasons.of("job_backs_off", count=count, until=reasons.moment(due_at))
+    try:
+        return orders.create(
+            cluster,
+            job,
+            cause=cause,
+            asked_by=ACTOR,
+            asked_because=because,
+            state=state,
+            because=why,
+            due_at=due_at,
+            now=now,
+        )
+    except IntegrityError:  # another witness of the same failure was faster
+        return None

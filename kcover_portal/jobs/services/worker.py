@@ -1,0 +1,306 @@
+"""Carries orders out: one worker at a time, under a lease, crash-safe. A begun entry precedes every call.
+
+A restart is over when the job's pods run again. After a deadline, or if the cluster keeps refusing, a person is asked.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F, Q
+
+from kcover import audit, reasons
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services import recovery
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.actions import restart_jobs
+from kcover_portal.rescue.step import call_answers, job_window, recheck_guards
+from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
+
+log = logging.getLogger(__name__)
+POLL = timedelta(seconds=1)
+HELD_BACK = timedelta(seconds=5)
+MOST_ATTEMPTS = 20
+LONGEST_BACK_OFF = timedelta(minutes=1)
+State = JobOrder.State
+
+
+class Lost(Exception):
+    """Another worker has the order, or a person settled it."""
+
+
+class HeldBack(reasons.ExplainedError):
+    """A mode allows no write now."""
+
+
+def run(pk: int, *, clock: Callable[[], datetime]) -> None:
+    """Takes a due order as far as it goes now."""
+    order = _take(pk, now=clock())
+    if order is None:
+        return
+    work = _Work(order=order, clock=clock)
+    try:
+        _go_on(work)
+    except Lost:
+        log.info("order %s: another worker has it", pk)
+    finally:
+        work.note_answers()
+
+
+def _go_on(work: "_Work") -> None:
+    try:
+        work.go_on()
+    except HeldBack as held:
+        work.wait(held.reason, HELD_BACK)
+    except port.KubeError as error:
+        work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer))
+
+
+def prune(*, before: datetime) -> None:
+    """Deletes orders that ended before that time."""
+    JobOrder.objects.filter(ended_at__lt=before).delete()
+
+
+def _take(pk: int, *, now: datetime) -> JobOrder | None:
+    """Takes the lease of a due order; None if it is not due or another worker has it."""
+    free = Q(lease_until=None) | Q(lease_until__lte=now)
+    due = JobOrder.objects.filter(free, pk=pk, state=State.RUNNING, due_at__lte=now)
+    if not due.update(token=F("token") + 1, lease_until=now + LEASE_TIME):
+        return None
+    return JobOrder.objects.select_related("cluster").get(pk=pk)
+
+
+@dataclass(slots=True)
+class _Work:
+    """One run of one order by the worker that holds its lease."""
+
+    order: JobOrder
+    clock: Callable[[], datetime]
+    answers: list[ledger.Draft]
+
+    def __init__(self, *, order: JobOrder, clock: Callable[[], datetime]) -> None:
+        self.order, self.clock, self.answers = order, clock, []
+
+    @property
+    def kube(self) -> port.Cluster:
+        return fleet.connect(self.order.cluster)
+
+    @property
+    def stops(self) -> bool:
+        return self.order.action == JobOrder.Action.STOP
+
+    def go_on(self) -> None:
+        """Claims the job's turn, makes the calls that are left, then waits for what they are to bring about."""
+        order = self.order
+        if not order.restart and not self._begin():
+            return
+        restart = Restart.from_json(f"{order.namespace}/{order.name}", order.restart)
+        if order.since is None:
+            if self.stops:
+                self._stop(restart)
+            else:
+                restart.make(self.kube, self.write)
+            self._clear_label(restart.job)
+            self.update(since=self.clock())
+        self._wait_for_end(restart, order.since or self.clock())
+
+    def _begin(self) -> bool:
+        """Stores the pods before the first call. False: the order ended, or the job was restarted a moment ago."""
+        order, now = self.order, self.clock()
+        try:
+            job, workload = training_jobs.read(self.kube, order.namespace, order.kind, order.name)
+        except port.NotFound:
+            self.end(State.FAILED, reasons.of("job_gone"))
+            return False
+        if workload.phase in (port.Phase.SUCCEEDED, port.Phase.FAILED):
+            self.end(State.FAILED, reasons.of("job_ended"))
+            return False
+        restart = Restart.of(self.kube, job)
+        with transaction.atomic():
+            if not self.stops and not job_window.claim(
+                order.cluster, namespace=job.namespace, job=job.name, because=_why(order), now=now
+            ):
+                lately = reasons.of("restarted_lately", seconds=job_window.WINDOW.seconds, jobs=str(job))
+                self.wait(lately, job_window.WINDOW / 6)
+                return False
+            self.update(restart=restart.to_json(), because={})
+        return True
+
+    def _stop(self, restart: Restart) -> None:
+        """Suspends the job by the verb of its kind. Repeating it changes nothing."""
+        job, kube = restart.job, self.kube
+        if job.known.stop is port.Verb.COMMAND:
+            action = "AbortJob"
+            call: Callable[[], Any] = partial(
+                kube.command_workload, job.namespace, job.kind, job.name, uid=job.uid, action=action, key=restart.key
+            )
+        else:
+            action = "suspend"
+            call = partial(kube.suspend_workload, job.namespace, job.kind, job.name, uid=job.uid)
+        self.write(
+            audit.Call.COMMAND,
+            call,
+            target=f"job {job}",
+            destructive=True,
+            wanted=audit.JobCommand(kind=job.kind, uid=job.uid, action=action),
+        )
+
+    def _clear_label(self, job: training_jobs.Job) -> None:
+        """Takes a person's order off the job, now that it is obeyed."""
+        if self.order.cause != JobOrder.Cause.LABEL:
+            return
+        for workload in self._labelled(job):
+            clear = partial(
+                self.kube.label_workload,
+                workload.namespace,
+                workload.kind,
+                workload.name,
+                labels={training_jobs.NEEDS_RECOVERY: None},
+            )
+            self.write(
+                audit.Call.LABEL,
+                clear,
+                target=f"job {workload.namespace}/{workload.name}",
+                wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
+            )
+
+    def _labelled(self, job: training_jobs.Job) -> list[port.Workload]:
+        """The job, or the parts of it, that carry the label."""
+        found = self.kube.workloads(labels={training_jobs.NEEDS_RECOVERY: "true"}, namespace=job.namespace)
+        tops = ((part, training_jobs.read(self.kube, part.namespace, part.kind, part.name)[0]) for part in found)
+        return [part for part, top in tops if top == job]
+
+    def _wait_for_end(self, restart: Restart, since: datetime) -> None:
+        phase, back = restart.look(self.kube)
+        waited = self.clock() - since
+        minutes = int(restart_jobs.BACK_WITHIN.total_seconds() // 60)
+        if phase is None:
+            self.end(State.DONE, reasons.of("job_gone"))
+        elif self.stops:
+            self._wait_until_stopped(restart, waited, minutes)
+        elif phase is port.Phase.FAILED:
+            self.end(State.HELD, reasons.of("job_failed_again", job=str(restart.job)))
+        elif back.complete or phase is not port.Phase.RUNNING:
+            self.end(State.DONE, reasons.of("jobs_restarted", jobs=str(restart.job)))
+        elif waited >= restart_jobs.BACK_WITHIN:
+            late = reasons.of("jobs_not_back", minutes=minutes)
+            self.end(State.HELD, reasons.both(late, missing(restart, back)))
+        else:
+            self.wait(missing(restart, back), POLL)
+
+    def _wait_until_stopped(self, restart: Restart, waited: timedelta, minutes: int) -> None:
+        left = [pod.name for pod in training_jobs.pods_of(self.kube, restart.job) if not pod.terminal]
+        named = reasons.named(sorted(left), most=NAMED)
+        if not left:
+            self.end(State.DONE, reasons.of("job_stopped", job=str(restart.job)))
+        elif waited >= restart_jobs.BACK_WITHIN:
+            self.end(State.HELD, reasons.of("job_not_stopped", minutes=minutes, pods=named))
+        else:
+            self.wait(reasons.of("job_stops", pods=named), POLL)
+
+    # Writes to the cluster
+
+    def write(
+        self,
+        kind: audit.Call,
+        call: Callable[[], Any],
+        *,
+        target: str = "",
+        destructive: bool = False,
+        wanted: audit.Wanted | None = None,
+    ) -> Any:
+        """Makes one call: mode and lease first, an entry before and one after. Raises HeldBack, Lost or the port's."""
+        fields: dict[str, Any] = {"call": kind, "target": target, "job_order": self.order.pk}
+        with transaction.atomic():
+            self._check_mode()
+            self.update(lease_until=self.clock() + LEASE_TIME)
+            begun = self._draft(audit.ClusterCallBegun(wanted=wanted, **fields))
+            ledger.append(self.order.cluster.name, [*self.answers, begun])
+        self.answers = []
+        try:
+            result = call()
+        except port.KubeError as error:
+            failed = audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **fields)
+            self.answers.append(self._draft(failed))
+            raise
+        self.answers.append(self._draft(audit.ClusterCallDone(answer=call_answers.of(result), **fields)))
+        return result
+
+    def _check_mode(self) -> None:
+        mode, why = fleet.mode_now(self.order.cluster)
+        if mode in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent(mode, why))
+        if self.order.cause == JobOrder.Cause.PERSON:
+            return
+        self.order.cluster.refresh_from_db(fields=["job_recovery"])
+        mode = recovery.mode_of(self.order.cluster)
+        if mode in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent("shadow", ""))
+        if mode == "approve":
+            raise HeldBack(reasons.of("job_needs_approver"))
+
+    def _draft(self, act: audit.Act) -> ledger.Draft:
+        return ledger.Draft(act=act, actor=f"order {self.order.pk}", at=self.clock())
+
+    def note_answers(self) -> None:
+        """Writes what the cluster answered last, also if the order is no longer ours: it did happen."""
+        ledger.append(self.order.cluster.name, self.answers)
+        self.answers = []
+
+    # The row
+
+    def update(self, **columns: Any) -> None:
+        """Writes columns of the order if it is still ours. Raises Lost."""
+        mine = JobOrder.objects.filter(pk=self.order.pk, token=self.order.token, state=State.RUNNING)
+        if not mine.update(**columns):
+            raise Lost
+        for name, value in columns.items():
+            setattr(self.order, name, value)
+
+    def wait(self, why: reasons.Reason, time: timedelta, *, attempts: int = 0) -> None:
+        """Gives the lease back until the order is due again."""
+        self.update(because=why.to_json(), due_at=self.clock() + time, lease_until=None, attempts=attempts)
+
+    def failed(self, why: reasons.Reason, *, lasting: bool) -> None:
+        """Tries again later; after many failures, or if a retry does not help, a person is asked."""
+        attempts = self.order.attempts + 1
+        if lasting or attempts >= MOST_ATTEMPTS:
+            self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
+            return
+        self.wait(why, min(POLL * 2 ** min(attempts, 10), LONGEST_BACK_OFF), attempts=attempts)
+
+    def end(self, state: str, why: reasons.Reason) -> None:
+        """Settles the order, with its entry."""
+        order, now = self.order, self.clock()
+        with transaction.atomic():
+            ended = None if state == State.HELD else now
+            self.update(state=state, because=why.to_json(), ended_at=ended, lease_until=None)
+            act = audit.JobOrderSettled(
+                order=order.pk,
+                kind=order.kind,
+                job=f"{order.namespace}/{order.name}",
+                action=order.action,
+                state=state,
+                because=why,
+            )
+            ledger.append(order.cluster.name, [*self.answers, self._draft(act)])
+        self.answers = []
+        doorbell.publish("job", order.pk, cluster=order.cluster.name)
+
+
+def _why(order: JobOrder) -> reasons.Reason:
+    """Why the order restarts the job, for the list of jobs."""
+    fault = reasons.kept(order.asked_because)
+    if fault is not None:
+        return fault
+    by = reasons.of("job_ordered_by", by=order.asked_by)
+    return reasons.of("job_ordered_by_because", by=order.asked_by, why=order.reason) if order.reason else by

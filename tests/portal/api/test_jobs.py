@@ -1,0 +1,94 @@
+"""``/jobs``: the list as the cluster answers it, and orders to restart or stop."""
+
+from datetime import datetime
+
+import pytest
+
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port
+from kcover_portal.rescue.models import JobRestart
+from tests.portal.api.conftest import Api, caller, fields, problem
+
+pytestmark = pytest.mark.django_db
+KUBEFLOW, OWN = port.KUBEFLOW_JOB_LABEL, {"kcover.io/cascading-recovery": "true"}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept() -> None:
+    queries.forget()
+
+
+@pytest.fixture
+def kube(east: Cluster):
+    kube = fleet.connect(east)
+    kube.add_workload("PyTorchJob", "train", "llm", labels=OWN)
+    for number in (0, 1):
+        labels = {KUBEFLOW: "llm"}
+        kube.add_pod("train", f"llm-{number}", node=f"gpu-{number}", owner_kind="PyTorchJob", labels=labels, gpus=8)
+    return kube
+
+
+def test_the_list_says_what_runs_where(east: Cluster, kube, viewer: Api, now: datetime) -> None:
+    kube.add_workload("Job", "ops", "backup")  # no GPUs, not protected
+    kube.add_workload("JobSet", "train", "gang")
+    kube.objects.merge("JobSet", "train", "gang", {"spec": {"suspend": True}})
+    JobRestart.objects.create(cluster=east, namespace="train", job="llm", at=now, count=3)
+    found = viewer.get("jobs?cluster=east").json()
+    assert found["unavailable"] == []
+    assert [(row["kind"], row["name"], row["state"]) for row in found["results"]] == [
+        ("JobSet", "gang", "stopped"),
+        ("PyTorchJob", "llm", "running"),
+    ]
+    llm = found["results"][1]
+    assert (llm["cluster"], llm["namespace"], llm["protected"], llm["nodes"]) == (
+        "east",
+        "train",
+        True,
+        ["gpu-0", "gpu-1"],
+    )
+    assert (llm["gpus"], llm["restarts"], llm["because"]) == (16, 3, "")
+    assert llm["last_restart"]
+    assert viewer.get("jobs?cluster=east&kind=jobset").json()["count"] == 1
+    assert viewer.get("jobs?cluster=east&namespace=ops").json()["count"] == 0
+
+
+def test_a_look_at_the_cluster_is_kept_for_a_moment(kube, viewer: Api) -> None:
+    for _ in range(3):
+        viewer.get("jobs?cluster=east")
+    assert len(kube.called("workloads")) == 1
+
+
+def test_a_cluster_that_does_not_answer_is_named(kube, west: Cluster, viewer: Api) -> None:
+    kube.fail("workloads", port.Unavailable("down"))
+    found = viewer.get("jobs").json()
+    assert {one["cluster"] for one in found["unavailable"]} >= {"east"}
+    kube.fail("workloads", port.Unavailable("down"))
+    queries.forget()
+    assert problem(viewer.get("jobs?cluster=east"), 503)["code"] == "job_cluster_silent"
+
+
+def test_bad_parameters_and_foreign_clusters(kube, west: Cluster, now: datetime) -> None:
+    api = caller("viewer", now, cluster=west)
+    problem(api.get("jobs?cluster=east"), 404)
+    problem(api.get("jobs?cluster=west&kind=Deployment"), 404)
+    assert "nonsense" in fields(api.get("jobs?nonsense=1"))
+    problem(api.post("jobs/east/train/PyTorchJob/llm/restart", {"reason": "x"}), 404)
+    problem(Api().get("jobs"), 401)
+
+
+def test_an_order_is_a_row(kube, operator: Api, viewer: Api) -> None:
+    path = "jobs/east/train/PyTorchJob/llm"
+    dry = operator.post(f"{path}/restart?dry_run=true").json()
+    assert (dry["pods"], dry["held_back"], dry["action"]) == (["llm-0", "llm-1"], [], "restart")
+    assert not JobOrder.objects.exists()
+    problem(viewer.post(f"{path}/restart", {"reason": "hangs"}), 403)
+    assert "reason" in fields(operator.post(f"{path}/restart", {}))
+    made = operator.post(f"{path}/restart", {"reason": "hangs"})
+    assert (made.status_code, made.json()["state"], made.json()["reason"]) == (202, "running", "hangs")
+    assert problem(operator.post(f"{path}/stop", {"reason": "hangs"}), 409)["code"] == "job_order_running"
+    assert problem(operator.post(f"{path}/explode", {"reason": "x"}), 404)["code"] == "job_action_unknown"
+    missing = operator.post("jobs/east/train/PyTorchJob/nobody/stop", {"reason": "x"})
+    assert problem(missing, 404)["code"] == "job_unknown"

@@ -1,0 +1,47 @@
+"""The page of training jobs, and the dialogs that restart or stop one."""
+
+import pytest
+from django.utils import timezone
+
+from kcover_portal.jobs import queries
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port
+from tests.portal.console.conftest import Person
+from tests.portal.rescue.test_actions_restart_jobs import add_job
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+ACT = "/jobs/c1/train/PyTorchJob/llm"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_kept(world: World) -> None:
+    queries.forget()
+    world.now = timezone.now()
+    add_job(world, "llm", NODE)
+
+
+def test_the_page_lists_jobs_and_who_may_act_sees_buttons(world: World, person: Person) -> None:
+    page = person("operator").get("/jobs/?cluster=c1&kind=PyTorchJob").content.decode()
+    assert 'id="job-c1-train-PyTorchJob-llm"' in page
+    assert f"{ACT}/restart/" in page
+    assert f"{ACT}/stop/" in page
+    assert f"{ACT}/restart/" not in person("viewer").get("/jobs/").content.decode()
+
+
+def test_a_silent_cluster_is_named(world: World, person: Person) -> None:
+    world.kube.fail("workloads", port.Unavailable("down"))
+    page = person("viewer").get("/jobs/")
+    assert page.status_code == 200
+    assert "note-warning" in page.content.decode()
+
+
+def test_an_order_needs_a_reason_and_the_right(world: World, person: Person) -> None:
+    operator = person("operator")
+    assert operator.get(f"{ACT}/restart/").status_code == 200
+    assert operator.post(f"{ACT}/restart/", {}).status_code == 422
+    assert person("viewer").post(f"{ACT}/restart/", {"reason": "x"}).status_code == 403
+    assert operator.post(f"{ACT}/explode/", {"reason": "x"}).status_code == 404
+    assert operator.post(f"{ACT}/restart/", {"reason": "hangs"}).status_code == 302
+    assert JobOrder.objects.get().reason == "hangs"
+    assert operator.post(f"{ACT}/stop/", {"reason": "hangs"}).status_code == 422
