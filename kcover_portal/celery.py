@@ -41,7 +41,7 @@ app.conf.beat_schedule = {
     "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
     "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
     "job orders": {"task": "jobs.sweep", "schedule": 1.0, "options": {"expires": 5.0}},
-    "job labels": {"task": "jobs.look_for_labels", "schedule": 10.0, "options": {"expires": 10.0}},
+    "jobs": {"task": "jobs.look", "schedule": 10.0, "options": {"expires": 10.0}},
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "autopilot labels": {"task": "checks.label_nodes", "schedule": 10.0, "options": {"expires": 10.0}},

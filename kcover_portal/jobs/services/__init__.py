@@ -1,5 +1,6 @@
 """What doors and sources may call: order a restart or stop, report a failed pod, carry orders out."""
 
+from kcover_portal.jobs.services.failures import look_for_failures
 from kcover_portal.jobs.services.labels import look_for_labels
 from kcover_portal.jobs.services.orders import JobUnknown, OrderRefused, Preview, kind_named, order, preview
 from kcover_portal.jobs.services.recovery import recover, recover_pod
@@ -10,6 +11,7 @@ __all__ = [
     "OrderRefused",
     "Preview",
     "kind_named",
+    "look_for_failures",
     "look_for_labels",
     "order",
     "preview",

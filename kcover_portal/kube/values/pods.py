@@ -21,7 +21,8 @@ class Pod:
 
     ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
     set. ``job``: the training job it belongs to by label (``JOB_LABELS``), "" if none. ``unschedulable``: the scheduler
-    found no node for it. ``gpus`` is what its containers ask for.
+    found no node for it. ``gpus`` is what its containers ask for. ``past_failures``: those of containers that were
+    started again.
     """
 
     namespace: str
@@ -44,6 +45,7 @@ class Pod:
     job: str = ""
     restart_policy: str = "Always"
     failures: tuple[ContainerFailure, ...] = ()
+    past_failures: tuple[ContainerFailure, ...] = ()
     resource_version: str = ""
 
 

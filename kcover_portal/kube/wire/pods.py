@@ -42,6 +42,7 @@ class ContainerStatus(base.Struct, frozen=True):
 
     name: str
     state: ContainerState | None = None
+    last_state: ContainerState | None = None
 
 
 class PodSpec(base.Struct, frozen=True):
@@ -92,6 +93,7 @@ class PodObject(base.AnyObject, frozen=True):
             job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),
             restart_policy=spec.restart_policy,
             failures=tuple(_failures(status.container_statuses or ())),
+            past_failures=tuple(_failures(status.container_statuses or (), past=True)),
             resource_version=meta.resource_version,
         )
 
@@ -146,11 +148,13 @@ class BudgetObject(base.AnyObject, frozen=True):
         )
 
 
-def _failures(statuses: Sequence[ContainerStatus]) -> list[values.ContainerFailure]:
+def _failures(statuses: Sequence[ContainerStatus], *, past: bool = False) -> list[values.ContainerFailure]:
     return [
         values.ContainerFailure(
             name=status.name, message=end.message, exit_code=end.exit_code, finished_at=end.finished_at
         )
         for status in statuses
-        if status.state and (end := status.state.terminated) and end.reason == "Error"
+        if (state := status.last_state if past else status.state)
+        and (end := state.terminated)
+        and end.reason == "Error"
     ]

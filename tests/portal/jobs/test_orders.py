@@ -7,7 +7,7 @@ import pytest
 from kcover import reasons
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import recovery
+from kcover_portal.jobs.services import failures, recovery
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.actions import restart_jobs
@@ -267,6 +267,40 @@ def test_a_crash_loop_ends_with_a_person(world: JobWorld) -> None:
     assert (held.state, held.why) == ("held", reasons.of("job_crash_loop", count=5))
     assert recover(world) is None
     assert Entry.objects.filter(verb="job.settled", data__state="held").count() == 1
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_container_that_ended_with_an_error_restarts_its_job(world: JobWorld, again: bool) -> None:
+    """``again``: its kubelet has started it again."""
+    add_job(world, "llm", "gpu-1", "gpu-2", protected="job")
+    assert services.look_for_failures(world.cluster, now=world.now) == []
+    world.kube.fail_container("train", "llm-1", exit_code=137)
+    if again:
+
+        def start(pod: dict) -> None:
+            (status,) = pod["status"]["containerStatuses"]
+            status |= {"lastState": status["state"], "state": {"running": {}}}
+
+        world.kube.objects.edit("Pod", "train", "llm-1", start)
+    (order,) = services.look_for_failures(world.cluster, now=world.now)
+    assert (
+        order.asked_because
+        == reasons.of("job_container_failed", container="main", pod="train/llm-1", exit_code=137).to_json()
+    )
+    assert services.look_for_failures(world.cluster, now=world.now) == []
+    assert world.until_settled(order).state == "done"
+    assert deleted(world) == ["llm-0", "llm-1"]
+    for pod in pods_of(world.kube):  # the controllers of this cluster copy the old status
+        world.kube.objects.edit("Pod", "train", pod.name, lambda m: m["status"].pop("containerStatuses", None))
+    world.now += timedelta(seconds=31)
+    assert services.look_for_failures(world.cluster, now=world.now) == []
+
+
+def test_an_old_failure_is_over(world: JobWorld) -> None:
+    add_job(world, "llm", "gpu-1")
+    world.kube.fail_container("train", "llm-0")
+    world.now += failures.RECENT
+    assert services.look_for_failures(world.cluster, now=world.now) == []
 
 
 # The label
