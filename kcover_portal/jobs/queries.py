@@ -76,7 +76,7 @@ class _Read:
 
 _MANAGED: Final = "app.kubernetes.io/managed-by"
 _lock = Lock()
-_kept: dict[tuple[int, str, str], tuple[datetime, tuple[_Read, ...]]] = {}
+_kept: dict[int, tuple[datetime, tuple[_Read, ...]]] = {}
 
 
 def jobs(
@@ -84,14 +84,15 @@ def jobs(
 ) -> tuple[list[JobView], list[Silent]]:
     """The jobs of these clusters by cluster, namespace and name, and the clusters that did not answer."""
     with ThreadPoolExecutor(SIDE_BY_SIDE) as calls:
-        found = list(calls.map(lambda one: _look(one, namespace=namespace, kind=kind, now=now), clusters))
+        found = list(calls.map(lambda one: _look(one, now=now), clusters))
     views: list[JobView] = []
     silent: list[Silent] = []
     for cluster, read in zip(clusters, found, strict=True):
         if isinstance(read, reasons.Reason):
             silent.append(Silent(cluster=cluster.name, because=read))
         else:
-            views += _views(cluster, read)
+            wanted = [one for one in read if namespace in ("", one.job.namespace) and kind in ("", one.job.kind)]
+            views += _views(cluster, wanted)
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
 
 
@@ -101,14 +102,15 @@ def forget() -> None:
         _kept.clear()
 
 
-def _look(cluster: Cluster, *, namespace: str, kind: str, now: datetime) -> tuple[_Read, ...] | reasons.Reason:
-    key = (cluster.pk, namespace, kind)
+def _look(cluster: Cluster, *, now: datetime) -> tuple[_Read, ...] | reasons.Reason:
+    """The whole cluster, whatever is asked for: then all readers share one look."""
+    key = cluster.pk
     with _lock:
         at, read = _kept.get(key, (None, ()))
     if at is not None and timedelta(0) <= now - at < KEPT:
         return read
     try:
-        read = tuple(_read(fleet.connect(cluster), namespace=namespace or None, kind=kind or None))
+        read = tuple(_read(fleet.connect(cluster)))
     except port.KubeError as error:
         return kube_reasons.of(error)
     with _lock:
@@ -118,13 +120,13 @@ def _look(cluster: Cluster, *, namespace: str, kind: str, now: datetime) -> tupl
     return read
 
 
-def _read(kube: port.Cluster, *, namespace: str | None, kind: str | None) -> Iterable[_Read]:
+def _read(kube: port.Cluster) -> Iterable[_Read]:
     """One list of each kind, and one of the pods of each label: not one call for each job."""
-    workloads = kube.workloads(kind=kind, namespace=namespace)
+    workloads = kube.workloads()
     labels = {port.WORKLOADS[one.kind].pod_label for one in workloads} - {""}
     pods: dict[tuple[str, str, str], list[port.Pod]] = {}
     for label in sorted(labels):
-        for pod in kube.list_pods(namespace=namespace, having=label):
+        for pod in kube.list_pods(having=label):
             pods.setdefault((pod.namespace, label, pod.labels[label]), []).append(pod)
     for workload in workloads:
         job = training_jobs.of_workload(workload)

@@ -62,6 +62,12 @@ def read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> tuple[J
     return _with_owners(cluster, workload, own.label, own.value), workload
 
 
+def labelled(cluster: port.Cluster, job: Job) -> list[port.Workload]:
+    """The job's object, and the parts of it, that carry the label ``NEEDS_RECOVERY``."""
+    found = cluster.workloads(labels={NEEDS_RECOVERY: "true"}, namespace=job.namespace)
+    return [part for part in found if read(cluster, part.namespace, part.kind, part.name)[0] == job]
+
+
 def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:
     """The job of a pod, also of one that has ended; None if it belongs to none."""
     said = _said(pod)

@@ -296,6 +296,3 @@ class JobRestart(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("cluster", "namespace", "job"), name="one_restart_a_job"),)
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.job}"

@@ -14,12 +14,11 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, lead, place, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
-from kcover_portal.runtime.services import places
 
 COLUMNS = (
     gettext_lazy("Job"),
@@ -46,8 +45,7 @@ def jobs(request: Request) -> HttpResponse:
     }
     kind = asked["kind"] if asked["kind"] in port.WORKLOADS else ""
     clusters = list(seen.filter(name=asked["cluster"]) if asked["cluster"] else seen)
-    with place(request, places.CLUSTER_READS):
-        found, silent = queries.jobs(clusters, now=timezone.now(), namespace=asked["namespace"], kind=kind)
+    found, silent = queries.jobs(clusters, now=timezone.now(), namespace=asked["namespace"], kind=kind)
     repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
     context = {
         "jobs": found,

@@ -158,7 +158,7 @@ class _Work:
         """Takes a person's order off the job, now that it is obeyed."""
         if self.order.cause != JobOrder.Cause.LABEL:
             return
-        for workload in self._labelled(job):
+        for workload in training_jobs.labelled(self.kube, job):
             clear = partial(
                 self.kube.label_workload,
                 workload.namespace,
@@ -172,12 +172,6 @@ class _Work:
                 target=f"job {workload.namespace}/{workload.name}",
                 wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
             )
-
-    def _labelled(self, job: training_jobs.Job) -> list[port.Workload]:
-        """The job, or the parts of it, that carry the label."""
-        found = self.kube.workloads(labels={training_jobs.NEEDS_RECOVERY: "true"}, namespace=job.namespace)
-        tops = ((part, training_jobs.read(self.kube, part.namespace, part.kind, part.name)[0]) for part in found)
-        return [part for part, top in tops if top == job]
 
     def _wait_for_end(self, restart: Restart, since: datetime) -> None:
         phase, back = restart.look(self.kube)
