@@ -58,11 +58,12 @@ def admin_with_rows(east: Cluster, admin: Api, now: datetime) -> Api:
 
 
 GOOD = {"cluster": "east", "name": "gpu-1", "id": "1", "verb": "cordon"}
+JOB = {"namespace": "train", "kind": "PyTorchJob", "action": "restart"}
 
 
 def filled(path: str, **changes: str) -> str:
     """The address with good values in its places, or with a bad one in one of them."""
-    good = GOOD if path.startswith("nodes/") else GOOD | {"name": "a", "verb": "cancel"}
+    good = GOOD if path.startswith("nodes/") else GOOD | JOB | {"name": "a", "verb": "cancel"}
     for name, value in {**good, **changes}.items():
         path = path.replace("{" + name + "}", quote(value, safe=""))
     assert "{" not in path, path

@@ -179,7 +179,8 @@ def test_one_sees_ones_own_clusters_only(east: Cluster, west: Cluster, now: date
 def test_a_list_takes_the_same_queries_for_one_row_and_for_three(
     path: str, east: Cluster, viewer: Api, now: datetime
 ) -> None:
-    literal = {"rescues": 4, "nodes": 6, "gpus": 6}.get(path, 2)  # the token, the rows; the rest of rescues, health
+    # The token, the rows; the rest of rescues, health, witnesses.
+    literal = {"rescues": 4, "nodes": 6, "gpus": 6, "incidents": 3}.get(path, 2)
     for index in range(1, 4):
         add_story(add_node(east, f"gpu-{index}", now), now)
         policies.apply(policy(f"p{index}"), author="t", reason="", now=now)

@@ -39,7 +39,7 @@ VOID_TAGS = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source"
 
 ATTRIBUTES = ("aria-label", "title", "placeholder", "alt")
 # Examples of what a field takes, and Autopilot's word for a node that did not answer.
-EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。", autopilot.NO_ANSWER}
+EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。", "cluster/name", autopilot.NO_ANSWER}
 WORD = re.compile(r"[A-Za-z][A-Za-z.'-]+|(?<=\d )(?:d|h|s)\b")
 # Names and codes that a Chinese reader knows as they are.
 KNOWN = {
@@ -53,6 +53,10 @@ KNOWN = {
         "DCGM",
         "dcgm",
         "KCE",
+        "Konduktor",
+        "MetaX",
+        "NVSentinel",
+        "gpud",
         "Slack",
         "Mattermost",
     ),

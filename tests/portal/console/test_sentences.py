@@ -61,6 +61,8 @@ NAMES = {
     *("api", "docs", "CSRF", "If", "Match", "ETag", "Content", "Type", "Encoding", "application", "yaml"),
     *("null", "NUL", "wait", "next", "previous", "shadow", "approve", "enforce", "check", "nodelabel", "workload"),
     *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
+    # Fields of training jobs, keys of policies.
+    *("restartPolicy", "Never", "codes", "kubectl", "Kueue", "Workload"),
     # Signatures of the audit log.
     *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
     # Sinks of the audit stream.

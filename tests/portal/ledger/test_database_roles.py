@@ -1,5 +1,6 @@
 """The portal's role in PostgreSQL owns nothing: with its account every statement of a forger is refused."""
 
+import os
 from collections.abc import Iterator
 from datetime import datetime
 
@@ -12,7 +13,9 @@ from kcover import audit
 from kcover_portal.ledger import queries, services
 from kcover_portal.operate import database_roles
 
-ROLE, PASSWORD = "kcover_application", "for-tests-only"
+# Roles belong to the server, which all workers of a test run share.
+ROLE = f"kcover_application_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+PASSWORD = "for-tests-only"
 on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no accounts")
 TRIGGERS = ("ledger_entry_append_only", "ledger_chain_stays", "ledger_chain_only_grows")
 FORGERIES = [
@@ -21,7 +24,7 @@ FORGERIES = [
     "ALTER TABLE ledger_chain DISABLE TRIGGER USER",
     "ALTER TABLE ledger_entry ALTER COLUMN actor TYPE text",
     "ALTER TABLE ledger_entry RENAME TO elsewhere",
-    "ALTER TABLE ledger_entry OWNER TO kcover_application",
+    f"ALTER TABLE ledger_entry OWNER TO {ROLE}",
     "DROP TRIGGER ledger_entry_append_only ON ledger_entry",
     "DROP TABLE ledger_entry",
     "DROP FUNCTION ledger_refuse() CASCADE",

@@ -16,6 +16,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.policies import services
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries as jobs
+from kcover_portal.runtime.models import Mode
 from kcover_portal.views import policy_tries
 
 
@@ -65,7 +66,7 @@ def try_pack(request: Request) -> HttpResponse:
 def _page(request: Request, *, refused: str = "", status: int = 200) -> HttpResponse:
     context = {
         "packs": [(pack, _about(pack.name), _tried(request, pack.text)) for pack in services.packs()],
-        "modes": shipped.MODES,
+        "modes": [(mode, Mode(mode).label) for mode in shipped.MODES],
         "days": policy_tries.MAX_DAYS,
         "refused": refused,
         "base": "console/base.html",
