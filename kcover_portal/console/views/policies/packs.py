@@ -69,7 +69,6 @@ def _page(request: Request, *, refused: str = "", status: int = 200) -> HttpResp
         "modes": [(mode, Mode(mode).label) for mode in shipped.MODES],
         "days": policy_tries.MAX_DAYS,
         "refused": refused,
-        "base": "console/base.html",
     }
     return render(request, "console/pages/policy_packs.html", context, status=status)
 
