@@ -98,7 +98,7 @@ class ClusterCallBegun(ClusterCall):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterCallFailed(ClusterCall):
-    """The call failed. ``held_back``: a guard, a pause or the mode stopped it, so it was never made."""
+    """The call failed. ``held_back``: a guard, a pause, the mode or a delay stopped it, so it was never made."""
 
     PHASE: ClassVar[str] = "failed"
 

@@ -127,7 +127,7 @@ class Context:
         destructive: bool,
         wanted: audit.Wanted | None,
     ) -> T:
-        if self._has_begun(kind):
+        if self._has_begun(kind, target, node=node):
             self._ask_once_more(kind, target, node=node)
         else:
             with transaction.atomic():
@@ -188,17 +188,19 @@ class Context:
     def _note_failed(
         self, kind: audit.Call, target: str, error: port.KubeError | reasons.ExplainedError, *, node: str
     ) -> None:
+        held_back = isinstance(error, HeldBack)
         failed = audit.ClusterCallFailed(
-            because=errors.reason_of(error),
-            held_back=isinstance(error, HeldBack),
-            **self._call(kind, target, node=node),
+            because=errors.reason_of(error), held_back=held_back, **self._call(kind, target, node=node)
         )
         self.answers.append(self._draft(failed))
 
-    def _has_begun(self, kind: audit.Call) -> bool:
-        """Returns whether the write was begun with the decision, a moment ago."""
+    def _has_begun(self, kind: audit.Call, target: str, *, node: str) -> bool:
+        """Returns whether the write was begun with the decision, a moment ago. A late one is noted as not made."""
         begun, self.begun = self.begun, None
-        return begun == kind and self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
+        in_time = self.now - self.renewed_at <= node_lock.LEASE_RENEW_AFTER
+        if begun == kind and not in_time:
+            self._note_failed(kind, target, HeldBack(reasons.of("call_not_in_time")), node=node)
+        return begun == kind and in_time
 
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""

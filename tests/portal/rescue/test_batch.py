@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -17,6 +17,7 @@ from kcover_portal.rescue.decide.waiting_incidents import MAX_TOGETHER, MAX_WAIT
 from kcover_portal.rescue.engine import batch
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.step import claims
+from tests import proofs
 from tests.portal.rescue.world import CORDON, HEAL, World
 
 pytestmark = pytest.mark.django_db
@@ -199,6 +200,28 @@ def test_longer_plans_are_handed_to_the_workers(threads: batch.Threads | None) -
     assert [row.steps.first().state for row in rescues] == ["done"] * 3
     world.work()
     assert [row.steps.get(name="drain").state for row in rescues] == ["done"] * 3
+
+
+def test_a_call_that_comes_late_is_noted_as_not_made_and_begun_anew() -> None:
+    world = make(nodes=3)
+    due = hurt(world, [1, 2, 3])
+    real = world.kube.apply_node
+
+    def slow(name: str, *args: object, **more: object) -> object:
+        world.now += timedelta(seconds=8)
+        return real(name, *args, **more)
+
+    world.kube.apply_node = slow
+    services.decide_and_run(due, clock=world.clock)
+    assert cordoned(world) == ["gpu-1", "gpu-2", "gpu-3"]
+    late = [rescue for rescue in Rescue.objects.all() if verbs_of(rescue).count("cordon.begun") == 2]
+    assert late
+    for rescue in late:
+        calls = [verb for verb in verbs_of(rescue) if verb.startswith("cordon.")]
+        assert calls == ["cordon.begun", "cordon.failed", "cordon.begun", "cordon.done"]
+        failed = Entry.objects.get(rescue=rescue.pk, verb="cordon.failed")
+        assert (failed.data["because"]["code"], failed.data["held_back"]) == ("call_not_in_time", True)
+    assert [proofs.broken_claim(rescue) for rescue in Rescue.objects.all()] == [""] * 3
 
 
 def test_a_rescue_that_was_cancelled_meanwhile_is_not_settled() -> None:
