@@ -153,7 +153,11 @@ def english(page: str) -> list[str]:
     reader = Visible()
     reader.feed(page)
     texts = [
-        re.sub(r"{\w+}|https?://\S+|\b[0-9a-f-]{32,64}\b|\b(?:policy|user|token):\S+", "", text)
+        re.sub(
+            r"{\w+}|https?://\S+|\b[0-9a-f-]{32,64}\b|\b(?:policy|user|token):\S+|KCOVER_[A-Z_]+|manage\.py [a-z ]+",
+            "",
+            text,
+        )
         for text in reader.texts
     ]
     return [text for text in texts if text not in EXAMPLES and any(not known(word) for word in WORD.findall(text))]
