@@ -135,7 +135,7 @@ def read(node: str, found: Sequence[Condition], rows: Iterable[Row], *, now: dat
 
 
 def is_waiting(found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> bool:
-    """Whether a condition of the node will be a fault if it lasts."""
+    """Returns whether a condition of the node will be a fault if it lasts."""
     return any(_matches(one, row) and _is_young(one, row, now) for row in rows for one in found)
 
 

@@ -64,7 +64,7 @@ class _Read:
 
     @property
     def shown(self) -> bool:
-        """Whether it has not succeeded, and may be a training job."""
+        """Returns whether it has not succeeded, and may be a training job."""
         if self.workload.phase is port.Phase.SUCCEEDED or self.workload.labels.get(_MANAGED) == port.COMPONENT:
             return False
         return self.workload.kind not in _COMMON or self.protected or any(pod.gpus for pod in self.pods)

@@ -93,12 +93,12 @@ def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port
 
 
 def is_protected(job: Job, pods: Sequence[port.Pod]) -> bool:
-    """Whether the owner consents to a restart, by a label on the job or on one of its pods."""
+    """Returns whether the owner consents to a restart, by a label on the job or on one of its pods."""
     return job.protected or any(pod.labels.get(PROTECTED) == "true" for pod in pods)
 
 
 def is_never_restarted(job: Job, pods: Sequence[port.Pod]) -> bool:
-    """Whether the kind's controller would not create these pods again."""
+    """Returns whether the kind's controller would not create these pods again."""
     return job.known.never_is_final and any(pod.restart_policy == "Never" for pod in pods)
 
 
@@ -126,12 +126,12 @@ class Return:
 
     @property
     def complete(self) -> bool:
-        """Whether every pod runs again."""
+        """Returns whether every pod runs again."""
         return not (self.stuck or self.starting or self.absent)
 
     @property
     def only_lacks_room(self) -> bool:
-        """Whether all that is missing waits for a node."""
+        """Returns whether all that is missing waits for a node."""
         return not self.complete and not self.stuck and not self.absent and self.roomless == self.starting
 
 
@@ -219,7 +219,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
 
 
 def is_part(workload: port.Workload) -> bool:
-    """Whether the job belongs to another job."""
+    """Returns whether the job belongs to another job."""
     return bool(_kind_of_owner(workload))
 
 

@@ -88,8 +88,6 @@ def bind(
 
     Raises Refused for an unknown role, a pool without a cluster, or a role with more than the giver holds there.
     """
-    if pool and cluster is None:
-        raise Refused(reasons.of("pool_without_cluster"))
     check_giver(giver, role, cluster, pool)
     defaults = {"role": role, "custom": custom_of(role)}
     with transaction.atomic():
@@ -182,7 +180,9 @@ def _checked(verbs: Collection[str], giver: queries.Principal | None) -> list[st
 
 
 def check_giver(giver: queries.Principal | None, role: str, cluster: Cluster | None, pool: str) -> None:
-    """Raises Refused for an unknown role, or one with more than the giver holds there."""
+    """Raises Refused for a pool without a cluster, an unknown role, or one with more than the giver holds there."""
+    if pool and cluster is None:
+        raise Refused(reasons.of("pool_without_cluster"))
     custom = custom_of(role)
     verbs = frozenset(custom.verbs) if custom is not None else queries.needs(role)
     if giver is not None and (more := sorted(verbs - queries.verbs_at(giver, cluster, pool))):

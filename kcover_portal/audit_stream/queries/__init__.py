@@ -30,7 +30,7 @@ class Lag:
 
     @property
     def late(self) -> bool:
-        """Whether the sink is so far behind that a person should look."""
+        """Returns whether the sink is so far behind that a person should look."""
         return self.age > LAG_LATE
 
 

@@ -14,7 +14,8 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import TotpDevice
 from kcover_portal.accounts.services import recovery_codes, sessions
-from kcover_portal.console.access import Request, dialog, later, lead, signed_in
+from kcover_portal.console import form_dialog
+from kcover_portal.console.access import Request, later, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
 from kcover_portal.errors import FieldError
@@ -66,16 +67,15 @@ def password(request: Request) -> HttpResponse:
             update_session_auth_hash(request, request.user)
             messages.success(request, _("Password changed. Your other sessions have ended."))
             return lead(request, reverse("console:account"))
-    context = {
-        "form": form,
-        "address": reverse("console:own-password"),
-        "back": reverse("console:account"),
-        "base": dialog(request),
-        "title": _("Change password"),
-        "verb": _("Change password"),
-        "icon": "lock",
-    }
-    response = render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    response = form_dialog.ask(
+        request,
+        form,
+        back=reverse("console:account"),
+        address=reverse("console:own-password"),
+        title=_("Change password"),
+        verb=_("Change password"),
+        icon="lock",
+    )
     return later(response, refusal) if refusal else response
 
 

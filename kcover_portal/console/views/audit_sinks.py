@@ -11,8 +11,8 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink
-from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.audit_sinks import SinkForm
 from kcover_portal.errors import FieldError
@@ -99,5 +99,4 @@ def delete_sink(request: Request, name: str) -> HttpResponse:
 
 
 def _ask(request: Request, form: forms.Act | SinkForm, **shown: object) -> HttpResponse:
-    context = {"icon": "send", "form": form, "back": reverse("console:audit-sinks"), "base": dialog(request), **shown}
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return form_dialog.ask(request, form, back=reverse("console:audit-sinks"), **{"icon": "send", **shown})

@@ -16,8 +16,8 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import services
 from kcover_portal.checks.models import CheckRun, CheckTarget
-from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import checks
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.services import node_selection
@@ -103,19 +103,16 @@ def begin(request: Request) -> HttpResponse:
             form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, reverse("console:check-run", args=(run.pk,)))
-    context = {
-        "form": form,
-        "title": _("Run checks"),
-        "text": _(
-            "The nodes' agents run the checks now. Checks that need idle GPUs are skipped where a pod uses a GPU."
-        ),
-        "verb": _("Run checks"),
-        "icon": "list-check",
-        "back": reverse("console:check-runs"),
-        "address": reverse("console:check-run-new"),
-        "base": dialog(request),
-    }
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return form_dialog.ask(
+        request,
+        form,
+        back=reverse("console:check-runs"),
+        address=reverse("console:check-run-new"),
+        title=_("Run checks"),
+        text=_("The nodes' agents run the checks now. Checks that need idle GPUs are skipped where a pod uses a GPU."),
+        verb=_("Run checks"),
+        icon="list-check",
+    )
 
 
 @require_http_methods(["GET", "POST"])
@@ -134,19 +131,18 @@ def stop(request: Request, pk: int) -> HttpResponse:
             form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, page)
-    context = {
-        "form": form,
-        "title": _("Stop run"),
-        "text": _(
+    return form_dialog.ask(
+        request,
+        form,
+        back=page,
+        address=reverse("console:check-run-stop", args=(pk,)),
+        title=_("Stop run"),
+        text=_(
             "No further nodes are checked. Checks that have started run to the end, but their results are not awaited."
         ),
-        "verb": _("Stop run"),
-        "icon": "ban",
-        "back": page,
-        "address": reverse("console:check-run-stop", args=(pk,)),
-        "base": dialog(request),
-    }
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+        verb=_("Stop run"),
+        icon="ban",
+    )
 
 
 def _find(request: Request, pk: int) -> CheckRun:

@@ -15,8 +15,8 @@ from kcover.faults import catalog
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services
@@ -125,6 +125,5 @@ def close(request: Request, pk: int) -> HttpResponse:
     else:
         title = _("Close the incident")
         text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")
-    context = {"form": form, "title": title, "text": text, "verb": title, "icon": "check", "back": page}
-    context |= {"address": reverse("console:incident-close", args=(pk,)), "base": dialog(request)}
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    address = reverse("console:incident-close", args=(pk,))
+    return form_dialog.ask(request, form, back=page, address=address, title=title, text=text, verb=title, icon="check")

@@ -13,8 +13,8 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
@@ -102,16 +102,15 @@ def act(request: Request, cluster: str, namespace: str, kind: str, name: str, ac
             return lead(request, reverse("console:jobs"))
     verb, icon = LOOKS[action]
     restarts = action == JobOrder.Action.RESTART
-    context = {
-        "form": form,
-        "title": _("%(verb)s %(job)s") % {"verb": verb, "job": f"{namespace}/{name}"},
-        "text": _("All pods of the job end, and its controller creates them again.")
+    return form_dialog.ask(
+        request,
+        form,
+        back=reverse("console:jobs"),
+        address=reverse("console:job-act", args=(cluster, namespace, kind, name, action)),
+        title=_("%(verb)s %(job)s") % {"verb": verb, "job": f"{namespace}/{name}"},
+        text=_("All pods of the job end, and its controller creates them again.")
         if restarts
         else _("The job is suspended: all its pods end. Resume it with kubectl."),
-        "verb": verb,
-        "icon": icon,
-        "back": reverse("console:jobs"),
-        "address": reverse("console:job-act", args=(cluster, namespace, kind, name, action)),
-        "base": dialog(request),
-    }
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+        verb=verb,
+        icon=icon,
+    )

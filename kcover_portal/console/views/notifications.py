@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms, lists
+from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.forms import channels
 from kcover_portal.errors import FieldError
@@ -173,5 +173,4 @@ def retry(request: Request, pk: int) -> HttpResponse:
 
 
 def _ask(request: Request, form: forms.Act | channels.ChannelForm, **shown: object) -> HttpResponse:
-    context = {"icon": "bell", "form": form, "back": reverse("console:notifications"), "base": dialog(request), **shown}
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return form_dialog.ask(request, form, back=reverse("console:notifications"), **{"icon": "bell", **shown})

@@ -108,7 +108,7 @@ def _is_only_witness(row: Incident, witness: str) -> bool:
 
 
 def _is_newer(row: Incident, passed: Passed) -> bool:
-    """Whether the source reported the fault again after it reported the pass; both times are its own."""
+    """Returns whether the source reported the fault again after it reported the pass; both times are its own."""
     if passed.at is None:
         return False
     latest = Occurrence.objects.filter(incident=row).aggregate(latest=Max("seen_at"))["latest"]

@@ -58,7 +58,7 @@ def _order(cluster: Cluster, kube: port.Cluster, workload: port.Workload, *, now
 
 
 def _is_told(cluster: Cluster, job: training_jobs.Job, state: str, because: reasons.Reason | None) -> bool:
-    """Whether the job's newest order says the same, or is under way and will clear the label."""
+    """Returns whether the job's newest order says the same, or is under way and will clear the label."""
     newest = JobOrder.objects.filter(cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name).first()
     if newest is None:
         return False

@@ -61,7 +61,7 @@ class WorkloadKind:
         return self.served_as or self.kind
 
     def owns(self, kind: str, api: str) -> bool:
-        """Whether an owner reference of this ``kind`` and ``apiVersion`` names an object of this kind."""
+        """Returns whether an owner reference of this ``kind`` and ``apiVersion`` names an object of this kind."""
         return kind == self.api_kind and api.partition("/")[0] == self.group
 
 

@@ -22,6 +22,7 @@ from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.operate import health, metrics
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.views import needs_person
+from tests.portal.anchors.conftest import SECRET
 from tests.portal.ledger.tampering import unguarded
 
 pytestmark = pytest.mark.django_db
@@ -247,12 +248,13 @@ def test_without_a_key_heads_are_unsigned_and_that_is_shown(anchor: Path, settin
 
 
 def test_the_webhook_gets_the_signed_document(anchor: Path, settings, now: datetime, receiver) -> None:
-    settings.KCOVER_ANCHOR_WEBHOOK, settings.KCOVER_ANCHOR_WEBHOOK_SECRET = receiver.url, "s" * 16
+    settings.KCOVER_ANCHOR_WEBHOOK, settings.KCOVER_ANCHOR_WEBHOOK_SECRET = receiver.url, SECRET
     heads = services.publish(now=now)
-    [(body, signature)] = receiver.calls
+    [body] = receiver.bodies
     assert signed_heads.parse(body.decode()) == heads
-    assert signature.startswith("sha256=")
-    receiver.status = 500
+    assert receiver.signed == [True]
+    assert receiver.headers[0]["X-Kcover-Signature"].startswith("sha256=")
+    receiver.statuses = [500]
     services.publish(now=now)
     assert Publication.objects.get(place="webhook").why.code == "anchor_webhook_refused"
 

@@ -5,13 +5,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from datetime import datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from kcover import audit
 from kcover_portal.ledger import services as ledger
+from tests.portal.notify.receiver import Receiver
 
 SECRET = "a secret of some length"
 
@@ -64,16 +64,6 @@ class SyslogServer:
         self._thread.join()
 
 
-class WebReceiver:
-    """The bodies and signatures so far, and the status to answer with."""
-
-    def __init__(self, port: int) -> None:
-        self.url = f"http://127.0.0.1:{port}/audit?key=hush"
-        self.calls: list[tuple[bytes, str]] = []
-        self.status = 204
-        self.retry_after = ""
-
-
 @pytest.fixture
 def syslog(settings) -> Iterator[SyslogServer]:
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
@@ -83,27 +73,8 @@ def syslog(settings) -> Iterator[SyslogServer]:
 
 
 @pytest.fixture
-def web(settings) -> Iterator[WebReceiver]:
+def web(settings) -> Iterator[Receiver]:
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
-            made.calls.append((body, self.headers["X-Kcover-Signature"]))
-            self.send_response(made.status)
-            if made.retry_after:
-                self.send_header("Retry-After", made.retry_after)
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-
-        def log_message(self, *_arguments: object) -> None:
-            """Nothing."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    made = WebReceiver(server.server_port)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
+    made = Receiver(SECRET)
     yield made
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    made.stop()

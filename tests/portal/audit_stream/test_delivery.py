@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from kcover_portal import outgoing
 from kcover_portal.audit_stream import queries, senders, services
 from kcover_portal.audit_stream.models import Position, Sink
 from kcover_portal.audit_stream.queries import topics
@@ -19,7 +18,8 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.operate import health, metrics
 from kcover_portal.runtime.services import leases
-from tests.portal.audit_stream.conftest import SECRET, SyslogServer, WebReceiver, tell
+from tests.portal.audit_stream.conftest import SECRET, SyslogServer, tell
+from tests.portal.notify.receiver import Receiver
 
 pytestmark = pytest.mark.django_db
 
@@ -106,20 +106,19 @@ def test_syslog_by_udp(now: datetime, settings) -> None:
         assert b"audit_sink.created" in receiver.recv(65536)
 
 
-def test_a_webhook_is_signed_and_its_refusal_delays_the_next_attempt(web: WebReceiver, now: datetime) -> None:
-    sink = made("webhook", web.url, now=now)
-    web.status, web.retry_after = 503, "120"
+def test_a_webhook_is_signed_and_its_refusal_delays_the_next_attempt(web: Receiver, now: datetime) -> None:
+    sink = made("webhook", f"{web.url}?key=hush", now=now)
+    web.statuses, web.more_headers = [503], {"Retry-After": "120"}
     assert deliver(sink, now) == 0
     sink.refresh_from_db()
     assert (sink.why and sink.why.code, sink.due_at) == ("sink_refused", now + timedelta(seconds=120))
     assert "hush" not in str(sink.problem)
     assert services.deliver(sink.pk, clock=at(now + timedelta(seconds=119))) == 0
-    assert len(web.calls) == 1
-    web.status = 204
+    assert len(web.bodies) == 1
+    web.statuses = [204]
     assert deliver(sink, now + timedelta(seconds=120)) == 1
-    body, signature = web.calls[-1]
-    assert outgoing.signed(SECRET, body, signature)
-    document = json.loads(body)
+    assert web.signed[-1]
+    document = web.asked[-1]
     assert (document["version"], document["sink"]) == (1, "siem")
     assert [record["verb"] for record in document["records"]] == ["audit_sink.created"]
     sink.refresh_from_db()

@@ -11,7 +11,8 @@ from kcover_portal import outgoing
 
 
 class Receiver:
-    """``asked`` are the JSON bodies that came, ``signed`` whether each carried the right signature of ``secret``.
+    """``bodies`` are the bodies that came, ``asked`` the same as JSON, ``signed`` whether each carried the right
+    signature of ``secret``.
 
     ``statuses`` are answered one after the other, the last for good, with ``answer`` as the body, after ``seconds``;
     ``more_headers`` go with it; ``meanwhile`` runs once a message has arrived and before it is answered; ``cut``
@@ -22,6 +23,7 @@ class Receiver:
         self.statuses, self.answer, self.seconds, self.cut = [200], "ok", 0.0, False
         self.more_headers: dict[str, str] = {}
         self.meanwhile: Callable[[], object] | None = None
+        self.bodies: list[bytes] = []
         self.asked: list[Any] = []
         self.paths: list[str] = []
         self.headers: list[dict[str, str]] = []
@@ -31,6 +33,7 @@ class Receiver:
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"]))
+                receiver.bodies.append(body)
                 receiver.asked.append(json.loads(body))
                 receiver.paths.append(self.path)
                 receiver.headers.append(dict(self.headers))

@@ -34,8 +34,6 @@ def map_group(
     """
     if not 0 < len(group) <= MAX_NAME or not group.isprintable():
         raise Refused(reasons.of("group_invalid", most=MAX_NAME))
-    if pool and cluster is None:
-        raise Refused(reasons.of("pool_without_cluster"))
     roles.check_giver(giver, role, cluster, pool)
     with transaction.atomic(), ledger.last():
         mapping, _ = GroupMapping.objects.update_or_create(

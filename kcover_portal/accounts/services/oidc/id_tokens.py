@@ -29,19 +29,8 @@ Claims = Mapping[str, Any]
 def verify(client: Oidc, token: object, *, nonce: str, access_token: str, now: datetime) -> Claims:
     """Returns the claims of an ID token. Raises SignOnRefused with the first check that fails."""
     header, claims = _signed(client, token)
-    _validate(
-        jwt.JWTClaimsRegistry(
-            now=int(now.timestamp()),
-            leeway=int(SKEW.total_seconds()),
-            iss={"essential": True, "value": client.issuer},
-            aud={"essential": True, "value": client.client_id},
-            sub={"essential": True},
-            exp={"essential": True},
-            iat={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        ),
-        claims,
-    )
+    own = {"sub": {"essential": True}, "exp": {"essential": True}, "nonce": {"essential": True, "value": nonce}}
+    _validate(client, claims, own, now=now)
     _check_party(client, claims)
     _subject(claims)
     if "at_hash" in claims and not _is_hash(claims["at_hash"], access_token, header["alg"]):
@@ -52,17 +41,7 @@ def verify(client: Oidc, token: object, *, nonce: str, access_token: str, now: d
 def verify_logout(client: Oidc, token: object, *, now: datetime) -> tuple[str, str]:
     """Returns the subject and the session id of a logout token; one of them may be "". Raises SignOnRefused."""
     _header, claims = _signed(client, token)
-    _validate(
-        jwt.JWTClaimsRegistry(
-            now=int(now.timestamp()),
-            leeway=int(SKEW.total_seconds()),
-            iss={"essential": True, "value": client.issuer},
-            aud={"essential": True, "value": client.client_id},
-            iat={"essential": True},
-            jti={"essential": True},
-        ),
-        claims,
-    )
+    _validate(client, claims, {"jti": {"essential": True}}, now=now)
     subject, session = claims.get("sub", ""), claims.get("sid", "")
     events = claims.get("events")
     fresh = now.timestamp() - claims["iat"] <= (LOGOUT_TOKEN_VALID + SKEW).total_seconds()
@@ -101,7 +80,16 @@ def _algorithm(token: str) -> str:
     return "".join(letter for letter in name if letter.isalnum() or letter == "-")[:20] or "none"
 
 
-def _validate(registry: jwt.JWTClaimsRegistry, claims: dict[str, Any]) -> None:
+def _validate(client: Oidc, claims: dict[str, Any], own: Mapping[str, Any], *, now: datetime) -> None:
+    """Checks the claims that every token has, and this kind's ``own``. Raises SignOnRefused."""
+    registry = jwt.JWTClaimsRegistry(
+        now=int(now.timestamp()),
+        leeway=int(SKEW.total_seconds()),
+        iss={"essential": True, "value": client.issuer},
+        aud={"essential": True, "value": client.client_id},
+        iat={"essential": True},
+        **own,
+    )
     try:
         registry.validate(claims)
     except errors.ExpiredTokenError as error:

@@ -97,4 +97,4 @@ def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
 
 def _show(request: Request, context: dict[str, Any], *, status: int = 200) -> HttpResponse:
     template = "console/parts/policy_try.html" if request.htmx else "console/pages/policy_try.html"
-    return render(request, template, {"base": "console/base.html", **context}, status=status)
+    return render(request, template, context, status=status)
