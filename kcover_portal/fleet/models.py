@@ -66,7 +66,7 @@ class Cluster(ModelWithSecrets):
     )
     second_admin = models.BooleanField(default=False, help_text="another admin must confirm what loosens a limit")
     job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")
-    job_namespace = models.CharField(max_length=63, default="kcover-system")
+    job_namespace = models.CharField(max_length=63, default="kcover-jobs")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
     hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
     guards = models.JSONField(

@@ -4,7 +4,7 @@ import pytest
 
 from kcover_portal.kube import port
 
-PLACE = "kcover-system"
+PLACE = "kcover-jobs"
 KIND = "PersistentVolumeClaim"
 
 

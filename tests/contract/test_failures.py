@@ -90,7 +90,7 @@ def test_a_conflict_about_the_same_pod_is_no_departure(simulator, node):
 
 
 def test_a_job_whose_answer_was_lost_is_there_once(simulator):
-    spec = port.JobSpec(name="reboot", namespace="kcover-system", node="gpu-1", image="i", command=("reboot",))
+    spec = port.JobSpec(name="reboot", namespace="kcover-jobs", node="gpu-1", image="i", command=("reboot",))
     simulator.break_next("cut", "POST /jobs", after=True)
     with pytest.raises(port.Unavailable) as caught:
         simulator.cluster.ensure_job(spec)

@@ -82,13 +82,13 @@ def test_a_forgotten_history_has_to_be_listed_again(cluster):
 
 
 def test_a_job_ends_as_its_controller_says(cluster):
-    cluster.add_namespace("kcover-system")
+    cluster.add_namespace("kcover-jobs")
     for name, succeeded in (("good", True), ("bad", False)):
-        spec = port.JobSpec(name=name, namespace="kcover-system", node="gpu-1", image="i", command=("c",))
+        spec = port.JobSpec(name=name, namespace="kcover-jobs", node="gpu-1", image="i", command=("c",))
         assert cluster.ensure_job(spec) == port.JobState(exists=True)
-        cluster.finish_job("kcover-system", name, succeeded=succeeded)
-    assert cluster.job_state("kcover-system", "good").succeeded == 1
-    assert cluster.job_state("kcover-system", "bad").reason == "BackoffLimitExceeded"
+        cluster.finish_job("kcover-jobs", name, succeeded=succeeded)
+    assert cluster.job_state("kcover-jobs", "good").succeeded == 1
+    assert cluster.job_state("kcover-jobs", "bad").reason == "BackoffLimitExceeded"
 
 
 def test_a_container_fails_and_its_job_can_be_asked(cluster):

@@ -9,7 +9,7 @@ from kcover_portal.kube import port
 from tests.contract import apiserver as real
 from tests.contract import rbac
 
-PLACE = "kcover-system"
+PLACE = "kcover-jobs"
 
 
 def _walk(rig):
@@ -106,7 +106,7 @@ def test_every_role_is_bound_to_the_portals_account():
 
 @pytest.mark.needs_cluster
 @real.needs_assets
-@pytest.mark.parametrize("namespace", ["kcover-system", "kce-rescue-system", "default", "kube-system"])
+@pytest.mark.parametrize("namespace", ["kcover-jobs", "kcover-system", "kce-rescue-system", "default", "kube-system"])
 def test_the_server_reads_the_rules_as_they_are_meant(apiserver, namespace):
     """All that the account may do there: the rules, and what Kubernetes lets everybody ask about himself."""
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}

@@ -52,7 +52,7 @@ def test_together_they_have_the_rights_of_a_kubeconfigs_account() -> None:
 @pytest.mark.parametrize(
     ("account", "writes"),
     [
-        ("kcover-web", {Asked("delete", "", "persistentvolumeclaims", "kcover-system")}),
+        ("kcover-web", {Asked("delete", "", "persistentvolumeclaims", "kcover-jobs")}),
         ("kcover-live", {Asked("create", "authentication.k8s.io", "tokenreviews")}),
         ("kcover-watch", set()),
         ("kcover-beat", set()),

@@ -155,7 +155,7 @@ def asked_for_storage(world: Shadowed) -> None:
 
 def refused_storage(world: Shadowed) -> None:
     """The claim could not be made at once, and is tried again."""
-    world.kube.refuse_once("POST /api/v1/namespaces/kcover-system/persistentvolumeclaims")
+    world.kube.refuse_once("POST /api/v1/namespaces/kcover-jobs/persistentvolumeclaims")
     asked_for_storage(world)
 
 

@@ -22,14 +22,14 @@ def reboot_job(cluster, node: str, boot_id: str, *, name: str = "reboot-1") -> d
     spec = {"nodeName": node, "restartPolicy": "Never", "hostPID": True, "containers": [container]}
     template = {"metadata": {"labels": {"kcover.io/reboot": "true"}}, "spec": spec}
     job = {
-        "metadata": {"namespace": "kcover-system", "name": name},
+        "metadata": {"namespace": "kcover-jobs", "name": name},
         "spec": {"backoffLimit": 0, "activeDeadlineSeconds": 600, "template": template},
     }
     return cluster.store.create("Job", job)
 
 
 def job_conditions(cluster, name: str = "reboot-1") -> list[tuple[str, str]]:
-    job = cluster.store.get("Job", "kcover-system", name)
+    job = cluster.store.get("Job", "kcover-jobs", name)
     return [(entry["type"], entry["reason"]) for entry in (job.get("status") or {}).get("conditions") or ()]
 
 
@@ -348,7 +348,7 @@ def test_a_scaled_deployment_gets_and_loses_pods(cluster):
 
 def test_a_jobs_ttl_removes_it_and_its_pods(cluster):
     job = {
-        "metadata": {"namespace": "kcover-system", "name": "short"},
+        "metadata": {"namespace": "kcover-jobs", "name": "short"},
         "spec": {
             "ttlSecondsAfterFinished": 30,
             "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}},
@@ -358,8 +358,8 @@ def test_a_jobs_ttl_removes_it_and_its_pods(cluster):
     cluster.advance(10)
     assert job_conditions(cluster, "short") == [("Complete", "CompletionsReached")]
     cluster.advance(31)
-    assert cluster.store.find("Job", "kcover-system", "short") is None
-    assert cluster.store.list("Pod", namespace="kcover-system") == []
+    assert cluster.store.find("Job", "kcover-jobs", "short") is None
+    assert cluster.store.list("Pod", namespace="kcover-jobs") == []
 
 
 def test_a_name_that_is_taken_only_delays_a_pod(cluster, monkeypatch):

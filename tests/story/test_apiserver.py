@@ -171,7 +171,7 @@ def test_a_drain_respects_the_budget_and_a_job_reboots_the_node(
         return next((one for one in rescue["steps"] if one["name"] == name), {"state": "", "because": ""})
 
     def job() -> Any:
-        found = rig.admin.demand("GET", rig.place("Job", "kcover-system"))["items"]
+        found = rig.admin.demand("GET", rig.place("Job", "kcover-jobs"))["items"]
         return [one for one in found if one["spec"]["template"]["spec"]["nodeName"] == node]
 
     # One pod may go, the budget keeps the other one until its replacement runs elsewhere.

@@ -257,7 +257,7 @@ def test_the_union_of_names_jobs_and_labels(world: World) -> None:
 
 
 def claim(world: World, run: CheckRun) -> port.ClaimState:
-    return world.kube.claim_state("kcover-system", pvc_check.name_of(run))
+    return world.kube.claim_state("kcover-jobs", pvc_check.name_of(run))
 
 
 def test_a_claim_is_made_bound_told_to_every_node_and_deleted(world: World) -> None:
@@ -266,7 +266,7 @@ def test_a_claim_is_made_bound_told_to_every_node_and_deleted(world: World) -> N
     world.now += timedelta(seconds=4)
     advance(world, run)
     assert len([call for call in world.kube.calls if call.verb == "ensure_claim"]) == 1
-    world.kube.bind_claim("kcover-system", pvc_check.name_of(run))
+    world.kube.bind_claim("kcover-jobs", pvc_check.name_of(run))
     advance(world, run)
     assert (claim(world, run).exists, states(run)) == (False, ["asked", "asked"])
     answer(world, "gpu-1", FINE)
@@ -297,10 +297,10 @@ def test_a_claim_is_of_the_class_that_was_asked_for(world: World) -> None:
     run = begin(world, "gpu-1", checks=("pvc",))
     named = begin(world, "gpu-2", checks=("pvc",), storage_class="fast")
     made = [
-        world.kube.objects.get("PersistentVolumeClaim", "kcover-system", pvc_check.name_of(one)) for one in (run, named)
+        world.kube.objects.get("PersistentVolumeClaim", "kcover-jobs", pvc_check.name_of(one)) for one in (run, named)
     ]
     assert [one["spec"]["storageClassName"] for one in made] == ["shared-hdd", "fast"]
-    world.kube.bind_claim("kcover-system", pvc_check.name_of(run))
+    world.kube.bind_claim("kcover-jobs", pvc_check.name_of(run))
     world.now += timedelta(seconds=90)
     assert advance(world, run).targets.get().results[0]["message"] == "bound after 90 s by class shared-hdd"
     [told] = advance(world, named).targets.get().results

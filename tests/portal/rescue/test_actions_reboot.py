@@ -40,7 +40,7 @@ def test_inv_16_a_job_that_fails_with_the_machine_between_two_looks_is_no_failur
 
     def reboot() -> None:
         world.kube.reboot(NODE)
-        world.kube.finish_job("kcover-system", job, succeeded=False)
+        world.kube.finish_job("kcover-jobs", job, succeeded=False)
 
     in_the_middle(world, reboot)
     world.pass_time()
@@ -52,7 +52,7 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
     job = asked(world)
     world.kube.set_ready(NODE, False)
     world.pass_time(301)
-    world.kube.finish_job("kcover-system", job, succeeded=False, reason="DeadlineExceeded")
+    world.kube.finish_job("kcover-jobs", job, succeeded=False, reason="DeadlineExceeded")
     world.pass_time()
     step = world.step("reboot")
     assert step.state == "waiting"
@@ -64,7 +64,7 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
 
 def test_a_job_that_is_killed_by_the_shutdown_it_asked_for_is_no_failure(world: World) -> None:
     job = asked(world)
-    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.kube.finish_job("kcover-jobs", job, succeeded=False)
     world.pass_time(5)  # its pod is gone, and the cluster still calls the node Ready
     step = world.step("reboot")
     assert (step.state, world.rescue().needs_human) == ("waiting", False)
@@ -77,7 +77,7 @@ def test_a_job_that_is_killed_by_the_shutdown_it_asked_for_is_no_failure(world: 
 
 def test_a_job_that_fails_on_a_node_that_stays_up_is_a_failure_once_its_time_is_over(world: World) -> None:
     job = asked(world)
-    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.kube.finish_job("kcover-jobs", job, succeeded=False)
     world.pass_time(358)
     assert world.rescue().state == "waiting"
     world.pass_time(2)
@@ -90,7 +90,7 @@ def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure(world:
     world.kube.set_ready(NODE, False)
     world.sync()
     job = asked(world)
-    world.kube.finish_job("kcover-system", job, succeeded=False, reason="DeadlineExceeded")
+    world.kube.finish_job("kcover-jobs", job, succeeded=False, reason="DeadlineExceeded")
     world.pass_time(361)
     assert world.rescue().state == "held"
 
@@ -98,7 +98,7 @@ def test_a_job_that_never_ran_on_a_node_that_was_down_before_is_a_failure(world:
 def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: World) -> None:
     job = asked(world)
     world.kube.set_ready(NODE, False)
-    world.kube.finish_job("kcover-system", job, succeeded=False)
+    world.kube.finish_job("kcover-jobs", job, succeeded=False)
     world.until("held", seconds=100)
     assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == ("limit", "30 min")
 

@@ -35,7 +35,7 @@ def test_a_fault_is_healed_from_cordon_to_uncordon(world: World) -> None:
     assert marks.parse(node.annotations[marks.ANNOTATION])["rescue"] == world.rescue().pk
 
     asked = world.until_reboot_is_asked()
-    assert (asked.code, str(asked).startswith("job kcover-system/")) == ("reboot_job", True)
+    assert (asked.code, str(asked).startswith("job kcover-jobs/")) == ("reboot_job", True)
     world.reboot()
     rescue = world.until("succeeded")
 
@@ -549,7 +549,7 @@ def test_auto_takes_the_job_where_no_agent_reported_lately(world: World) -> None
     world.pass_time(150)
     world.kube.remove_pod("default", "train-0")
 
-    assert str(world.until_reboot_is_asked()).startswith("job kcover-system/")
+    assert str(world.until_reboot_is_asked()).startswith("job kcover-jobs/")
 
 
 def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before(world: World) -> None:
@@ -565,7 +565,7 @@ def test_a_node_taken_back_by_hand_is_not_rescued_again_for_what_was_seen_before
 
     assert Rescue.objects.count() == 1
     assert set(Incident.objects.values_list("state", flat=True)) == {"closed"}
-    assert world.kube.job_state("kcover-system", "kcover-reboot-1-2-0").exists is False
+    assert world.kube.job_state("kcover-jobs", "kcover-reboot-1-2-0").exists is False
     world.fault(62)  # a new occurrence is a new fault
     world.work()
     assert Rescue.objects.count() == 2

@@ -33,7 +33,7 @@ def withdraw(world: World) -> int:
 
 def asked(world: World) -> Rescue:
     world.fault(62)
-    assert str(world.until_reboot_is_asked()).startswith("job kcover-system/")
+    assert str(world.until_reboot_is_asked()).startswith("job kcover-jobs/")
     return world.rescue()
 
 
@@ -53,7 +53,7 @@ def verbs(rescue: Rescue) -> list[str]:
 def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(world: World) -> None:
     rescue = cancelled(world)
     [request] = dict(found_in(rescue.because, "requests_withdrawn").params)["requests"]
-    assert dict(request.params)["job"].startswith("kcover-system/kcover-reboot-")
+    assert dict(request.params)["job"].startswith("kcover-jobs/kcover-reboot-")
     assert withdraw(world) == 1
     assert jobs(world) == []
     assert codes_of(world.step("reboot").because) == ["request_withdrawn", "job_deleted"]
@@ -66,12 +66,12 @@ def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(
 def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world: World) -> None:
     rescue = asked(world)
     kept = rescue.steps.get(name="reboot").progress["jobs"][0].partition("/")[2]
-    world.kube.delete_job("kcover-system", kept)  # as if the call that makes it were still on its way
+    world.kube.delete_job("kcover-jobs", kept)  # as if the call that makes it were still on its way
     services.cancel(rescue, actor="user:anna", reason="", now=world.now)
     assert withdraw(world) == 1
     assert verbs(rescue) == []
     world.kube.objects.create(
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-system"}, "spec": {}}
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-jobs"}, "spec": {}}
     )  # it arrives
     assert withdraw(world) == 0
     world.now += node_lock.LEASE_TIME

@@ -48,7 +48,7 @@ class World:
             name="c1", created_at=self.now, kubeconfig="fake", hold_down=10, reboot="job"
         )
         self.uninstall = connections.install(self.cluster.pk, self.kube)
-        self.kube.add_namespace("kcover-system")
+        self.kube.add_namespace("kcover-jobs")
         for index in range(1, nodes + 1):
             self.kube.add_node(f"gpu-{index}", gpus=8)
         self.sync()

@@ -1,0 +1,121 @@
+"""deploy/reboot-job-policy.yaml admits the job that the portal makes, and nothing beside it."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import cel
+import pytest
+import yaml
+
+from kcover_portal.fleet.models import Cluster
+from tests.deploy.manifests import RBAC, ROOT
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+POLICY, BINDING = yaml.safe_load_all((ROOT / "deploy" / "reboot-job-policy.yaml").read_text())
+BOOT_ID = "5b3c9c1e-6d0f-4c2a-9f57-0b1d2f7a4e10"
+
+
+@pytest.fixture
+def job() -> dict[str, Any]:
+    """The manifest that reaches the API server."""
+    world = World()
+    try:
+        world.kube.reboot("gpu-1", boot_id=BOOT_ID)
+        world.sync()
+        world.fault(62)
+        world.until_reboot_is_asked()
+        [made] = world.kube.objects.list("Job")
+    finally:
+        world.uninstall()
+    return copy.deepcopy(made)
+
+
+def denials(job: dict[str, Any]) -> list[str]:
+    """The messages of the validations that do not hold."""
+    given: dict[str, Any] = {"object": job, "variables": {}}
+    for variable in POLICY["spec"]["variables"]:
+        given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
+    return [one["message"] for one in POLICY["spec"]["validations"] if not holds(one["expression"], given)]
+
+
+def holds(expression: str, given: dict[str, Any]) -> bool:
+    try:
+        return cel.evaluate(expression, given) is True
+    except (KeyError, IndexError, ValueError, RuntimeError):
+        return False  # failurePolicy: Fail
+
+
+def test_the_portals_job_is_admitted(job) -> None:
+    assert denials(job) == []
+
+
+def pod(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = job["spec"]["template"]["spec"]
+    return found
+
+
+def container(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = pod(job)["containers"][0]
+    return found
+
+
+CHANGES: list[Callable[[dict[str, Any]], object]] = [
+    lambda job: pod(job)["containers"].append(copy.deepcopy(container(job))),
+    lambda job: pod(job).update(initContainers=[copy.deepcopy(container(job))]),
+    lambda job: container(job).update(image="evil.example.com/busybox:1.36"),
+    lambda job: container(job)["command"].append("; id"),
+    lambda job: container(job).update(command=["sh", "-c", "nsenter --target 1 --all"]),
+    lambda job: container(job).pop("command"),
+    lambda job: container(job).update(args=["-c", "id"]),
+    lambda job: container(job)["env"].append({"name": "LD_PRELOAD", "value": "/tmp/x.so"}),
+    lambda job: container(job)["env"][0].update(value="$(id)"),
+    lambda job: container(job)["env"][0].update(name="PATH"),
+    lambda job: container(job).update(envFrom=[{"configMapRef": {"name": "x"}}]),
+    lambda job: container(job).update(lifecycle={"postStart": {"exec": {"command": ["id"]}}}),
+    lambda job: container(job).update(livenessProbe={"exec": {"command": ["id"]}}),
+    lambda job: container(job).update(readinessProbe={"exec": {"command": ["id"]}}),
+    lambda job: container(job).update(startupProbe={"exec": {"command": ["id"]}}),
+    lambda job: pod(job).update(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+    lambda job: container(job).update(volumeMounts=[{"name": "root", "mountPath": "/host"}]),
+    lambda job: container(job).update(volumeDevices=[{"name": "root", "devicePath": "/dev/sda"}]),
+    lambda job: pod(job).update(serviceAccountName="kcover-worker"),
+    lambda job: pod(job).update(automountServiceAccountToken=True),
+    lambda job: pod(job).pop("automountServiceAccountToken"),
+    lambda job: pod(job).pop("nodeName"),
+    lambda job: pod(job).update(hostNetwork=True),
+    lambda job: pod(job).update(restartPolicy="OnFailure"),
+    lambda job: job["spec"].update(backoffLimit=6),
+    lambda job: job["spec"].update(parallelism=100),
+    lambda job: job["spec"].update(completions=100),
+    lambda job: job["spec"].pop("activeDeadlineSeconds"),
+    lambda job: job["spec"].update(activeDeadlineSeconds=86_400),
+]
+
+
+def test_any_other_job_is_denied(job) -> None:
+    for number, change in enumerate(CHANGES):
+        other = copy.deepcopy(job)
+        change(other)
+        assert denials(other), number
+
+
+def test_every_validation_is_needed(job) -> None:
+    found = set()
+    for change in CHANGES:
+        other = copy.deepcopy(job)
+        change(other)
+        found |= set(denials(other))
+    assert found == {one["message"] for one in POLICY["spec"]["validations"]}
+
+
+def test_it_is_about_the_image_and_the_namespace_of_the_settings_and_denies() -> None:
+    image, namespace = (Cluster._meta.get_field(name).default for name in ("job_image", "job_namespace"))
+    assert cel.evaluate(POLICY["spec"]["variables"][0]["expression"], {}) == image
+    assert POLICY["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": namespace
+    }
+    assert namespace in {one["metadata"]["name"] for one in RBAC if one["kind"] == "Namespace"}
+    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
