@@ -49,6 +49,10 @@ SENTENCES: Mapping[str, str] = {
         "cluster {cluster} does not have node {node}; at most {limit} such names can wait until the cluster lists them."
         " Check the name, or retry once the cluster lists the node"
     ),
+    "node_enrolled_often": _(
+        "node {node} was enrolled {limit} times within {window}. Keep the agent's state folder when its pod restarts,"
+        " or create a token for the node"
+    ),
     "credential_in_use": _(
         "node {node} still uses credential {credential}; revoke the credential, or wait until it has been unused"
         " for {wait}"

@@ -11,11 +11,20 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import parked_names, tokens
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster
+from kcover_portal.fleet.services import parked_nodes
 from kcover_portal.ledger import services as ledger
+
+MAX_REPEATS = 5  # enrolments of one node by enrolment tokens within REPEATS_WINDOW
+REPEATS_WINDOW = timedelta(hours=1)
+BY_ACCOUNT = "service account "  # begins the ``by`` of an enrolment that the cluster proves
 
 
 class InUse(tokens.Later):
     """The node's current credential was used recently."""
+
+
+class EnrolledOften(tokens.Later):
+    """The node was enrolled too often lately."""
 
 
 def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
@@ -24,7 +33,9 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     An enrolment token can claim any node of its cluster, so a credential that is in use is protected. InUse is
     raised if one was used within AGENT_SILENT_AFTER. An agent that lost its disk is silent and can enrol again.
     Credentials from earlier enrolments are revoked, on record; one that an administrator bound to the node stays valid.
-    A node that the cluster does not have is parked; UnknownNode is raised beyond the bounds for such names.
+    A node that the cluster does not have is parked; UnknownNode is raised beyond the bounds for such names, and
+    EnrolledOften beyond MAX_REPEATS: a stolen enrolment token must neither fill the audit log nor take the credentials
+    of a silent node again and again.
     Raises Refused if the enrolment token is expired or revoked, or its owner is disabled.
     """
     with transaction.atomic(), ledger.last():
@@ -36,19 +47,22 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:
             _refuse_if_in_use(credential, now=now)
+        _refuse_if_enrolled_often(cluster, node, now=now)
         parked_names.park_unknown(token, cluster, node, now=now)
         return _replace(existing, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
 
 
-def enrol_proven(cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
-    """Like ``enrol``, for a caller that the cluster itself places on the node (``by``, for the audit log).
+def enrol_proven(
+    cluster: Cluster, node: str, *, account: str, expires_at: datetime, now: datetime
+) -> tuple[ApiToken, str]:
+    """Like ``enrol``, for a service ``account`` whose pod the cluster itself places on the node.
 
     The cluster has proved which node it is, so a credential in use is replaced at once.
     """
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(cluster)
         existing = tokens.of_node(cluster, node, now=now)
-        return _replace(existing, cluster, node, by=by, expires_at=expires_at, now=now)
+        return _replace(existing, cluster, node, by=f"{BY_ACCOUNT}{account}", expires_at=expires_at, now=now)
 
 
 def _replace(
@@ -86,6 +100,19 @@ def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
             ),
             retry_after=math.ceil(wait.total_seconds()),
         )
+
+
+def _refuse_if_enrolled_often(cluster: Cluster, node: str, *, now: datetime) -> None:
+    by_tokens = (
+        ApiToken.objects.filter(cluster=cluster, node=node, created_at__gt=now - REPEATS_WINDOW)
+        .filter(created_by__startswith=tokens.BY_TOKEN)
+        .exclude(created_by__startswith=f"{tokens.BY_TOKEN}{BY_ACCOUNT}")
+    )
+    latest = list(by_tokens.order_by("-created_at").values_list("created_at", flat=True)[:MAX_REPEATS])
+    if len(latest) < MAX_REPEATS or not parked_nodes.in_cluster(cluster, node):
+        return  # parked_names has the bounds for other names
+    limit = reasons.of("node_enrolled_often", node=node, limit=MAX_REPEATS, window=reasons.span(REPEATS_WINDOW))
+    raise EnrolledOften(limit, retry_after=math.ceil((latest[-1] + REPEATS_WINDOW - now).total_seconds()))
 
 
 def _used_at(credential: ApiToken) -> datetime | None:

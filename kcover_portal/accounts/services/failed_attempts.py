@@ -1,7 +1,10 @@
 """Failed password attempts in the audit log and the process log, bounded: a flood is a few entries with a count.
 
-The first failure of an account and address is an entry at once. Later ones are counted in a row and become one entry a
-minute. Beyond MAX_ROWS accounts and addresses, the rest shares one row.
+The first failure of a name and address is an entry at once. Later ones are counted in a row and become one entry a
+minute. Beyond MAX_ROWS names and addresses, the rest shares one row.
+
+A name without an account is neither stored nor logged: somebody may have typed a password there. It costs the same
+statements as one with an account, so that the time of the answer does not tell which names have accounts.
 """
 
 import logging
@@ -10,6 +13,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 from django.db.models import F
+from django.utils.crypto import salted_hmac
 
 from kcover import audit
 from kcover_portal.accounts.models import FailedAttempts, User
@@ -19,6 +23,8 @@ log = logging.getLogger(__name__)
 
 RECORDED_EVERY = timedelta(minutes=1)
 MAX_ROWS = 20  # so at most 20 entries a minute, and one for the rest
+NO_ACCOUNT = "?"  # names of accounts have none
+SALT = "kcover_portal.accounts.failed_attempts"
 NOBODY = "nobody"  # the actor: a failed attempt proves nothing about who made it
 
 Kind = type[audit.FailedAttempts]
@@ -26,7 +32,7 @@ Kind = type[audit.FailedAttempts]
 
 def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime) -> None:
     """Notes a failed attempt on the account ``name``, which need not exist."""
-    user = name if User.objects.filter(username=name).exists() else ""
+    user = name if User.objects.filter(username=name).exists() else _hidden(name)
     counted = {"count": F("count") + 1, "refused": F("refused") + int(refused)}
     rows = FailedAttempts.objects.filter(verb=kind.VERB)
     if rows.filter(user=user, address=address, recorded_at__gt=now - RECORDED_EVERY).update(**counted):
@@ -41,6 +47,15 @@ def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime) -
         record([row.pk], now=now)
 
 
+def _hidden(name: str) -> str:
+    """Returns a text that no account has as its name, and that is too short to confirm a guess of ``name``."""
+    return f"{NO_ACCOUNT}{salted_hmac(SALT, name, algorithm='sha256').hexdigest()[:4]}"
+
+
+def _shown(user: str) -> str:
+    return "" if user.startswith(NO_ACCOUNT) else user
+
+
 def record(ids: Iterable[int] | None = None, *, now: datetime) -> None:
     """Writes an entry for each row, or each of ``ids``, that has failures and had no entry for RECORDED_EVERY."""
     with transaction.atomic():
@@ -48,7 +63,7 @@ def record(ids: Iterable[int] | None = None, *, now: datetime) -> None:
         due = rows.filter(recorded_at__lte=now - RECORDED_EVERY, count__gt=0)
         drafts = []
         for row in due if ids is None else due.filter(pk__in=ids):
-            act = KINDS[row.verb](user=row.user, address=row.address, count=row.count, refused=row.refused)
+            act = KINDS[row.verb](user=_shown(row.user), address=row.address, count=row.count, refused=row.refused)
             log.warning("%s: %s, %s", act.verb, act.subject, act.explanation)
             drafts.append(ledger.Draft(act=act, actor=NOBODY, at=now))
             FailedAttempts.objects.filter(pk=row.pk).update(count=0, refused=0, recorded_at=now)

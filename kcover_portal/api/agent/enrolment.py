@@ -57,7 +57,7 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
             _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
     except accounts.InUse as error:
         raise Refusal(409, error.reason, retry_after=error.retry_after) from error
-    except (accounts.RenewedLately, accounts.UnknownNode) as error:
+    except (accounts.RenewedLately, accounts.EnrolledOften, accounts.UnknownNode) as error:
         raise Refusal(429, error.reason, retry_after=error.retry_after) from error
     except accounts.Bound as error:
         raise Refusal(403, error.reason) from error
@@ -71,8 +71,9 @@ def _bind_proven(credential: Credential) -> tuple[str, datetime]:
     close_old_connections()
     now = timezone.now()
     expires_at = now + PROVEN_LIVES
-    by = f"service account {credential.account}"
-    _, secret = accounts.enrol_proven(credential.cluster, credential.node, by=by, expires_at=expires_at, now=now)
+    _, secret = accounts.enrol_proven(
+        credential.cluster, credential.node, account=credential.account, expires_at=expires_at, now=now
+    )
     return secret, expires_at
 
 

@@ -25,7 +25,7 @@ def east(now: datetime) -> Cluster:
 
 @pytest.fixture
 def enrolled(east: Cluster, now: datetime) -> ApiToken:
-    return services.enrol_proven(east, "gpu-1", by="a/b", expires_at=now + timedelta(days=1), now=now)[0]
+    return services.enrol_proven(east, "gpu-1", account="a/b", expires_at=now + timedelta(days=1), now=now)[0]
 
 
 def statements(act: Callable[[], object]) -> list[str]:
@@ -45,7 +45,7 @@ def test_enrolling(east: Cluster, enrolled: ApiToken, now: datetime) -> None:
     later = now + timedelta(hours=1)
     ends = {"expires_at": now + timedelta(days=1), "now": later}
     assert_the_chain_is_last(statements(lambda: services.enrol(token, "gpu-1", **ends)), "accounts_apitoken")
-    asked = statements(lambda: services.enrol_proven(east, "gpu-1", by="a/b", **ends))
+    asked = statements(lambda: services.enrol_proven(east, "gpu-1", account="a/b", **ends))
     assert_the_chain_is_last(asked, "accounts_apitoken")
     assert Entry.objects.filter(verb="token.revoked").count() == 2
 

@@ -5,6 +5,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import translation
 
 from kcover import audit
@@ -69,6 +71,19 @@ def test_the_first_failure_is_an_entry_and_the_others_are_counted(now: datetime)
     assert [(act.count, act.refused) for act in recorded("user.sign_in_failed")] == [(1, 0)]
     note("anna", "192.0.2.1", now + timedelta(seconds=60))
     assert [(act.count, act.refused) for act in recorded("user.sign_in_failed")] == [(1, 0), (60, 30)]
+
+
+def test_a_name_without_an_account_costs_the_same_statements(now: datetime) -> None:
+    make_user("anna", now)
+    note("ben", "192.0.2.1", now)  # another name has a row already
+    for second in range(2):
+        costs = []
+        for name in ("anna", "nobody-has-this-name"):
+            with CaptureQueriesContext(connection) as asked:
+                note(name, "192.0.2.1", now + timedelta(seconds=second))
+            costs.append([query["sql"].split()[0] for query in asked])
+        assert costs[0] == costs[1]
+    assert {act.user for act in recorded("user.sign_in_failed")} == {"anna", ""}
 
 
 def test_what_was_counted_is_written_when_the_failures_stop(clock: Clock) -> None:

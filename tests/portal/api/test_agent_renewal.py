@@ -167,7 +167,7 @@ def test_what_an_administrator_bound_lives_as_long_as_they_said(cluster: Cluster
     refused = Door(secret).enrol(NODE)
     refused.problem(403)
     assert refused.body["code"] == "credential_bound"
-    _, secret = accounts.enrol_proven(cluster, "gpu-1", by="service account a/b", expires_at=bound.expires_at, now=now)
+    _, secret = accounts.enrol_proven(cluster, "gpu-1", account="a/b", expires_at=bound.expires_at, now=now)
     Door(secret).enrol(NODE).problem(403)
 
 
@@ -229,7 +229,7 @@ def test_a_revocation_waits_for_no_lock_for_long(agent: Door, monkeypatch: pytes
 
 def test_a_revocation_leaves_what_was_enrolled_anew(agent: Door, cluster: Cluster) -> None:
     now = datetime.now(UTC)
-    _, secret = accounts.enrol_proven(cluster, "gpu-1", by="a/b", expires_at=now + timedelta(days=1), now=now)
+    _, secret = accounts.enrol_proven(cluster, "gpu-1", account="a/b", expires_at=now + timedelta(days=1), now=now)
     withdraw(agent)
     assert in_force() == digests(Door(secret))
 
@@ -237,7 +237,7 @@ def test_a_revocation_leaves_what_was_enrolled_anew(agent: Door, cluster: Cluste
 def test_enrolling_anew_ends_old_and_next_alike(agent: Door, cluster: Cluster) -> None:
     renewed(agent.enrol(NODE))
     now = datetime.now(UTC)
-    _, secret = accounts.enrol_proven(cluster, "gpu-1", by="a/b", expires_at=now + timedelta(days=1), now=now)
+    _, secret = accounts.enrol_proven(cluster, "gpu-1", account="a/b", expires_at=now + timedelta(days=1), now=now)
     assert in_force() == digests(Door(secret))
 
 

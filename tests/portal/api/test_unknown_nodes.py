@@ -7,6 +7,7 @@ from django.test import Client
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.services import enrolment as enrolment_service
 from kcover_portal.accounts.services import parked_names
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, Cluster, Node
@@ -79,6 +80,23 @@ def test_names_that_the_cluster_has_are_not_limited(east: Cluster) -> None:
     door = enrolment(east)
     assert set(enrol_many(door, count, prefix="gpu")) == {201}
     assert door.enrol({"node": "ghost"}).status == 201
+
+
+def test_a_name_that_the_cluster_has_is_enrolled_a_few_times_an_hour(east: Cluster) -> None:
+    list_nodes(east, "gpu-1", "gpu-2")
+    for _ in range(enrolment_service.MAX_REPEATS):
+        assert enrolment(east).enrol({"node": "gpu-1"}).status == 201
+    door = enrolment(east)
+    code, wait = refused(door.enrol({"node": "gpu-1"}))
+    assert code == "node_enrolled_often"
+    assert 0 < wait <= enrolment_service.REPEATS_WINDOW.total_seconds()
+    assert door.enrol({"node": "gpu-2"}).status == 201
+    proven = {"account": "kcover-system/kcover-agent", "expires_at": datetime.now(UTC) + timedelta(days=1)}
+    for _ in range(enrolment_service.MAX_REPEATS + 1):  # the cluster proves these
+        accounts.enrol_proven(east, "gpu-2", **proven, now=datetime.now(UTC))
+    assert door.enrol({"node": "gpu-2"}).status == 201
+    ApiToken.objects.update(created_at=datetime.now(UTC) - enrolment_service.REPEATS_WINDOW)
+    assert door.enrol({"node": "gpu-1"}).status == 201
 
 
 def test_the_same_unknown_name_again_counts_again(east: Cluster) -> None:
