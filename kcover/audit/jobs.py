@@ -26,7 +26,8 @@ class JobOrderAct(Act):
 class JobOrdered(JobOrderAct):
     """A restart or stop was ordered.
 
-    ``cause``: who or what orders it; ``reason``: a person's own words; ``because``: the fault behind it.
+    ``cause``: who or what orders it; ``reason``: a person's own words; ``because``: the fault behind it, and
+    ``incident`` its incident.
     """
 
     VERB: ClassVar[str] = "job.ordered"
@@ -35,6 +36,7 @@ class JobOrdered(JobOrderAct):
     cause: str
     reason: str = ""
     because: Reason | None = None
+    incident: int | None = None
 
 
 @register

@@ -34,6 +34,7 @@ SENTENCES: Mapping[str, str] = {
     "job_stops": _("Stopping. Pods that have not ended: {pods}."),
     "job_stopped": _("Stopped: {job}."),
     "job_not_stopped": _("Pods have not ended {minutes} min after the job was suspended: {pods}."),
+    "job_runs_again": _("All pods of {job} run again."),
     "job_gone": _("The job was deleted."),
     "job_shadow": _("The portal would have restarted the job. It writes nothing in this mode."),
     "job_order_replaced": _("Replaced by order {order}."),

@@ -1,10 +1,11 @@
-"""Orders to restart or stop a training job, as rows with a lease."""
+"""Orders to restart or stop a training job, as rows with a lease, and the failed containers behind them."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
 
 
 class JobOrder(models.Model):
@@ -36,6 +37,9 @@ class JobOrder(models.Model):
     cause = models.CharField(max_length=10, choices=Cause.choices)
     asked_by = models.CharField(max_length=200)
     asked_because = models.JSONField(default=dict, help_text="a Reason: the fault behind it; {}: a person's own words")
+    incident = models.ForeignKey(
+        Incident, on_delete=models.SET_NULL, null=True, related_name="job_orders", help_text="of the failed pod"
+    )
     reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
     asked_at = models.DateTimeField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
@@ -69,3 +73,39 @@ class JobOrder(models.Model):
     def why(self) -> reasons.Reason | None:
         """What it waits for, or how it ended."""
         return reasons.kept(self.because)
+
+
+class PodFailure(models.Model):
+    """A container of a protected job's pod that ended with an error. It is over once the job runs again."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pod_failures")
+    namespace = models.CharField(max_length=63)
+    kind = models.CharField(max_length=32)
+    name = models.CharField(max_length=253, help_text="of the job")
+    pod = models.CharField(max_length=253)
+    pod_uid = models.CharField(max_length=64)
+    container = models.CharField(max_length=63)
+    node = models.CharField(max_length=253)
+    exit_code = models.IntegerField()
+    at = models.DateTimeField(help_text="when the container ended, by the kubelet's clock")
+    seen_at = models.DateTimeField()
+    incident = models.ForeignKey(
+        Incident, on_delete=models.SET_NULL, null=True, related_name="pod_failures", help_text="null: beyond the bounds"
+    )
+    order = models.ForeignKey(
+        JobOrder, on_delete=models.SET_NULL, null=True, related_name="pod_failures", help_text="that restarts the job"
+    )
+    over_at = models.DateTimeField(null=True, help_text="when the job ran again, or ended")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "pod_uid", "container", "at"), name="one_row_a_pod_failure"),
+        )
+        indexes = (
+            models.Index(fields=("cluster", "namespace", "name"), name="pod_failures_of_job"),
+            models.Index(fields=("cluster",), condition=models.Q(over_at=None), name="open_pod_failures"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.pod}"

@@ -4,7 +4,7 @@ The answer of one API server is kept for a few seconds, so that many readers cos
 does not answer is named with its error; the others are shown.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from typing import Final
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.rescue.models import JobRestart, Rescue
@@ -94,6 +94,28 @@ def jobs(
             wanted = [one for one in read if namespace in ("", one.job.namespace) and kind in ("", one.job.kind)]
             views += _views(cluster, wanted)
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJob:
+    """A job with failed pods. ``order``: the newest that restarts it; None if there is none."""
+
+    namespace: str
+    kind: str
+    name: str
+    order: int | None
+
+
+def of_incidents(incidents: Collection[int]) -> dict[int, list[FailedJob]]:
+    """The jobs whose failed pods are behind incidents (by key), the first one first; one query."""
+    found: dict[int, dict[tuple[str, str, str], FailedJob]] = {}
+    rows = PodFailure.objects.filter(incident__in=incidents).order_by("pk")
+    for row in rows:
+        known = found.setdefault(row.incident_id or 0, {})
+        place = row.namespace, row.kind, row.name
+        orders = [row.order_id, known[place].order if place in known else None]
+        known[place] = FailedJob(*place, max((pk for pk in orders if pk is not None), default=None))
+    return {incident: list(failed.values()) for incident, failed in found.items()}
 
 
 def forget() -> None:

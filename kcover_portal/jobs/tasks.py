@@ -36,8 +36,8 @@ def sweep() -> None:
 
 @shared_task(name="jobs.look")
 def look() -> None:
-    """Wakes a worker for each cluster, to look for failed pods and for jobs that somebody labelled for a restart."""
-    for pk in Cluster.objects.exclude(job_recovery=Cluster.JobRecovery.OFF).values_list("pk", flat=True):
+    """Wakes a worker for each cluster, to look for jobs that run again or that somebody labelled for a restart."""
+    for pk in Cluster.objects.values_list("pk", flat=True):
         doorbell.ring("jobs.look_in", pk)
 
 
@@ -46,8 +46,8 @@ def look_in(cluster_id: int) -> None:
     """Looks in one cluster. A cluster that does not answer is told by its own watch."""
     for cluster in Cluster.objects.filter(pk=cluster_id):
         try:
+            services.look_for_returns(cluster, now=timezone.now())
             services.look_for_labels(cluster, now=timezone.now())
-            services.look_for_failures(cluster, now=timezone.now())
         except port.KubeError as error:
             log.info("cluster %s: jobs are not read: %s", cluster.name, error)
 

@@ -135,6 +135,9 @@ class Cluster(Protocol):
         ``having``: the key of a label that they have, whatever its value.
         """
 
+    def pods_version(self) -> str:
+        """Returns the resource version of the pods as a whole now: a watch continues from it."""
+
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[PodEvent]:
         """Yields changes of all pods; None begins with every existing pod as ADDED. Raises ``Expired``."""
 

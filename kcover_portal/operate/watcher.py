@@ -1,15 +1,17 @@
-"""The watch: in the leading process, one thread per cluster synchronizes the nodes and wakes the engine on changes.
+"""The watch: in the leading process, threads per cluster synchronize its nodes, wake the engine, and follow pods.
 
-A cluster that does not answer blocks only its own thread. While it does not answer, nothing is concluded about its
+A cluster that does not answer blocks only its own threads. While it does not answer, nothing is concluded about its
 nodes (invariant 34).
 """
 
+import itertools
 import logging
 import os
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 from django.db import close_old_connections, transaction
 from django.db.utils import Error as DatabaseError
@@ -21,7 +23,7 @@ from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.operate import event_batches
+from kcover_portal.operate import event_batches, pod_watch
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import services as sources
@@ -43,7 +45,7 @@ class Watch:
         self._clock = clock
         self._stop = stop
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._threads: dict[int, tuple[tuple[str, ...], threading.Event, threading.Thread]] = {}
+        self._threads: dict[tuple[int, str], tuple[tuple[str, ...], threading.Event, threading.Thread]] = {}
 
     def run(self) -> None:
         """Competes for the lease and follows the list of clusters until stopped, then releases the lease."""
@@ -67,22 +69,22 @@ class Watch:
             log.warning("the watch could not release its lease, which will expire: %s", error)
 
     def _follow(self, clusters: list[Cluster]) -> None:
-        """Starts and stops threads, so that each registered cluster has one that uses its current access."""
+        """Starts and stops threads, so that each registered cluster has its own, with its current access."""
         wanted = {
             cluster.pk: (cluster.name, stored(cluster, "kubeconfig"), cluster.context, str(cluster.in_cluster))
             for cluster in clusters
         }
-        for pk, (access, stop, _thread) in list(self._threads.items()):
-            if wanted.get(pk) != access:
+        for key, (access, stop, _thread) in list(self._threads.items()):
+            if wanted.get(key[0]) != access:
                 stop.set()
-                del self._threads[pk]
-        for cluster in clusters:
-            running = self._threads.get(cluster.pk)
+                del self._threads[key]
+        for cluster, (name, follower) in itertools.product(clusters, FOLLOWERS.items()):
+            running = self._threads.get((cluster.pk, name))
             if running is None or not running[2].is_alive():
                 stop = threading.Event()
-                follower = ClusterWatch(cluster, clock=self._clock, stop=stop)
-                thread = threading.Thread(target=follower.run, name=f"watch-{cluster.name}", daemon=True)
-                self._threads[cluster.pk] = (wanted[cluster.pk], stop, thread)
+                run = follower(cluster, clock=self._clock, stop=stop).run
+                thread = threading.Thread(target=run, name=f"watch-{name}-{cluster.name}", daemon=True)
+                self._threads[cluster.pk, name] = (wanted[cluster.pk], stop, thread)
                 thread.start()
 
 
@@ -172,3 +174,9 @@ class ClusterWatch:
             services.note_watch(self._cluster, now=self._clock(), error=storable_values.text(error))
         except DatabaseError as failure:
             log.warning("cluster %s: %s", self._cluster.name, failure)
+
+
+FOLLOWERS: Final[Mapping[str, type[ClusterWatch | pod_watch.PodWatch]]] = {
+    "nodes": ClusterWatch,
+    "pods": pod_watch.PodWatch,
+}

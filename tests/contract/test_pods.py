@@ -53,6 +53,14 @@ def test_a_watch_from_nothing_begins_with_what_is_there(rig, node):
     assert seen["killed"].pod.failures == ()
 
 
+def test_a_watch_from_a_version_shows_only_what_follows(rig, node):
+    rig.pod("before", node=node)
+    version = rig.cluster.pods_version()
+    rig.pod("after", node=node)
+    events = rig.cluster.watch_pods(version, timeout=max(1, rig.patience / 2) if rig.patience else 0)
+    assert {event.pod.name for event in events if event.pod and event.pod.namespace == rig.namespace} == {"after"}
+
+
 def _container(end):
     more = {"image": "busybox", "imageID": "", "ready": False, "restartCount": 0}
     return {"name": "main", "state": {"terminated": end}, **more}

@@ -38,6 +38,7 @@ def _walk(rig):
     yield "get_node", lambda: cluster.get_node(node)
     yield "apply_node", lambda: cluster.apply_node(node, change)
     yield "list_pods", lambda: (cluster.list_pods(node=node), cluster.list_pods(namespace=rig.namespace))
+    yield "pods_version", lambda: cluster.pods_version()
     yield "watch_pods", lambda: list(cluster.watch_pods(None, timeout=1))
     yield "evict", lambda: cluster.evict(rig.namespace, "train", uid=train)
     yield "evict", lambda: cluster.evict(rig.namespace, "anew", uid="another")

@@ -20,6 +20,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
 from kcover_portal.views.filtersets import IncidentFilter
 
@@ -35,6 +36,15 @@ class WitnessSerializer(serializers.Serializer[queries.Witness]):
     count = serializers.IntegerField()
 
 
+class IncidentJobSerializer(serializers.Serializer[Any]):
+    """A training job whose pod failed, and the newest order to restart it (null: none)."""
+
+    namespace = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    order = serializers.IntegerField(allow_null=True)
+
+
 class IncidentSerializer(serializers.ModelSerializer[Incident]):
     """A fault of a device, from its first occurrence until it is proved gone."""
 
@@ -46,6 +56,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     program = serializers.BooleanField(source="is_user_fault", read_only=True, help_text="the same as is_user_fault")
     closed_because_reason = ReasonSerializer(source="closed_why", read_only=True, allow_null=True)
     witnesses = serializers.SerializerMethodField()
+    jobs = serializers.SerializerMethodField(help_text="of an incident of kind pod")
 
     class Meta:
         model = Incident
@@ -69,6 +80,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "message_reason",
             "advice",
             "witnesses",
+            "jobs",
             "boot_id",
             "opened_at",
             "last_at",
@@ -80,6 +92,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._witnesses: dict[int, list[queries.Witness]] = {}
+        self._jobs: dict[int, list[jobs.FailedJob]] = {}
 
     def get_code(self, incident: Incident) -> int | str:
         """Returns the code, a number for the kinds in NUMBERED."""
@@ -89,11 +102,23 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     def get_witnesses(self, incident: Incident) -> Any:
         """Returns the witnesses; those of a whole page are read at once."""
         if incident.pk not in self._witnesses:
-            page = getattr(self.parent, "instance", None)
-            rows = page if isinstance(page, list) else [incident]
-            found = queries.witnesses([row.pk for row in rows])
-            self._witnesses = {row.pk: found.get(row.pk, []) for row in rows}
+            page = self._page(incident)
+            found = queries.witnesses(page)
+            self._witnesses = {pk: found.get(pk, []) for pk in page}
         return WitnessSerializer(self._witnesses[incident.pk], many=True).data  # type: ignore[arg-type]  # many
+
+    @extend_schema_field(IncidentJobSerializer(many=True))
+    def get_jobs(self, incident: Incident) -> Any:
+        """Returns the training jobs whose pods failed, of a whole page at once."""
+        if incident.pk not in self._jobs:
+            page = self._page(incident)
+            found = jobs.of_incidents(page)
+            self._jobs = {pk: found.get(pk, []) for pk in page}
+        return IncidentJobSerializer(self._jobs[incident.pk], many=True).data
+
+    def _page(self, incident: Incident) -> list[int]:
+        page = getattr(self.parent, "instance", None)
+        return [row.pk for row in page] if isinstance(page, list) else [incident.pk]
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):

@@ -74,7 +74,7 @@ class OrderSerializer(serializers.ModelSerializer[JobOrder]):
         model = JobOrder
         fields = (
             *("id", "cluster", "namespace", "kind", "name", "action", "cause", "asked_by", "reason", "asked_at"),
-            *("state", "because", "ended_at"),
+            *("state", "because", "incident", "ended_at"),
         )
 
 

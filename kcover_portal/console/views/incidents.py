@@ -21,6 +21,7 @@ from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
 
 PAGE = 50
@@ -87,6 +88,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "rescues": list(row.rescues.all()),
         "occurrences": list(row.occurrences.all()[:OCCURRENCES]),
         "scope": _scope(row),
+        "jobs": jobs.of_incidents([row.pk]).get(row.pk, ()),
         "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Verb.CLOSE, row.node or row.cluster),
     }
     return render(request, "console/pages/incident.html", context)

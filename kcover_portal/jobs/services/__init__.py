@@ -1,9 +1,9 @@
 """What doors and sources may call: order a restart or stop, report a failed pod, carry orders out."""
 
-from kcover_portal.jobs.services.failures import look_for_failures
 from kcover_portal.jobs.services.labels import look_for_labels
 from kcover_portal.jobs.services.orders import JobUnknown, OrderRefused, Preview, kind_named, order, preview
-from kcover_portal.jobs.services.recovery import recover, recover_pod
+from kcover_portal.jobs.services.recovery import recover, recover_job, recover_pod
+from kcover_portal.jobs.services.returns import look_for_returns
 from kcover_portal.jobs.services.worker import prune, run
 
 __all__ = [
@@ -11,12 +11,13 @@ __all__ = [
     "OrderRefused",
     "Preview",
     "kind_named",
-    "look_for_failures",
     "look_for_labels",
+    "look_for_returns",
     "order",
     "preview",
     "prune",
     "recover",
+    "recover_job",
     "recover_pod",
     "run",
 ]

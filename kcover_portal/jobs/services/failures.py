@@ -1,64 +1,167 @@
 """Failed pods of training jobs: a container (not an init container) that ended with reason ``Error`` (semantics 1.3).
 
-The pods are looked at in rounds. A container that its kubelet has started again is seen by the state before.
+A container that its kubelet has started again is seen by the state before. Only jobs whose owner consented count. A
+failure is stored once, however often its pod is shown, and is over once the job runs again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import transaction
+
 from kcover import reasons
-from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.jobs.models import JobOrder
+from kcover_portal.fleet.services import storable_values
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import recovery
-from kcover_portal.kube import port
+from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
+CODE = "Error"  # the container's reason
+MOST_OPEN_OF_JOB = 4  # further failures of the same attempt follow from the first ones
+MOST_OPEN_IN_CLUSTER = 256
+MAX_EXIT_CODE = 2**31 - 1
 
 
-def look_for_failures(cluster: Cluster, *, now: datetime) -> list[JobOrder]:
-    """Orders the restart of each protected job with a pod that failed a moment ago. Raises port.KubeError."""
-    if recovery.job_recovery(cluster) == recovery.OFF:
-        return []
-    kube = fleet.connect(cluster)
-    restarts = JobRestart.objects.filter(cluster=cluster, at__gt=now - RECENT)
-    restarted = {(row.namespace, row.job): row.at for row in restarts}
-    made: list[JobOrder] = []
-    tried: set[tuple[str, str]] = set()
-    for pod in _failed(kube, now=now):
-        key = (pod.namespace, pod.job)
-        failure = _newest(pod)
-        if failure is None or key in tried or _at(failure) <= restarted.get(key, now - RECENT):
-            continue
-        tried.add(key)
-        because = reasons.of(
-            "job_container_failed",
-            container=failure.name,
-            pod=f"{pod.namespace}/{pod.name}",
-            exit_code=failure.exit_code,
-        )
-        order = recovery.recover_pod(cluster, pod, because=because, now=now)
-        if order is not None:
-            made.append(order)
-    return made
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failed:
+    """A failed container of a protected job, and when it ended by its kubelet's clock."""
+
+    job: training_jobs.Job
+    pod: port.Pod
+    container: str
+    exit_code: int
+    message: str
+    at: datetime
+
+    @property
+    def key(self) -> str:
+        """Its identity, also if the portal starts again."""
+        return f"{self.pod.uid}/{self.container}/{self.at.isoformat()}"
+
+    @property
+    def text(self) -> str:
+        """The failure in kcover's words."""
+        pod = f"{self.pod.namespace}/{self.pod.name}"
+        said = storable_values.text(self.message)[:700]
+        return f"container {self.container} of pod {pod} terminated with error: {said}, exit code: {self.exit_code}"
+
+    @property
+    def because(self) -> reasons.Reason:
+        """Why the job is restarted."""
+        pod = f"{self.pod.namespace}/{self.pod.name}"
+        return reasons.of("job_container_failed", container=self.container, pod=pod, exit_code=self.exit_code)
 
 
-def _failed(kube: port.Cluster, *, now: datetime) -> Iterable[port.Pod]:
-    """The pods of training jobs with a recent failure, by one list for each label."""
-    for label in port.JOB_LABELS[:-1]:
-        for pod in kube.list_pods(having=label):
-            failure = _newest(pod)
-            if failure is not None and not pod.deleting and now - _at(failure) < RECENT:
-                yield pod
+def newest_failure(pod: port.Pod, *, now: datetime) -> tuple[port.ContainerFailure, datetime] | None:
+    """The latest failure of the pod's containers and its time; None if it is old, or the pod is leaving."""
+    known = [(end, end.finished_at) for end in (*pod.failures, *pod.past_failures) if end.finished_at is not None]
+    if pod.deleting or not known:
+        return None
+    failure, at = max(known, key=lambda pair: pair[1])
+    return (failure, at) if now - at < RECENT else None
 
 
-def _newest(pod: port.Pod) -> port.ContainerFailure | None:
-    known = [failure for failure in (*pod.failures, *pod.past_failures) if failure.finished_at is not None]
-    return max(known, key=_at, default=None)
+def failed(job: training_jobs.Job, pod: port.Pod, failure: port.ContainerFailure, at: datetime) -> Failed:
+    """The failure of a pod of this job."""
+    code = max(-MAX_EXIT_CODE, min(failure.exit_code, MAX_EXIT_CODE))
+    return Failed(job=job, pod=pod, container=failure.name, exit_code=code, message=failure.message, at=at)
 
 
-def _at(failure: port.ContainerFailure) -> datetime:
-    if failure.finished_at is None:
-        raise ValueError("a failure without a time")
-    return failure.finished_at
+def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
+    """The failures that get an incident: the first of each job, and no more of the cluster than it has room for.
+
+    Those that are stored already are among them, so that a repetition changes nothing.
+    """
+    rows = PodFailure.objects.filter(cluster=cluster, over_at=None)
+    total = rows.count()
+    of_job: dict[tuple[str, str, str], int] = {}
+    for place in rows.filter(name__in={one.job.name for one in seen}).values_list("namespace", "kind", "name"):
+        of_job[place] = of_job.get(place, 0) + 1
+    known = set(rows.filter(pod_uid__in={one.pod.uid for one in seen}).values_list("pod_uid", "container", "at"))
+    found = []
+    for one in sorted(seen, key=lambda it: it.at):
+        place = one.job.namespace, one.job.kind, one.job.name
+        if (one.pod.uid, one.container, one.at) in known:
+            found.append(one)
+        elif of_job.get(place, 0) < MOST_OPEN_OF_JOB and total < MOST_OPEN_IN_CLUSTER:
+            of_job[place], total = of_job.get(place, 0) + 1, total + 1
+            found.append(one)
+    return found
+
+
+def keep(cluster: Cluster, seen: Sequence[Failed], *, now: datetime) -> None:
+    """Stores failures, each with the open incident of its node, if it has one."""
+    names = {one.pod.node for one in seen}
+    rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind="pod", code=CODE, state="open")
+    found: Mapping[str, int] = dict(rows.values_list("node__name", "pk"))
+    PodFailure.objects.bulk_create(
+        [
+            PodFailure(
+                cluster=cluster,
+                namespace=one.job.namespace,
+                kind=one.job.kind,
+                name=one.job.name,
+                pod=one.pod.name,
+                pod_uid=one.pod.uid,
+                container=one.container,
+                node=one.pod.node,
+                exit_code=one.exit_code,
+                at=one.at,
+                seen_at=now,
+                incident_id=found.get(one.pod.node),
+            )
+            for one in seen
+        ],
+        ignore_conflicts=True,
+    )
+
+
+def restart(cluster: Cluster, seen: Failed, *, now: datetime) -> bool:
+    """Orders the restart of the failed container's job. Returns False if it must be tried again.
+
+    There is nothing to do if the job was restarted after the failure, or if the failure led to an order before.
+    """
+    job = seen.job
+    same = {"cluster": cluster, "namespace": job.namespace}
+    mine = PodFailure.objects.filter(pod_uid=seen.pod.uid, container=seen.container, at=seen.at, **same)
+    if mine.exclude(order=None, over_at=None).exists():
+        return True
+    if JobRestart.objects.filter(job=job.name, at__gte=seen.at, **same).exists():
+        return True
+    with transaction.atomic():
+        incident = mine.values_list("incident", flat=True).first()
+        order = recovery.recover_job(cluster, job, because=seen.because, incident=incident, now=now)
+        if order is None:
+            return recovery.job_recovery(cluster) == recovery.OFF
+        open_now = PodFailure.objects.filter(kind=job.kind, name=job.name, order=None, over_at=None, **same)
+        open_now.update(order=order)
+    return True
+
+
+def end(
+    cluster: Cluster,
+    *,
+    namespace: str,
+    kind: str,
+    name: str,
+    because: reasons.Reason,
+    now: datetime,
+    before: datetime | None = None,
+) -> None:
+    """Ends the failures of a job, as part of the caller's transaction, and closes the incidents that are left without.
+
+    Failures that were seen after ``before`` stay open.
+    """
+    rows = PodFailure.objects.filter(cluster=cluster, namespace=namespace, kind=kind, name=name, over_at=None)
+    if before is not None:
+        rows = rows.filter(seen_at__lte=before)
+    found = set(rows.exclude(incident=None).values_list("incident", flat=True))
+    if not rows.update(over_at=now):
+        return
+    others = PodFailure.objects.filter(incident__in=found, over_at=None).values_list("incident", flat=True)
+    incidents.close(sorted(found - set(others)), because=because, actor=recovery.ACTOR, now=now)

@@ -139,6 +139,7 @@ def create(
     now: datetime,
     reason: str = "",
     asked_because: reasons.Reason | None = None,
+    incident: int | None = None,
     state: str = JobOrder.State.RUNNING,
     because: reasons.Reason | None = None,
     due_at: datetime | None = None,
@@ -152,6 +153,7 @@ def create(
             cause=cause,
             asked_by=asked_by,
             asked_because=asked_because.to_json() if asked_because else {},
+            incident_id=incident,
             reason=reason,
             asked_at=now,
             state=state,
@@ -160,12 +162,11 @@ def create(
             ended_at=None if state in (JobOrder.State.RUNNING, JobOrder.State.HELD) else now,
         )
         replaced = reasons.of("job_order_replaced", order=made.pk)
-        JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk).update(
-            state=JobOrder.State.REPLACED, because=replaced.to_json(), ended_at=now
-        )
+        for old in JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk):
+            settle(old, JobOrder.State.REPLACED, replaced, actor=asked_by, now=now)
         about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
         acts: list[audit.Act] = [
-            audit.JobOrdered(cause=cause, reason=reason, because=asked_because, **about),
+            audit.JobOrdered(cause=cause, reason=reason, because=asked_because, incident=incident, **about),
         ]
         if state != JobOrder.State.RUNNING:
             acts.append(audit.JobOrderSettled(state=state, because=because, **about))
@@ -174,6 +175,26 @@ def create(
         doorbell.ring("jobs.run", made.pk)
     doorbell.publish("job", made.pk, cluster=cluster.name)
     return made
+
+
+def settle(order: JobOrder, state: str, because: reasons.Reason, *, actor: str, now: datetime) -> None:
+    """Ends an order that waits for a person, with its entry, as part of the caller's transaction."""
+    held = JobOrder.objects.filter(pk=order.pk, state=JobOrder.State.HELD)
+    if held.update(state=state, because=because.to_json(), ended_at=now):
+        ledger.record(order.cluster.name, settled(order, state, because), actor=actor, now=now)
+        doorbell.publish("job", order.pk, cluster=order.cluster.name)
+
+
+def settled(order: JobOrder, state: str, because: reasons.Reason) -> audit.JobOrderSettled:
+    """The entry of an order that ends in this state, or waits for a person."""
+    return audit.JobOrderSettled(
+        order=order.pk,
+        kind=order.kind,
+        job=f"{order.namespace}/{order.name}",
+        action=order.action,
+        state=state,
+        because=because,
+    )
 
 
 def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Reason]:

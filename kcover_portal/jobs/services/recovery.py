@@ -32,12 +32,10 @@ def recover_pod(
 
     Returns None if there is nothing to do. Raises port.KubeError, and then it can be called again.
     """
-    if job_recovery(cluster) == OFF:
-        return None
     job = training_jobs.of_pod(fleet.connect(cluster), pod)
     if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
         return None
-    return _recover(cluster, job, cause=cause, because=because, now=now)
+    return recover_job(cluster, job, cause=cause, because=because, now=now)
 
 
 def recover(
@@ -51,14 +49,12 @@ def recover(
     now: datetime,
 ) -> JobOrder | None:
     """Orders the restart of a protected job. As ``recover_pod``; raises JobUnknown for an unknown kind or job."""
-    if job_recovery(cluster) == OFF:
-        return None
     target = orders.read(cluster, kind=orders.kind_named(kind), namespace=namespace, name=name)
     if not training_jobs.is_protected(target.job, target.pods):
         return None
     if training_jobs.is_never_restarted(target.job, target.pods):
         return None
-    return _recover(cluster, target.job, cause=cause, because=because, now=now)
+    return recover_job(cluster, target.job, cause=cause, because=because, now=now)
 
 
 def job_recovery(cluster: Cluster) -> str:
@@ -72,9 +68,18 @@ def mode_of(cluster: Cluster) -> str:
     return decide.strictest(fleet.mode_now(cluster)[0], "shadow" if recovery == OFF else recovery)
 
 
-def _recover(
-    cluster: Cluster, job: training_jobs.Job, *, cause: str, because: reasons.Reason, now: datetime
+def recover_job(
+    cluster: Cluster,
+    job: training_jobs.Job,
+    *,
+    cause: str = JobOrder.Cause.POD,
+    because: reasons.Reason,
+    incident: int | None = None,
+    now: datetime,
 ) -> JobOrder | None:
+    """Orders the restart of a job whose owner consents. ``incident``: of the failed pod. As ``recover_pod``."""
+    if job_recovery(cluster) == OFF:
+        return None
     mine = JobOrder.objects.filter(cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name)
     restarted = JobRestart.objects.filter(
         cluster=cluster, namespace=job.namespace, job=job.name, at__gt=now - job_window.WINDOW
@@ -104,6 +109,7 @@ def _recover(
             cause=cause,
             asked_by=ACTOR,
             asked_because=because,
+            incident=incident,
             state=state,
             because=why,
             due_at=due_at,

@@ -5,7 +5,6 @@ A restart is over when the job's pods run again. After a deadline, or if the clu
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -15,14 +14,14 @@ from django.db.models import F, Q
 
 from kcover import audit, reasons
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet
-from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import recovery
+from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.services import failures, orders
+from kcover_portal.jobs.services.order_calls import HeldBack, Lost, OrderCalls
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions import restart_jobs
-from kcover_portal.rescue.step import call_answers, job_window, recheck_guards
+from kcover_portal.rescue.step import job_window
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 
@@ -32,14 +31,6 @@ HELD_BACK = timedelta(seconds=5)
 MOST_ATTEMPTS = 20
 LONGEST_BACK_OFF = timedelta(minutes=1)
 State = JobOrder.State
-
-
-class Lost(Exception):
-    """Another worker has the order, or a person settled it."""
-
-
-class HeldBack(reasons.ExplainedError):
-    """A mode allows no write now."""
 
 
 def run(pk: int, *, clock: Callable[[], datetime]) -> None:
@@ -66,8 +57,9 @@ def _go_on(work: "_Work") -> None:
 
 
 def prune(*, before: datetime) -> None:
-    """Deletes orders that ended before that time."""
+    """Deletes orders that ended, and failures that were over, before that time."""
     JobOrder.objects.filter(ended_at__lt=before).delete()
+    PodFailure.objects.filter(over_at__lt=before).delete()
 
 
 def _take(pk: int, *, now: datetime) -> JobOrder | None:
@@ -79,20 +71,8 @@ def _take(pk: int, *, now: datetime) -> JobOrder | None:
     return JobOrder.objects.select_related("cluster").get(pk=pk)
 
 
-@dataclass(slots=True)
-class _Work:
+class _Work(OrderCalls):
     """One run of one order by the worker that holds its lease."""
-
-    order: JobOrder
-    clock: Callable[[], datetime]
-    answers: list[ledger.Draft]
-
-    def __init__(self, *, order: JobOrder, clock: Callable[[], datetime]) -> None:
-        self.order, self.clock, self.answers = order, clock, []
-
-    @property
-    def kube(self) -> port.Cluster:
-        return fleet.connect(self.order.cluster)
 
     @property
     def stops(self) -> bool:
@@ -201,64 +181,7 @@ class _Work:
         else:
             self.wait(reasons.of("job_stops", pods=named), POLL)
 
-    # Writes to the cluster
-
-    def write(
-        self,
-        kind: audit.Call,
-        call: Callable[[], Any],
-        *,
-        target: str = "",
-        destructive: bool = False,
-        wanted: audit.Wanted | None = None,
-    ) -> Any:
-        """Makes one call: mode and lease first, an entry before and one after. Raises HeldBack, Lost or the port's."""
-        fields: dict[str, Any] = {"call": kind, "target": target, "job_order": self.order.pk}
-        with transaction.atomic():
-            self._check_mode()
-            self.update(lease_until=self.clock() + LEASE_TIME)
-            begun = self._draft(audit.ClusterCallBegun(wanted=wanted, **fields))
-            ledger.append(self.order.cluster.name, [*self.answers, begun])
-        self.answers = []
-        try:
-            result = call()
-        except port.KubeError as error:
-            failed = audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **fields)
-            self.answers.append(self._draft(failed))
-            raise
-        self.answers.append(self._draft(audit.ClusterCallDone(answer=call_answers.of(result), **fields)))
-        return result
-
-    def _check_mode(self) -> None:
-        mode, why = fleet.mode_now(self.order.cluster)
-        if mode in fleet.SILENT:
-            raise HeldBack(recheck_guards.silent(mode, why))
-        if self.order.cause == JobOrder.Cause.PERSON:
-            return
-        self.order.cluster.refresh_from_db(fields=["job_recovery"])
-        mode = recovery.mode_of(self.order.cluster)
-        if mode in fleet.SILENT:
-            raise HeldBack(recheck_guards.silent("shadow", ""))
-        if mode == "approve":
-            raise HeldBack(reasons.of("job_needs_approver"))
-
-    def _draft(self, act: audit.Act) -> ledger.Draft:
-        return ledger.Draft(act=act, actor=f"order {self.order.pk}", at=self.clock())
-
-    def note_answers(self) -> None:
-        """Writes what the cluster answered last, also if the order is no longer ours: it did happen."""
-        ledger.append(self.order.cluster.name, self.answers)
-        self.answers = []
-
     # The row
-
-    def update(self, **columns: Any) -> None:
-        """Writes columns of the order if it is still ours. Raises Lost."""
-        mine = JobOrder.objects.filter(pk=self.order.pk, token=self.order.token, state=State.RUNNING)
-        if not mine.update(**columns):
-            raise Lost
-        for name, value in columns.items():
-            setattr(self.order, name, value)
 
     def wait(self, why: reasons.Reason, time: timedelta, *, attempts: int = 0) -> None:
         """Gives the lease back until the order is due again."""
@@ -278,15 +201,17 @@ class _Work:
         with transaction.atomic():
             ended = None if state == State.HELD else now
             self.update(state=state, because=why.to_json(), ended_at=ended, lease_until=None)
-            act = audit.JobOrderSettled(
-                order=order.pk,
-                kind=order.kind,
-                job=f"{order.namespace}/{order.name}",
-                action=order.action,
-                state=state,
-                because=why,
-            )
-            ledger.append(order.cluster.name, [*self.answers, self._draft(act)])
+            if state == State.DONE:
+                failures.end(
+                    order.cluster,
+                    namespace=order.namespace,
+                    kind=order.kind,
+                    name=order.name,
+                    because=why,
+                    now=now,
+                    before=order.since,
+                )
+            ledger.append(order.cluster.name, [*self.answers, self.draft(orders.settled(order, state, why))])
         self.answers = []
         doorbell.publish("job", order.pk, cluster=order.cluster.name)
 

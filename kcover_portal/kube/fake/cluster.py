@@ -93,6 +93,10 @@ class FakeCluster(Workloads):
         found = [pod for pod in found if not having or having in pod.labels]
         return [pod for pod in found if node in (None, pod.node) and wanted <= pod.labels.items()]
 
+    def pods_version(self) -> str:
+        with self.call("pods_version", "Pod", ""), self.objects.changed:
+            return self.objects.version
+
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
         with self.call("watch_pods", "Pod", ""):
             lines = self.objects.watch("Pod", resource_version, timeout=timeout)

@@ -42,6 +42,10 @@ class Pods(list_watch.Verbs):
         items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query)
         return [item.value() for item in items]
 
+    def pods_version(self) -> str:
+        page = self._connection.request("GET", "/api/v1/pods", base.Page[base.AnyObject], query={"limit": "1"})
+        return page.metadata.resource_version
+
     def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
         for kind, pod, version in list_watch.watch(
             self._connection, "/api/v1/pods", wire.PodObject, resource_version=resource_version, timeout=timeout

@@ -2,6 +2,7 @@
 
 from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.intake import Taken, prune, take
+from kcover_portal.sources.services.pod_feed import PodFeed
 from kcover_portal.sources.services.push import receive
 from kcover_portal.sources.services.rows import (
     change_source,
@@ -14,6 +15,7 @@ from kcover_portal.sources.services.trial import Trial, try_source
 
 __all__ = [
     "ConditionFeed",
+    "PodFeed",
     "Taken",
     "Trial",
     "change_source",

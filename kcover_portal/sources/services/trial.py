@@ -9,7 +9,12 @@ from kcover_portal.kube import port
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 
-HEARD = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS, Source.Kind.CONDITIONS)  # the other kinds are not read yet
+HEARD = (
+    Source.Kind.ALERTMANAGER,
+    Source.Kind.CLOUDEVENTS,
+    Source.Kind.CONDITIONS,
+    Source.Kind.PODS,
+)  # the other kinds are not read yet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,9 @@
 import pytest
 from django.utils import timezone
 
+from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
-from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.test_actions_restart_jobs import add_job
@@ -45,3 +46,30 @@ def test_an_order_needs_a_reason_and_the_right(world: World, person: Person) -> 
     assert operator.post(f"{ACT}/restart/", {"reason": "hangs"}).status_code == 302
     assert JobOrder.objects.get().reason == "hangs"
     assert operator.post(f"{ACT}/stop/", {"reason": "hangs"}).status_code == 422
+
+
+def test_the_page_of_an_incident_names_its_job(world: World, person: Person) -> None:
+    incident = Incident.objects.create(
+        cluster=world.cluster, node=world.node(), kind="pod", code="Error", opened_at=world.now, last_at=world.now
+    )
+    order = world.cluster.job_orders.create(
+        namespace="train", kind="PyTorchJob", name="llm", action="restart", asked_at=world.now, due_at=world.now
+    )
+    PodFailure.objects.create(
+        cluster=world.cluster,
+        namespace="train",
+        kind="PyTorchJob",
+        name="llm",
+        pod="llm-0",
+        pod_uid="u",
+        container="main",
+        node=NODE,
+        exit_code=1,
+        at=world.now,
+        seen_at=world.now,
+        incident=incident,
+        order=order,
+    )
+    assert "train/llm" in person("viewer").get(f"/incidents/{incident.pk}/").content.decode()
+    [job] = person("viewer").get(f"/api/v1/incidents/{incident.pk}").json()["jobs"]
+    assert job == {"namespace": "train", "kind": "PyTorchJob", "name": "llm", "order": order.pk}

@@ -7,51 +7,21 @@ import pytest
 from kcover import reasons
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import failures, recovery
+from kcover_portal.jobs.services import recovery
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of, codes_of, refused
+from tests.portal.jobs.job_world import JobWorld
 from tests.portal.rescue import killing
-from tests.portal.rescue.operators import WithOperators, pods_of
+from tests.portal.rescue.operators import pods_of
 from tests.portal.rescue.test_actions_restart_jobs import KUBEFLOW, add_job, deleted
 from tests.portal.rescue.test_actions_restart_kinds import add_pods, add_workload
-from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 OWN = {restart_jobs.PROTECTED: "true"}
 FAILED = reasons.of("job_container_failed", container="main", pod="train/llm-0", exit_code=1)
-
-
-class JobWorld(World):
-    """A world without rescues, whose orders are carried out by hand."""
-
-    def order(self, action: str = "restart", name: str = "llm", kind: str = "PyTorchJob", **more: object) -> JobOrder:
-        given = {"asked_by": "ann", "reason": "it hangs", **more}
-        return services.order(
-            self.cluster, kind=kind, namespace="train", name=name, action=action, now=self.now, **given
-        )
-
-    def work(self) -> None:
-        for pk in JobOrder.objects.filter(state="running", due_at__lte=self.now).values_list("pk", flat=True):
-            services.run(pk, clock=self.clock)
-
-    def until_settled(self, order: JobOrder, *, rounds: int = 60) -> JobOrder:
-        for _ in range(rounds):
-            self.work()
-            order.refresh_from_db()
-            if order.state != "running":
-                return order
-            self.pass_time()
-        raise AssertionError(f"order is {order.state}: {order.why}")
-
-
-@pytest.fixture
-def world():
-    one = JobWorld(policy="", nodes=3, fake=WithOperators)
-    yield one
-    one.uninstall()
 
 
 def test_a_person_restarts_a_job_as_a_whole(world: JobWorld) -> None:
@@ -267,40 +237,6 @@ def test_a_crash_loop_ends_with_a_person(world: JobWorld) -> None:
     assert (held.state, held.why) == ("held", reasons.of("job_crash_loop", count=5))
     assert recover(world) is None
     assert Entry.objects.filter(verb="job.settled", data__state="held").count() == 1
-
-
-@pytest.mark.parametrize("again", [False, True])
-def test_a_container_that_ended_with_an_error_restarts_its_job(world: JobWorld, again: bool) -> None:
-    """``again``: its kubelet has started it again."""
-    add_job(world, "llm", "gpu-1", "gpu-2", protected="job")
-    assert services.look_for_failures(world.cluster, now=world.now) == []
-    world.kube.fail_container("train", "llm-1", exit_code=137)
-    if again:
-
-        def start(pod: dict) -> None:
-            (status,) = pod["status"]["containerStatuses"]
-            status |= {"lastState": status["state"], "state": {"running": {}}}
-
-        world.kube.objects.edit("Pod", "train", "llm-1", start)
-    (order,) = services.look_for_failures(world.cluster, now=world.now)
-    assert (
-        order.asked_because
-        == reasons.of("job_container_failed", container="main", pod="train/llm-1", exit_code=137).to_json()
-    )
-    assert services.look_for_failures(world.cluster, now=world.now) == []
-    assert world.until_settled(order).state == "done"
-    assert deleted(world) == ["llm-0", "llm-1"]
-    for pod in pods_of(world.kube):  # the controllers of this cluster copy the old status
-        world.kube.objects.edit("Pod", "train", pod.name, lambda m: m["status"].pop("containerStatuses", None))
-    world.now += timedelta(seconds=31)
-    assert services.look_for_failures(world.cluster, now=world.now) == []
-
-
-def test_an_old_failure_is_over(world: JobWorld) -> None:
-    add_job(world, "llm", "gpu-1")
-    world.kube.fail_container("train", "llm-0")
-    world.now += failures.RECENT
-    assert services.look_for_failures(world.cluster, now=world.now) == []
 
 
 # The label

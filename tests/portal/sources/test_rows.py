@@ -172,7 +172,8 @@ def test_a_watched_source_is_tested_against_its_cluster(admin: Admin, east: Clus
     uninstall = connections.install(east.pk, kube)
     try:
         assert admin.call("post", "/east-conditions/test").json()["ok"] is True
-        assert admin.call("post", "/east-pods/test").json()["ok"] is False
+        assert admin.call("post", "/east-pods/test").json()["ok"] is True
+        assert admin.call("post", "/east-events/test").json()["ok"] is False
     finally:
         uninstall()
 

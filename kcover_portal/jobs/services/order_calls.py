@@ -1,0 +1,94 @@
+"""The only way from an order to a cluster: mode and lease are checked, and entries written, around each call."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services import recovery
+from kcover_portal.kube import port
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.step import call_answers, recheck_guards
+from kcover_portal.rescue.step.node_lock import LEASE_TIME
+
+
+class Lost(Exception):
+    """Another worker has the order, or a person settled it."""
+
+
+class HeldBack(reasons.ExplainedError):
+    """A mode allows no write now."""
+
+
+class OrderCalls:
+    """The row of an order and the calls that a worker makes for it, while it holds the lease."""
+
+    def __init__(self, *, order: JobOrder, clock: Callable[[], datetime]) -> None:
+        self.order, self.clock = order, clock
+        self.answers: list[ledger.Draft] = []
+
+    @property
+    def kube(self) -> port.Cluster:
+        """The order's cluster."""
+        return fleet.connect(self.order.cluster)
+
+    def update(self, **columns: Any) -> None:
+        """Writes columns of the order if it is still ours. Raises Lost."""
+        mine = JobOrder.objects.filter(pk=self.order.pk, token=self.order.token, state=JobOrder.State.RUNNING)
+        if not mine.update(**columns):
+            raise Lost
+        for name, value in columns.items():
+            setattr(self.order, name, value)
+
+    def write(
+        self,
+        kind: audit.Call,
+        call: Callable[[], Any],
+        *,
+        target: str = "",
+        destructive: bool = False,
+        wanted: audit.Wanted | None = None,
+    ) -> Any:
+        """Makes one call: mode and lease first, an entry before and one after. Raises HeldBack, Lost or the port's."""
+        fields: dict[str, Any] = {"call": kind, "target": target, "job_order": self.order.pk}
+        with transaction.atomic():
+            self._check_mode()
+            self.update(lease_until=self.clock() + LEASE_TIME)
+            begun = self.draft(audit.ClusterCallBegun(wanted=wanted, **fields))
+            ledger.append(self.order.cluster.name, [*self.answers, begun])
+        self.answers = []
+        try:
+            result = call()
+        except port.KubeError as error:
+            failed = audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **fields)
+            self.answers.append(self.draft(failed))
+            raise
+        self.answers.append(self.draft(audit.ClusterCallDone(answer=call_answers.of(result), **fields)))
+        return result
+
+    def _check_mode(self) -> None:
+        mode, why = fleet.mode_now(self.order.cluster)
+        if mode in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent(mode, why))
+        if self.order.cause == JobOrder.Cause.PERSON:
+            return
+        self.order.cluster.refresh_from_db(fields=["job_recovery"])
+        mode = recovery.mode_of(self.order.cluster)
+        if mode in fleet.SILENT:
+            raise HeldBack(recheck_guards.silent("shadow", ""))
+        if mode == "approve":
+            raise HeldBack(reasons.of("job_needs_approver"))
+
+    def draft(self, act: audit.Act) -> ledger.Draft:
+        """An entry of the audit log by this order."""
+        return ledger.Draft(act=act, actor=f"order {self.order.pk}", at=self.clock())
+
+    def note_answers(self) -> None:
+        """Writes what the cluster answered last, also if the order is no longer ours: it did happen."""
+        ledger.append(self.order.cluster.name, self.answers)
+        self.answers = []

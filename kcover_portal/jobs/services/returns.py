@@ -1,0 +1,68 @@
+"""Jobs that run again: their failures and incidents end, and so do the orders that waited for a person about them."""
+
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover import reasons
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.services import failures, orders, recovery
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.rescue.models import JobRestart
+
+MOST_AT_ONCE = 50  # jobs that one look reads
+PLACE = ("namespace", "kind", "name")  # of a job
+Place = tuple[str, str, str]
+
+
+def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
+    """Reads each job that failed or waits for a person, and ends what is over. Raises port.KubeError."""
+    held = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.HELD)
+    running = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.RUNNING)
+    open_now = PodFailure.objects.filter(cluster=cluster, over_at=None)
+    busy = set(running.values_list(*PLACE))
+    places: list[Place] = [*open_now.order_by("pk").values_list(*PLACE), *held.order_by("pk").values_list(*PLACE)]
+    left = [place for place in dict.fromkeys(places) if place not in busy]
+    if left:
+        kube = fleet.connect(cluster)
+        for place in left[:MOST_AT_ONCE]:
+            _look(cluster, kube, place, now=now)
+
+
+def _look(cluster: Cluster, kube: port.Cluster, place: Place, *, now: datetime) -> None:
+    namespace, kind, name = place
+    try:
+        job, workload = training_jobs.read(kube, namespace, kind, name)
+    except port.NotFound:
+        over, restarted = reasons.of("job_gone"), True
+    else:
+        found = _is_over(kube, job, workload)
+        if found is None:
+            return
+        over, restarted = found, workload.phase is not port.Phase.RUNNING
+    mine = JobOrder.objects.filter(cluster=cluster, namespace=namespace, kind=kind, name=name)
+    with transaction.atomic():
+        order = mine.filter(state=JobOrder.State.HELD).first()
+        if order is not None and not (restarted or _was_restarted(cluster, order)):
+            return  # its pods are ready, but nobody restarted the job as a whole
+        if order is not None:
+            orders.settle(order, JobOrder.State.DONE, over, actor=recovery.ACTOR, now=now)
+        failures.end(cluster, namespace=namespace, kind=kind, name=name, because=over, now=now)
+
+
+def _is_over(kube: port.Cluster, job: training_jobs.Job, workload: port.Workload) -> reasons.Reason | None:
+    """Why nothing is wrong with the job any more; None if it does not run."""
+    if workload.phase is port.Phase.SUCCEEDED:
+        return reasons.of("job_ended")
+    if workload.phase is not port.Phase.RUNNING:
+        return None
+    pods = [pod for pod in training_jobs.pods_of(kube, job) if pod.phase != "Succeeded"]
+    runs = bool(pods) and all(pod.ready and not pod.deleting for pod in pods)
+    return reasons.of("job_runs_again", job=str(job)) if runs else None
+
+
+def _was_restarted(cluster: Cluster, order: JobOrder) -> bool:
+    rows = JobRestart.objects.filter(cluster=cluster, namespace=order.namespace, job=order.name)
+    return rows.filter(at__gt=order.asked_at).exists()

@@ -1,0 +1,152 @@
+"""Failed containers of training jobs, as a watch of the cluster's pods shows them (semantics 1.3, 1.4).
+
+Only pods of training jobs with a recent failure cost more than a comparison. A failure becomes an incident of kind
+``pod`` on its node, and an order to restart its job.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from kcover import reasons
+from kcover.sources.observation import Observation, Reading
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.services import failures
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.sources import queries
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import rows
+from kcover_portal.sources.services.intake import take
+
+log = logging.getLogger(__name__)
+
+SETTINGS_READ_EVERY = timedelta(seconds=5)
+CONSENT_KEPT = timedelta(seconds=30)  # kcover reads a job's labels as often
+MAX_WAITING = 1_000  # failed pods that are looked at; a job has one first failure, however many pods follow
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    pod: port.Pod
+    failure: port.ContainerFailure
+    at: datetime
+
+
+class PodFeed:
+    """Takes the failed containers of one cluster's protected jobs.
+
+    A failure stays until it led to an order, or is older than ``failures.RECENT``. So one that follows a restart at
+    once, or that an API server in trouble hid, is not lost.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._source: Source | None = None
+        self._read_at: datetime | None = None
+        self._is_broken = False
+        self._waiting: dict[str, _Seen] = {}
+        self._settled: dict[tuple[str, datetime], datetime] = {}  # (pod's uid, time of the failure) to when it was seen
+        self._jobs: dict[tuple[str, ...], tuple[datetime, training_jobs.Job | None]] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a failure has to be looked at again."""
+        return bool(self._waiting)
+
+    def is_on(self, *, now: datetime) -> bool:
+        """Returns whether the source is switched on; its row is read every SETTINGS_READ_EVERY."""
+        if self._read_at is None or now - self._read_at >= SETTINGS_READ_EVERY:
+            self._source, self._read_at = queries.watched(self._cluster, Source.Kind.PODS), now
+            self._cluster.refresh_from_db(fields=["job_recovery"])
+        return self._source is not None
+
+    def feed(self, changes: Iterable[port.PodEvent], *, now: datetime) -> None:
+        """Takes changes of pods. A failure is stored on the source and never stops the watch."""
+        for change in changes:
+            if change.pod is not None:
+                self._show(change.pod, gone=change.kind == "DELETED", now=now)
+        if not self.is_on(now=now):
+            self._waiting.clear()
+        if self._source is None or not self._waiting:
+            return
+        try:
+            self._take(self._source, now=now)
+            self.note(None, now=now)
+        except port.KubeError as error:  # tried again as long as the failures are recent
+            self.note(kube_reasons.of(error), now=now)
+        except Exception as error:
+            log.exception("cluster %s: failed pods could not be taken", self._cluster.name)
+            self.note(reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300]), now=now)
+
+    def note(self, problem: reasons.Reason | None, *, now: datetime) -> None:
+        """Stores why the pods cannot be watched or taken; None once they can."""
+        if self._source is not None and (problem or self._is_broken):
+            self._is_broken = problem is not None
+            rows.note_error(self._source, problem, now=now)
+
+    def _show(self, pod: port.Pod, *, gone: bool, now: datetime) -> None:
+        newest = None if gone or not (pod.job and pod.node) else failures.newest_failure(pod, now=now)
+        if newest is None:
+            self._waiting.pop(pod.uid, None)
+        elif (pod.uid, newest[1]) not in self._settled and (
+            pod.uid in self._waiting or len(self._waiting) < MAX_WAITING
+        ):
+            self._waiting[pod.uid] = _Seen(pod, *newest)
+
+    def _take(self, source: Source, *, now: datetime) -> None:
+        """Opens incidents for the first failures of each protected job, then orders its restart."""
+        for uid, one in list(self._waiting.items()):
+            if now - one.at >= failures.RECENT:
+                del self._waiting[uid]
+        first: dict[str, list[failures.Failed]] = {}
+        for one in sorted(self._waiting.values(), key=lambda it: it.at):
+            job = self._protected(one.pod, now=now)
+            if job is None:
+                self._settle([one], now=now)
+            else:
+                of_job = first.setdefault(f"{job.kind} {job}", [])
+                of_job.append(failures.failed(job, one.pod, one.failure, one.at))
+        kept = failures.within_bounds(self._cluster, [one for of_job in first.values() for one in of_job])
+        if kept:
+            take(source, Reading(observations=tuple(_observation(one) for one in kept)), now=now)
+            failures.keep(self._cluster, kept, now=now)
+        for of_job in first.values():
+            if failures.restart(self._cluster, of_job[0], now=now):
+                self._settle([self._waiting[one.pod.uid] for one in of_job], now=now)
+
+    def _settle(self, seen: Sequence[_Seen], *, now: datetime) -> None:
+        for one in seen:
+            self._waiting.pop(one.pod.uid, None)
+            self._settled[one.pod.uid, one.at] = now
+        old = [key for key, at in self._settled.items() if now - at >= 2 * failures.RECENT]
+        for key in old:
+            del self._settled[key]
+
+    def _protected(self, pod: port.Pod, *, now: datetime) -> training_jobs.Job | None:
+        """The pod's job if its owner consents to a restart and its controller creates the pods again."""
+        key = pod.namespace, pod.owner_kind, pod.owner_name, pod.job
+        at, job = self._jobs.get(key, (None, None))
+        if at is None or now - at >= CONSENT_KEPT:
+            job = training_jobs.of_pod(fleet.connect(self._cluster), pod)
+            for old in [other for other, (then, _) in self._jobs.items() if now - then >= CONSENT_KEPT]:
+                del self._jobs[old]
+            self._jobs[key] = now, job
+        if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
+            return None
+        return job
+
+
+def _observation(one: failures.Failed) -> Observation:
+    return Observation(
+        path=f"{one.pod.namespace}/{one.pod.name}",
+        key=one.key,
+        node=one.pod.node,
+        kind="pod",
+        code=failures.CODE,
+        message=one.text,
+        is_program=True,  # an exit code alone proves no fault of the node
+        seen_at=one.at,
+    )
