@@ -14,6 +14,7 @@ from bench import (
     nodes_at_once,
     post_to_cordon,
     preflight_verdict,
+    process_cost,
     rescue_proofs,
     result,
 )
@@ -27,6 +28,8 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "line-to-cordon": lambda _scale: line_to_cordon.measure(),
     "nodes-at-once": nodes_at_once.measure,
     "drain-reboot-overhead": drain_reboot_overhead.measure,
+    "idle": process_cost.idle,
+    "healed-node": process_cost.healed_node,
     "duplicate-storm": duplicate_storm.measure,
     "fault-bursts": fault_bursts.measure,
     "console-pages": console_pages.measure,
