@@ -9,20 +9,16 @@ import errno
 import json
 import pathlib
 import re
-import shlex
 import socket
-import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import time, timedelta
 from typing import Any
 
+from agents import setting_parsers
 from agents.errors import ConfigError
 from agents.host import programs
-from kcover.wire import fields
 
-VENDORS = {1: "nvidia", 2: "metax", 3: "amd"}  # kcover knows 1 and 2
-MAX_INTERVAL_SECONDS = 86_400.0
 READ_TIMEOUT_SECONDS = 30.0  # for a YAML file, which may be on a remote file system
 
 
@@ -47,7 +43,8 @@ class Config:
     report. ``gpus``: GPUs that must be present (None: the most ever seen). ``hcas``, ``mounts``: adapters and mount
     points that must be present. ``peers``: hosts to ping. ``checks`` run every ``check_interval``, ``deep_checks``
     every ``deep_interval`` if no process uses the GPUs. ``xid_events``: also listen to Xids from the driver.
-    ``listen``: address of ``/metrics`` and ``/healthz``. ``check_lock``: see ``setup.check_lock``.
+    ``listen``: address of ``/metrics`` and ``/healthz``. ``check_lock``: see ``setup.check_lock``. ``preflight``: the
+    folder of kcover's preflight reports.
 
     A token in a file is read again for each use, so that it can be rotated.
     """
@@ -76,6 +73,7 @@ class Config:
     listen: tuple[str, int] | None = ("127.0.0.1", 9412)
     vendor: str = "nvidia"
     check_lock: pathlib.Path | None = None
+    preflight: pathlib.Path | None = pathlib.Path("/var/lib/kcover/preflight")
     metax: MetaX = field(default_factory=MetaX)
     unknown: tuple[str, ...] = ()
 
@@ -117,6 +115,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "vendor": (("KCOVER_AGENT_VENDOR",), "vendor"),
     "check_lock": (("KCOVER_AGENT_CHECK_LOCK",), "checkLock"),
     "listen": (("KCOVER_AGENT_LISTEN",), "listen"),
+    "preflight": (("KCOVER_AGENT_PREFLIGHT",), "preflight"),
 }
 _LISTS = ("hcas", "mounts", "peers", "checks", "deep_checks")
 _SECONDS = ("heartbeat", "check_interval", "deep_interval")
@@ -144,11 +143,13 @@ def load(file: pathlib.Path | None, environ: Mapping[str, str]) -> Config:
         del given["token_file" if from_environment == ["token"] else "token"]
     values: dict[str, Any] = {setting: _parse(setting, *named) for setting, named in given.items()}
     values.setdefault("node", socket.gethostname().lower())
-    values.setdefault("vendor", VENDORS.get(_integer(content, "vendor", 1, least=1), VENDORS[1]))
+    values.setdefault("vendor", setting_parsers.VENDORS.get(_integer(content, "vendor", 1, least=1), "nvidia"))
     metax = content.get("metaX")
     return Config(
         **values,
-        interval=timedelta(seconds=min(_integer(content, "interval", 5, least=1), MAX_INTERVAL_SECONDS)),
+        interval=timedelta(
+            seconds=min(_integer(content, "interval", 5, least=1), setting_parsers.MAX_INTERVAL_SECONDS)
+        ),
         metax=_metax(metax if isinstance(metax, dict) else {}),
         unknown=_unknown(content, metax),
     )
@@ -174,17 +175,11 @@ def _parse(setting: str, name: str, value: str) -> Any:
     if setting in _PATHS:
         return pathlib.Path(value)
     if setting in _SECONDS:
-        return _seconds(name, value)
+        return setting_parsers.seconds(name, value)
     if setting in _LISTS:
         return tuple(item for item in map(str.strip, value.split(",")) if item and value != "none")
     parser = _PARSERS.get(setting)
     return parser(name, value) if parser else value
-
-
-def _node(name: str, value: str) -> str:
-    if not fields.NODE.fullmatch(value) or len(value) > 253:
-        raise ConfigError(f"{name}={value!r}: must be the name of a Kubernetes node (a-z, 0-9, '-', '.')")
-    return value
 
 
 def _as_text(value: object) -> str:
@@ -192,65 +187,6 @@ def _as_text(value: object) -> str:
     if isinstance(value, list):
         return ",".join(str(item) for item in value) or "none"
     return str(value)
-
-
-def _count(name: str, value: str) -> int:
-    if not value.isascii() or not value.isdecimal() or int(value) > fields.MAX_GPUS:
-        raise ConfigError(f"{name}={value!r}: must be a whole number from 0 to {fields.MAX_GPUS}")
-    return int(value)
-
-
-def _switch(name: str, value: str) -> bool:
-    if value.lower() not in ("true", "false"):
-        raise ConfigError(f"{name}={value!r}: must be true or false")
-    return value.lower() == "true"
-
-
-def _vendor(name: str, value: str) -> str:
-    found = VENDORS.get(int(value), value) if value.isascii() and value.isdecimal() else value.lower()
-    if found not in VENDORS.values():
-        raise ConfigError(f"{name}={value!r}: must be one of {', '.join(VENDORS.values())}")
-    return found
-
-
-def _address(name: str, value: str) -> tuple[str, int] | None:
-    if value == "none":
-        return None
-    host, colon, port = value.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{name}={value!r}: must be HOST:PORT, for example 127.0.0.1:9412, or none")
-    return host.strip("[]"), int(port)
-
-
-def _url(name: str, value: str) -> str:
-    try:
-        parts = urllib.parse.urlsplit(value)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or "?" in value or "#" in value or "@" in value:
-        raise ConfigError(f"{name}={value!r}: must be http://HOST[:PORT][/PATH] or https://…")
-    return value
-
-
-def _seconds(name: str, value: str) -> timedelta:
-    try:
-        seconds = float(value)
-    except ValueError:
-        seconds = float("nan")
-    if not 0.1 <= seconds <= MAX_INTERVAL_SECONDS:
-        raise ConfigError(f"{name}={value!r}: must be a number of seconds from 0.1 to {MAX_INTERVAL_SECONDS:.0f}")
-    return timedelta(seconds=seconds)
-
-
-def _command(name: str, value: str) -> tuple[str, ...]:
-    try:
-        command = tuple(shlex.split(value))
-    except ValueError as error:
-        raise ConfigError(f"{name}={value!r}: {error}; must be a program with its arguments") from error
-    if not command:
-        raise ConfigError(f"{name}: must be a program with its arguments")
-    return command
 
 
 def _metax(content: Mapping[str, Any]) -> MetaX:
@@ -290,11 +226,12 @@ def _unknown(content: Mapping[str, Any], metax: object) -> tuple[str, ...]:
 
 
 _PARSERS: Mapping[str, Callable[[str, str], Any]] = {
-    "gpus": _count,
-    "listen": _address,
-    "node": _node,
-    "reboot_command": _command,
-    "url": _url,
-    "vendor": _vendor,
-    "xid_events": _switch,
+    "gpus": setting_parsers.count,
+    "listen": setting_parsers.address,
+    "node": setting_parsers.node,
+    "preflight": setting_parsers.folder,
+    "reboot_command": setting_parsers.command,
+    "url": setting_parsers.url,
+    "vendor": setting_parsers.vendor,
+    "xid_events": setting_parsers.switch,
 }

@@ -16,6 +16,7 @@ from agents.checks.schedule import CheckSchedule, ScheduledChecks
 from agents.commands import executor
 from agents.host import store
 from agents.outbox import spool
+from agents.outbox.preflight_files import PreflightFiles
 from agents.probes.finding import Probe
 from agents.probes.gpu import amd, metax, nvml
 from agents.probes.gpu.expected_count import ExpectedGpuCount
@@ -72,6 +73,7 @@ def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
             check_timers(settings, gpus=gpus), runner=checks, sink=agent.record, clock=now, monotonic=time.monotonic
         ),
         xid_events=events[0] if events else None,
+        preflight=preflight_files(settings, folder, uplink),
     )
     return agent, monitors
 
@@ -81,6 +83,13 @@ def inventory(settings: config.Config) -> Callable[[], Inventory]:
     if settings.vendor == "amd":
         return amd.AmdInventory()
     return metax.inventory if settings.vendor == "metax" else nvml.inventory
+
+
+def preflight_files(settings: config.Config, folder: store.Store, uplink: http.HttpUplink) -> PreflightFiles | None:
+    """The pick-up of kcover's preflight reports; None if it is switched off."""
+    if settings.preflight is None:
+        return None
+    return PreflightFiles(settings.preflight, node=settings.node, store=folder, uplink=uplink, clock=now)
 
 
 def expected_gpus(settings: config.Config, folder: store.Store) -> ExpectedGpuCount:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from agents.agent import Agent
 from agents.checks.schedule import CheckSchedule
 from agents.commands.journal import LANES
+from agents.outbox.preflight_files import PreflightFiles
 from agents.outbox.retries import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, jittered_delay
 from agents.probes.gpu.nvml_events import XidEventMonitor
 from agents.probes.probe_runner import ProbeRunner
@@ -39,6 +40,7 @@ class Monitors:
     probes: ProbeRunner | None = None
     checks: CheckSchedule | None = None
     xid_events: XidEventMonitor | None = None
+    preflight: PreflightFiles | None = None
 
 
 def run(agent: Agent, *, stop: threading.Event, monitors: Monitors | None = None) -> None:
@@ -148,4 +150,7 @@ def _monitor_threads(monitors: Monitors, stop: threading.Event) -> list[threadin
     if monitors.xid_events is not None:
         xid_events = monitors.xid_events
         threads.append(_thread("events", lambda: stop.wait(xid_events.run_once()), stop))
+    if monitors.preflight is not None:
+        preflight = monitors.preflight
+        threads.append(_thread("preflight", lambda: stop.wait(preflight.run_round()), stop))
     return threads

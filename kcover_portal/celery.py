@@ -40,6 +40,7 @@ app.conf.beat_schedule = {
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
     "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
     "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
+    "preflight objects": {"task": "preflight.read_objects", "schedule": 10.0, "options": {"expires": 10.0}},
     "job orders": {"task": "jobs.sweep", "schedule": 1.0, "options": {"expires": 5.0}},
     "jobs": {"task": "jobs.look", "schedule": 10.0, "options": {"expires": 10.0}},
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},

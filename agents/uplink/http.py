@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 REPORTS_PATH = "/api/v1/agent/reports"
 COMMANDS_PATH = "/api/v1/agent/commands"
+PREFLIGHT_PATH = "/api/v1/agent/preflight"
 ENROL_PATH = "/api/v1/agent/enrol"
 MAX_ANSWER_BYTES = 1 << 20
 GZIP_MIN_BYTES = 1024  # for smaller bodies, compressing costs more than it saves
@@ -32,7 +33,7 @@ HttpAnswer = tuple[int, Mapping[str, str], bytes]
 
 
 class HttpUplink:
-    """An ``Uplink``. Reports and the long poll have a connection each, so a waiting poll delays no report.
+    """An ``Uplink``. Reports, the long poll and preflight have a connection each, so a slow answer delays no report.
 
     With an enrolment token, the node asks once for its own token, keeps it in the store (readable only by its owner)
     and renews it from then on. The enrolment token is needed again only if the portal no longer accepts that token.
@@ -61,7 +62,7 @@ class HttpUplink:
         if trust is None and url.startswith("https:"):
             trust = TrustStore(ca_file, hashed_folder=hashed_certificates() if ca_file is None else None)
         opened = connection or Connection
-        self._reports, self._commands = (opened(url, trust=trust, timeout=timeout) for _ in range(2))
+        self._reports, self._commands, self._preflight = (opened(url, trust=trust, timeout=timeout) for _ in range(3))
         self._enrolling = threading.Lock()
         self._credentials = credential.CredentialStore(store, node=node, clock=clock, monotonic=monotonic)
 
@@ -78,6 +79,12 @@ class HttpUplink:
         answer = self._call(self._reports, "POST", REPORTS_PATH, body=body, headers=headers)
         return protocol.parse_answer(*answer, now=self._clock())
 
+    def post_preflight(self, body: bytes) -> None:
+        answer = self._call(
+            self._preflight, "POST", PREFLIGHT_PATH, body=body, headers={"Content-Type": "application/json"}
+        )
+        protocol.raise_for_status(*answer, now=self._clock())
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         query = urllib.parse.urlencode({"node": self._node, "wait": int(wait)})
         answer = self._call(self._commands, "GET", f"{COMMANDS_PATH}?{query}", extra_seconds=wait)
@@ -86,6 +93,7 @@ class HttpUplink:
     def close(self) -> None:
         self._reports.close()
         self._commands.close()
+        self._preflight.close()
 
     def _call(
         self,

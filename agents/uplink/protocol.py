@@ -40,6 +40,9 @@ class Uplink(Protocol):
     def post_report(self, body: bytes) -> wire.Answer:
         """Deliver one report (JSON, wire format 1). The portal has stored it when this returns. Raises UplinkError."""
 
+    def post_preflight(self, body: bytes) -> None:
+        """Deliver one preflight report (JSON). The portal has stored it when this returns. Raises UplinkError."""
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         """The commands for this node; wait up to ``wait`` seconds for one. Raises UplinkError."""
 

@@ -22,6 +22,7 @@ KINDS = (
     "rule.notify",
     "incident.opened",
     "agent.silent",
+    "preflight.expired",
     "program.fault",
     "rescue.opened",
     "approval.answered",

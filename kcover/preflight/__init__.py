@@ -4,17 +4,20 @@
 the reports and their times (invariant 41).
 """
 
+from kcover.preflight.deadline import DeadlineInvalid, parse_deadline
 from kcover.preflight.report import Batch, Report, ReportInvalid, bus_bandwidth, expected_batches, read
 from kcover.preflight.verdict import (
     CHANGES,
     COLLECT_TIMEOUT,
     STATES,
+    Cleared,
     Received,
     ReportChange,
     Run,
     RunSummary,
     Verdict,
     classify,
+    cleared,
     evaluate,
     expired,
     receive,
@@ -25,6 +28,8 @@ __all__ = [
     "COLLECT_TIMEOUT",
     "STATES",
     "Batch",
+    "Cleared",
+    "DeadlineInvalid",
     "Received",
     "Report",
     "ReportChange",
@@ -34,9 +39,11 @@ __all__ = [
     "Verdict",
     "bus_bandwidth",
     "classify",
+    "cleared",
     "evaluate",
     "expected_batches",
     "expired",
+    "parse_deadline",
     "read",
     "receive",
 ]

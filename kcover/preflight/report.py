@@ -15,7 +15,8 @@ from kcover.quote import short_repr
 
 MAX_BATCHES = 5
 MAX_NODES = 10_000
-CHECK_FAILED = 2  # gpu_check, storage_check: 0 not run, 1 pass, 2 fail
+CHECKS = ("gpu_check", "storage_check")
+CHECK_PASSED, CHECK_FAILED = 1, 2  # 0: not run
 FAILED_STATUSES = ("fail", "skip")
 GIB = 2**30
 
@@ -45,6 +46,8 @@ class Batch:
 class Report:
     """The report of one node. ``failed_checks`` make the node abnormal; ``batches`` is empty then.
 
+    ``passed_checks``: both checks of the node itself ran and passed.
+
     ``address`` is the address that the node reports for itself, or None; it may differ from those of its batches.
     """
 
@@ -52,6 +55,7 @@ class Report:
     size: int
     address: str | None = None
     failed_checks: tuple[str, ...] = ()
+    passed_checks: bool = False
     batches: tuple[Batch, ...] = ()
 
     @property
@@ -89,10 +93,11 @@ def read(body: bytes | str | Mapping[str, Any]) -> Report:
     node = data.get("node_name")
     if not isinstance(node, str) or not node:
         raise ReportInvalid("node_name", "preflight_node_missing")
-    failed = tuple(name for name in ("gpu_check", "storage_check") if _equals(data.get(name), CHECK_FAILED))
+    failed = tuple(name for name in CHECKS if _equals(data.get(name), CHECK_FAILED))
+    passed = all(_equals(data.get(name), CHECK_PASSED) for name in CHECKS)
     address = _address(data["node_ip"], "node_ip") if data.get("node_ip") not in (None, "") else None
     batches = () if failed else _batches(data, size=size)
-    return Report(node=node, size=size, address=address, failed_checks=failed, batches=batches)
+    return Report(node=node, size=size, address=address, failed_checks=failed, passed_checks=passed, batches=batches)
 
 
 def _json(body: bytes | str) -> object:

@@ -177,6 +177,34 @@ def evaluate(run: Run, *, now: datetime, within: timedelta = COLLECT_TIMEOUT) ->
     return replace(verdict, slow=failed, slots=slots, because=tuple(because))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cleared:
+    """The nodes for which a complete run disproves an earlier verdict, ``abnormal`` or ``slow``."""
+
+    abnormal: frozenset[str] = frozenset()
+    slow: frozenset[str] = frozenset()
+
+
+def cleared(run: Run, verdict: Verdict) -> Cleared:
+    """The nodes that a complete run clears.
+
+    A node is no longer abnormal if both of its checks ran and passed. It is no longer slow if it ran every expected
+    slot and none failed, whichever node reported it. An incomplete run, and a check that did not run, prove nothing.
+    """
+    if verdict.state != "complete":
+        return Cleared()
+    normal = {node: report for node, report in run.reports.items() if node not in verdict.abnormal}
+    outcomes = _outcomes(normal)
+    return Cleared(
+        abnormal=frozenset(node for node, report in normal.items() if report.passed_checks),
+        slow=frozenset(
+            node
+            for node in normal
+            if len(outcomes[node]) >= verdict.expected_slots and not any(outcomes[node].values())
+        ),
+    )
+
+
 def _outcomes(normal: Mapping[str, Report]) -> Mapping[str, Mapping[int, bool]]:
     """For each node: the slots it ran against a node that is not abnormal, and whether each slot failed.
 

@@ -9,6 +9,7 @@ SENTENCES: Mapping[str, str] = {
     "preflight_expired": _(
         "Only {received} of {expected} reports arrived within {within}, from {nodes}. They get no verdict."
     ),
+    "preflight_incomplete": _("{received} of {expected} reports arrived. There is no verdict about slow nodes."),
     "preflight_abnormal": _("{node} failed {checks}."),
     "preflight_slow": _("{node} failed in each of the {slots} slots that count."),
     "preflight_suspects": _("One of {nodes} is slow. A run of two nodes cannot show which node is slow."),
@@ -21,7 +22,15 @@ SENTENCES: Mapping[str, str] = {
     ),
     "preflight_flagged": _("Preflight run {run} of {workload}: {why}"),
     "preflight_again": _("{node} reported again after the verdict. A new run begins."),
+    "preflight_cleared": _("Preflight run {run} of {workload} was clean on this node."),
     # Reports that are not counted.
+    "preflight_deadline_invalid": _(
+        "must be a time from 1 minute to 1 day, such as 30m or 1800 (seconds), not {value}"
+    ),
+    "preflight_body_wanted": _("must be a JSON object with {keys}"),
+    "preflight_field_invalid": _("{field} is missing or invalid"),
+    "preflight_object_invalid": _("must be a text; this PreflightReport has no valid {field}"),
+    "preflight_object_node": _("must be {node}, the node of the PreflightReport, not {other}"),
     "preflight_nul": _("must not contain NUL characters"),
     "preflight_no_pod": _("cluster {cluster} shows no pod of {workload} on node {node}"),
     "preflight_open_runs": _("this node has {most} open runs; wait until one has ended"),

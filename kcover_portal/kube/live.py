@@ -16,10 +16,19 @@ import yaml
 from kubernetes import client, config
 
 from kcover_portal.kube import errors, http
-from kcover_portal.kube.verbs import events, jobs, nodes, pods, pvcs, tokens, workloads
+from kcover_portal.kube.verbs import custom_objects, events, jobs, nodes, pods, pvcs, tokens, workloads
 
 
-class LiveCluster(nodes.Nodes, pods.Pods, events.Events, jobs.Jobs, workloads.Workloads, pvcs.Claims, tokens.Tokens):
+class LiveCluster(
+    nodes.Nodes,
+    pods.Pods,
+    events.Events,
+    jobs.Jobs,
+    workloads.Workloads,
+    custom_objects.CustomObjects,
+    pvcs.Claims,
+    tokens.Tokens,
+):
     """The port over HTTP."""
 
 

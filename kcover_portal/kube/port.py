@@ -6,6 +6,7 @@ Instances are thread-safe.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 from kcover_portal.kube.errors import (
@@ -21,12 +22,16 @@ from kcover_portal.kube.values import (
     COMPONENT,
     JOB_LABELS,
     KUBEFLOW_JOB_LABEL,
+    POLICY_KINDS,
+    PREFLIGHT_REPORT,
     WORKLOADS,
     Blocked,
     Budget,
     ClaimSpec,
     ClaimState,
     ContainerFailure,
+    CustomKind,
+    CustomObject,
     EventDraft,
     EventEvent,
     EventList,
@@ -44,6 +49,7 @@ from kcover_portal.kube.values import (
     PodEvent,
     Requirement,
     SeenEvent,
+    StatedCondition,
     Taint,
     TokenIdentity,
     Verb,
@@ -56,6 +62,8 @@ __all__ = [
     "COMPONENT",
     "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
+    "POLICY_KINDS",
+    "PREFLIGHT_REPORT",
     "WORKLOADS",
     "Blocked",
     "BookmarksRefused",
@@ -65,6 +73,8 @@ __all__ = [
     "Cluster",
     "Conflict",
     "ContainerFailure",
+    "CustomKind",
+    "CustomObject",
     "EventDraft",
     "EventEvent",
     "EventList",
@@ -86,6 +96,7 @@ __all__ = [
     "RefusedByServer",
     "Requirement",
     "SeenEvent",
+    "StatedCondition",
     "Taint",
     "TokenIdentity",
     "Unavailable",
@@ -209,6 +220,17 @@ class Cluster(Protocol):
         """Gives Volcano's controller the Command ``action`` (RestartJob, AbortJob) for the job with this uid.
 
         A Command with the same ``key`` is not created again while the controller has not taken it.
+        """
+
+    def custom_objects(self, kind: CustomKind) -> list[CustomObject]:
+        """Returns the objects of a custom resource in all namespaces; none if it is not installed."""
+
+    def state_condition(
+        self, kind: CustomKind, name: str, *, uid: str, condition: StatedCondition, at: datetime
+    ) -> None:
+        """Makes ``condition`` the only one in the status of the cluster-scoped object with this uid.
+
+        ``at``: since when it holds. Raises ``NotFound``, ``Conflict`` if another object has the name now.
         """
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> TokenIdentity | None:

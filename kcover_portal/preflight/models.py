@@ -92,3 +92,13 @@ class PreflightRefusal(models.Model):
 
     class Meta:
         ordering = ("-id",)
+
+
+class ReadReportObject(models.Model):
+    """A ``PreflightReport`` object on a cluster that was read. The row ends with the object."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    uid = models.CharField(max_length=64)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("cluster", "uid"), name="one_row_a_report_object"),)

@@ -1,12 +1,17 @@
 """Celery tasks of preflight."""
 
+import logging
 from datetime import timedelta
 
 from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
+
+log = logging.getLogger(__name__)
 
 
 @shared_task(name="preflight.tell")
@@ -22,6 +27,16 @@ def sweep() -> None:
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     tell()
+
+
+@shared_task(name="preflight.read_objects")
+def read_objects() -> None:
+    """Reads new ``PreflightReport`` objects of every cluster. A cluster that does not answer stops no other."""
+    for cluster in fleet.clusters():
+        try:
+            services.read_report_objects(cluster, now=timezone.now())
+        except KubeError as error:
+            log.warning("the PreflightReports of cluster %s cannot be read: %s", cluster.name, error)
 
 
 @shared_task(name="preflight.prune")

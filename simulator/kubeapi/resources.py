@@ -57,9 +57,10 @@ def _workload(plural: str, kind: str, short: str) -> Resource:
     return _make("apps", "v1", plural, kind, short=(short,), categories=("all",), has_status=True, generation=True)
 
 
-def _custom(group: str, plural: str, kind: str, *, version: str = "v1") -> Resource:
-    """A custom resource of an operator: a training job, a group of workers."""
-    return _make(group, version, plural, kind, has_status=True, generation=True, typed=False, unconditional=False)
+def _custom(group: str, plural: str, kind: str, *, version: str = "v1", namespaced: bool = True) -> Resource:
+    """A custom resource of an operator: a training job, a group of workers, a policy."""
+    more = {"has_status": True, "generation": True, "typed": False, "unconditional": False}
+    return _make(group, version, plural, kind, namespaced=namespaced, **more)
 
 
 def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
@@ -135,6 +136,11 @@ RESOURCES: tuple[Resource, ...] = (
     _custom("trainer.kubeflow.org", "trainjobs", "TrainJob", version="v1alpha1"),
     _custom("ray.io", "rayclusters", "RayCluster"),
     _custom("ray.io", "rayjobs", "RayJob"),
+    _custom("kcover.io", "preflightreports", "PreflightReport", version="v1alpha1"),
+    _custom("kcover.io", "rescuepolicies", "RescuePolicy", namespaced=False),
+    _custom("kcover.io", "warmstandbypolicies", "WarmStandbyPolicy", namespaced=False),
+    _custom("rescue.ksyun.com", "rescuepolicies", "RescuePolicy", namespaced=False),
+    _custom("rescue.ksyun.com", "warmstandbypolicies", "WarmStandbyPolicy", namespaced=False),
     VOLCANO_JOBS,
     COMMANDS,
     TOKEN_REVIEWS,

@@ -99,6 +99,9 @@ class _NoUplink:
     def post_report(self, body: bytes) -> wire.Answer:
         raise UplinkError("the event loop sends the reports")
 
+    def post_preflight(self, body: bytes) -> None:
+        raise UplinkError("virtual nodes have no preflight reports")
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         raise UplinkError("the event loop polls for commands")
 

@@ -56,6 +56,8 @@ class FakePortal:
         self.renewed = []  # bearers that asked for their next one
         self.connections = set()
         self.answers = []  # (status, headers) to give instead of 202, first to last
+        self.preflights = []  # every body of a preflight report, decoded
+        self.preflight_answers = []  # (status, body) to give instead of 202, first to last
         self.commands = []
         self.renewals = []  # statuses to give instead of 201, first to last
         self.tokens = None  # bearers taken; None: all
@@ -97,6 +99,10 @@ class FakePortal:
                 return 401, {}, {"detail": "expired"}
             self.enrolled.append((json.loads(body)["node"], bearer))
             return 201, {}, {"token": f"kca_{len(self.enrolled)}", "expires_at": self.expires_at}
+        if path == "/api/v1/agent/preflight":
+            self.preflights.append(json.loads(body))
+            status, answer = self.preflight_answers.pop(0) if self.preflight_answers else (202, {})
+            return status, {}, answer
         self.bearers.append(bearer)
         if self.tokens is not None and bearer not in self.tokens:
             return 401, {}, {"detail": "no such token"}

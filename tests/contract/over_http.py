@@ -30,6 +30,7 @@ PLACES = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+    "RescuePolicy": "/apis/kcover.io/v1/rescuepolicies",
 }
 ADMIN, PORTAL = "admin-token", "portal-token"
 PORTAL_USER = "system:serviceaccount:kcover-system:kcover-portal"

@@ -21,15 +21,21 @@ def _walk(rig):
     victim = rig.pod("victim", node=node)["metadata"]["uid"]
     rig.pod("anew", node=node)
 
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+
     def event(namespace):
         fields = {"reason": "r", "message": "m", "type": "Normal", "involved_kind": "Node", "involved_name": node}
-        at = datetime(2026, 11, 21, tzinfo=UTC)
         name = rig.name(namespace)
         return port.EventDraft(name=name, namespace=namespace, involved_uid="", at=at, **fields)
 
     def of_every_kind(verb):
         for kind in port.WORKLOADS:
             with contextlib.suppress(port.NotFound, port.RefusedByServer):  # the latter: cannot be suspended
+                verb(kind)
+
+    def of_policies(verb):
+        for kind in port.POLICY_KINDS:
+            with contextlib.suppress(port.NotFound):
                 verb(kind)
 
     yield "version", lambda: cluster.version()
@@ -67,6 +73,12 @@ def _walk(rig):
     yield (
         "command_workload",
         lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", uid="u", action="RestartJob", key="k"),
+    )
+    yield "custom_objects", lambda: [cluster.custom_objects(k) for k in (port.PREFLIGHT_REPORT, *port.POLICY_KINDS)]
+    stated = port.StatedCondition(type="Accepted", status="True", reason="Accepted", message="", generation=1)
+    yield (
+        "state_condition",
+        lambda: of_policies(lambda k: cluster.state_condition(k, "x", uid="u", condition=stated, at=at)),
     )
     yield "review_token", lambda: cluster.review_token("t", audiences=[])
 

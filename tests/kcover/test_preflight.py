@@ -45,6 +45,7 @@ def test_a_full_report_is_parsed() -> None:
         node="n1",
         size=4,
         address="10.0.0.1",
+        passed_checks=True,
         batches=(
             preflight.Batch(slot=0, own="10.0.0.1", peer="10.0.0.2", failed=False),
             preflight.Batch(slot=1, own="10.0.0.1", peer="10.0.0.3", failed=True),

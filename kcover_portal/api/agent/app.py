@@ -22,6 +22,7 @@ from kcover_portal.api.agent import (
     ingest_counters,
     jwt_claims,
     long_poll,
+    preflight,
     report_decoder,
     service_accounts,
 )
@@ -41,7 +42,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 PREFIX = "/api/v1/agent/"
-METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET"}
+METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET", "preflight": "POST"}
 LONGEST_WAIT = 60.0
 RETRY_AFTER = 5
 REPORT = reasons.of("report_wanted", keys="version, node, boot_id, batch_id, sent_at")
@@ -98,6 +99,8 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
         return await _report(headers, receive, credential)
     if asked == "enrol":
         return await _enrol(headers, receive, credential)
+    if asked == "preflight":
+        return await _preflight(headers, receive, credential)
     return await _commands(scope, credential)
 
 
@@ -123,6 +126,16 @@ async def _enrol(headers: Headers, receive: Receive, credential: credentials.Cre
         node = enrolment.node_of(await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold))
     secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(credential, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
+
+
+async def _preflight(
+    headers: Headers, receive: Receive, credential: credentials.Credential
+) -> tuple[int, dict[str, Any]]:
+    if credential.node:
+        report_rates.admit((credential.cluster.pk, credential.node))
+    with _writer.room(credential.digest) as hold:
+        sent = await body.read(headers, receive, wanted=preflight.WANTED, hold=hold)
+        return 202, await sync_to_async(preflight.take, thread_sensitive=False)(credential, sent)
 
 
 async def _commands(scope: Scope, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:

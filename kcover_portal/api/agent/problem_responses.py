@@ -13,6 +13,7 @@ _UNREADABLE = {
     "reports": "The report cannot be read",
     "enrol": "The enrolment cannot be read",
     "commands": "The command request cannot be read",
+    "preflight": "The preflight report cannot be read",
 }
 _TITLES = {
     401: "Unauthorized",
@@ -43,7 +44,7 @@ class Refusal(reasons.ExplainedError):
         self.status, self.field, self.retry_after, self.allow = status, field, retry_after, allow
 
     def document(self, subject: str) -> dict[str, Any]:
-        """Returns the problem document; ``subject`` is the endpoint: reports, enrol or commands."""
+        """Returns the problem document; ``subject`` is the endpoint: reports, enrol, commands or preflight."""
         reason = str(self.reason)
         body: dict[str, Any] = {
             "type": "about:blank",

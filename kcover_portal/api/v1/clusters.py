@@ -21,7 +21,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base, changes
+from kcover_portal.api.v1 import base, changes, deadlines
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster
@@ -103,7 +103,7 @@ class ClusterBody(base.Strict):
     decision_timeout = serializers.IntegerField(required=False, min_value=1, max_value=30)
     decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
     autopilot_labels = serializers.BooleanField(required=False)
-    preflight_within = serializers.IntegerField(required=False, min_value=60, max_value=86_400)
+    preflight_within = deadlines.DeadlineField(required=False)
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     topology = serializers.DictField(
         child=serializers.CharField(allow_blank=True, max_length=317),

@@ -1,5 +1,6 @@
 """Preflight: receiving reports, and the runs with their results."""
 
+from datetime import timedelta
 from http import HTTPStatus
 from typing import Any
 
@@ -17,13 +18,13 @@ from kcover.quote import short_repr, short_text
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, query_params
 from kcover_portal.api.permissions import RolePermission, require
-from kcover_portal.api.v1 import base, status
+from kcover_portal.api.v1 import base, deadlines, status
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight import services
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
-from kcover_portal.preflight.services import members
+from kcover_portal.preflight.services import node_reports
 
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
@@ -56,6 +57,12 @@ class ReportBody(base.Strict):
         default="",
         max_length=64,
         help_text="uid of its owner",
+    )
+    within = deadlines.DeadlineField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="time to collect the reports of the run, such as 30m; the first report of a run sets it",
     )
     report = serializers.JSONField(help_text="kcover's report, complete or compacted")
 
@@ -91,31 +98,40 @@ class Reports(base.Acts):
         """
         base.known_only(request, ("cluster",))
         cluster = _cluster(request)
-        body = base.body_of(request, ReportBody)
-        report = body["report"]
-        if not isinstance(report, dict):
-            raise FieldError("report", reasons.of("not_an_object"))
-        _speaks_for(request, report.get("node_name"), cluster)
-        workload = services.Workload(
-            cluster=cluster, namespace=body["namespace"], name=_name(body, report), uid=body["workload_uid"] or ""
-        )
+        sent = sent_report(base.body_of(request, ReportBody))
+        node = sent.report.get("node_name")
+        _speaks_for(request, node, cluster)
         if _is_agent(request):
-            _takes_part(workload, str(report["node_name"]))
-        try:
-            taken = services.receive(workload, report, now=timezone.now())
-        except rule.ReportInvalid as refusal:
-            field = f"report/{refusal.path}" if refusal.path else "report"
-            raise FieldError(field, refusal.reason) from refusal
-        run = taken.run
-        answer = {
-            "run": run.pk,
-            "change": taken.change,
-            "because": str(taken.because) if taken.because else None,
-            "state": run.state,
-            "received": run.received,
-            "expected_reports": run.size,
-        }
-        return Response(answer, status=HTTPStatus.ACCEPTED)
+            taken = services.receive_from_node(cluster, str(node), sent, now=timezone.now())
+        else:
+            taken = node_reports.store(sent.of(cluster), sent, now=timezone.now())
+        return Response(answer_to(taken), status=HTTPStatus.ACCEPTED)
+
+
+def sent_report(body: dict[str, Any]) -> services.SentReport:
+    """Returns the report in a validated body. Raises FieldError."""
+    if not isinstance(body["report"], dict):
+        raise FieldError("report", reasons.of("not_an_object"))
+    return services.SentReport(
+        namespace=body["namespace"],
+        report=body["report"],
+        workload=body["workload"],
+        uid=body["workload_uid"] or "",
+        within=timedelta(seconds=body["within"]) if body["within"] else None,
+    )
+
+
+def answer_to(taken: services.Taken) -> dict[str, Any]:
+    """Returns the body of the response to a report."""
+    run = taken.run
+    return {
+        "run": run.pk,
+        "change": taken.change,
+        "because": str(taken.because) if taken.because else None,
+        "state": run.state,
+        "received": run.received,
+        "expected_reports": run.size,
+    }
 
 
 def _cluster(request: Request) -> Cluster:
@@ -137,31 +153,11 @@ def _is_agent(request: Request) -> bool:
     return isinstance(request.auth, ApiToken) and request.auth.kind == ApiToken.Kind.AGENT
 
 
-def _takes_part(workload: services.Workload, node: str) -> None:
-    """Raises FieldError unless the cluster shows a pod of the workload on the node."""
-    cluster, name = workload.cluster, short_text(f"{workload.namespace}/{workload.name}")
-    if not members.has_pod(cluster, node, namespace=workload.namespace, workload=workload.name):
-        raise FieldError("workload", reasons.of("preflight_no_pod", cluster=cluster.name, workload=name, node=node))
-
-
 def _speaks_for(request: Request, node: object, cluster: Cluster) -> None:
     """Raises Forbidden if an agent reports about another node (invariant 47)."""
     token = request.auth
     if isinstance(token, ApiToken) and token.kind == ApiToken.Kind.AGENT and node != token.node:
         raise http_errors.Forbidden(reasons.of("other_node", node=token.node, other=short_repr(node)))
-
-
-def _name(body: dict[str, Any], report: dict[str, Any]) -> str:
-    """Returns the workload's name from the report or the body. Raises FieldError."""
-    named = report.get("workload")
-    if named is not None and (not isinstance(named, str) or len(named) > 253 or "\0" in named):
-        raise FieldError("report/workload", reasons.of("workload_name_invalid", most=253))
-    name = str(named or body["workload"])
-    if not name:
-        raise FieldError("report/workload", reasons.of("workload_missing"))
-    if named and body["workload"] and named != body["workload"]:
-        raise FieldError("workload", reasons.of("other_workload", workload=named[:100]))
-    return name
 
 
 class PreflightRunSerializer(serializers.ModelSerializer[PreflightRun]):

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit, masked_addresses, reasons
+from kcover import audit, masked_addresses, preflight, reasons
 from kcover.decisions import guards
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
@@ -65,7 +65,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         for name, value in changes.items():
             if name not in SETTINGS:
                 raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
-            setattr(row, name, pools.checked(value) if name == "topology" else value)
+            setattr(row, name, _checked(name, value))
         if masked_addresses.MASK in str(changes.get("decision_url", "")):
             raise FieldError("decision_url", reasons.of("address_masked"))
         _check_secret(str(changes.get("decision_secret", "")))
@@ -100,6 +100,18 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             _note(row, entry, actor=actor, now=now)
     cluster.refresh_from_db()
     return cluster
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Raises FieldError."""
+    if name == "topology":
+        return pools.checked(value)
+    if name == "preflight_within":
+        try:
+            return int(preflight.parse_deadline(value).total_seconds())
+        except preflight.DeadlineInvalid as error:
+            raise FieldError(name, error.reason) from error
+    return value
 
 
 def _check_secret(secret: str) -> None:

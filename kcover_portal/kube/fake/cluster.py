@@ -9,6 +9,7 @@ import msgspec
 
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
+from kcover_portal.kube.fake.custom_objects import CustomObjects
 from kcover_portal.kube.fake.objects import Manifest, stamp
 from kcover_portal.kube.fake.workloads import Workloads
 from kcover_portal.kube.verbs import events as event_verbs
@@ -21,7 +22,7 @@ _TRIES: Final = 5
 _GRACE_SECONDS: Final = 30
 
 
-class FakeCluster(Workloads):
+class FakeCluster(Workloads, CustomObjects):
     """A cluster in memory. ``may_create_namespaces`` is whether the portal's account has that right."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

@@ -4,6 +4,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kcover_portal.kube.values.custom_objects import (
+    POLICY_KINDS,
+    PREFLIGHT_REPORT,
+    CustomKind,
+    CustomObject,
+    StatedCondition,
+)
 from kcover_portal.kube.values.events import (
     COMPONENT,
     EventDraft,
@@ -56,12 +63,16 @@ __all__ = [
     "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
     "NOTHING",
+    "POLICY_KINDS",
+    "PREFLIGHT_REPORT",
     "WORKLOADS",
     "Blocked",
     "Budget",
     "ClaimSpec",
     "ClaimState",
     "ContainerFailure",
+    "CustomKind",
+    "CustomObject",
     "EventDraft",
     "EventEvent",
     "EventList",
@@ -79,6 +90,7 @@ __all__ = [
     "PodEvent",
     "Requirement",
     "SeenEvent",
+    "StatedCondition",
     "Taint",
     "TokenIdentity",
     "Verb",

@@ -31,6 +31,7 @@ VERBS = (
             audit.AutomationPaused,
             audit.AutomationResumed,
             audit.ClusterChanged,
+            audit.PreflightExpired,
         )
     ),
     "decision.hold",
@@ -79,6 +80,10 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
             return _mode(act, entry)
         case audit.RescueAct() | audit.StepHeld():
             return _rescue(act, entry, known)
+        case audit.PreflightExpired():
+            because = reasons.of("preflight_incomplete", received=act.received, expected=act.expected)
+            what = f"{act.namespace}/{act.workload}"
+            return _about(entry, "preflight.expired", what=what, record=act.run, because=because)
     return None
 
 

@@ -35,6 +35,7 @@ TITLES: Final = {
     "rule.notify": gettext_lazy("Word of a rule"),
     "incident.opened": gettext_lazy("Incident opened"),
     "agent.silent": gettext_lazy("Agent silent"),
+    "preflight.expired": gettext_lazy("Preflight expired"),
     "program.fault": gettext_lazy("A program's fault"),
     "rescue.opened": gettext_lazy("Rescue opened"),
     "approval.answered": gettext_lazy("Approval answered"),
@@ -50,6 +51,7 @@ PAGES: Final = {
     "incident": "/incidents/{record}/",
     "rescue": "/rescues/{record}/",
     "approval": "/approvals/#question-{record}",
+    "preflight": "/preflight/{record}/",
 }
 OF_INCIDENTS: Final = (
     "incident.opened",
@@ -59,6 +61,8 @@ OF_INCIDENTS: Final = (
     "program.fault",
     "storm.opened",
 )
+
+OTHER_PAGES: Final = {"approval.waiting": "approval", "preflight.expired": "preflight"}
 
 
 def message(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
@@ -181,7 +185,7 @@ def link(line: events.Line) -> str:
     if not settings.KCOVER_PUBLIC_URL or not line.is_single or line.first.record is None:
         return ""
     kind = line.first.kind
-    page = "incident" if kind in OF_INCIDENTS else "approval" if kind == "approval.waiting" else "rescue"
+    page = "incident" if kind in OF_INCIDENTS else OTHER_PAGES.get(kind, "rescue")
     return settings.KCOVER_PUBLIC_URL + PAGES[page].format(record=line.first.record)
 
 

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from kcover import preflight, reasons
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.preflight import services, tasks
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
+from kcover_portal.preflight.services import collection
 from tests.codes import codes_of
 from tests.portal.rescue.world import World
 
@@ -223,7 +225,7 @@ def test_a_refused_report_is_not_counted_and_kept_with_its_reason(world: World) 
 
 
 def test_refusals_are_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "MAX_REFUSALS", 3)
+    monkeypatch.setattr(collection, "MAX_REFUSALS", 3)
     for number in range(5):
         with pytest.raises(preflight.ReportInvalid):
             receive(world, raw(1, workload_size=-number))
@@ -251,8 +253,8 @@ def test_a_storm_of_flagged_nodes_is_told_once_each_across_crashes(world: World,
             raise RuntimeError("killed")
         return keep(*args, **named)
 
-    keep = services.incidents.keep_fault
-    monkeypatch.setattr(services.incidents, "keep_fault", dies)
+    keep = incidents.keep_fault
+    monkeypatch.setattr(incidents, "keep_fault", dies)
     with pytest.raises(RuntimeError, match="killed"):
         services.tell(now=world.now)
     assert PreflightReport.objects.filter(told_at=None).count() == 2

@@ -1,0 +1,90 @@
+"""``PreflightReport`` objects, which kcover's agents make from chart 0.11 on.
+
+Whoever may create them in a namespace could forge one. They therefore count like reports of agents: only for nodes on
+which the cluster shows a pod of the workload, in the object's own namespace.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from kcover import reasons
+from kcover.quote import short_text
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_selection
+from kcover_portal.kube import port
+from kcover_portal.preflight.models import ReadReportObject
+from kcover_portal.preflight.services import node_reports
+
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 200  # reports read per cluster and round; each asks the cluster for the pods of a node
+MOST_REPORT_CHARS = 256 * 1024
+FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
+
+
+def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
+    """Takes the reports of objects that were not read before; returns how many. A cluster without the CRD has none.
+
+    Objects that are older than the cluster's time to collect reports are left alone: their run would have expired.
+    Raises port.KubeError.
+    """
+    found = {one.uid: one for one in fleet.connect(cluster).custom_objects(port.PREFLIGHT_REPORT)}
+    known = ReadReportObject.objects.filter(cluster=cluster)
+    known.exclude(uid__in=found).delete()
+    new = found.keys() - set(known.values_list("uid", flat=True))
+    earliest = now - timedelta(seconds=cluster.preflight_within)
+    fresh = [found[uid] for uid in new if (found[uid].created_at or now) >= earliest]
+    fresh.sort(key=lambda one: (one.created_at or now, one.uid))
+    done = new - {one.uid for one in fresh}
+    for one in fresh[:MOST_AT_ONCE]:
+        try:
+            _take(cluster, one, now=now)
+        except node_selection.Unanswered as silent:
+            log.warning("%s %s/%s waits: %s", one.kind.kind, one.namespace, one.name, silent)
+            break
+        except FieldError as error:
+            log.warning("%s %s/%s: %s: %s", one.kind.kind, one.namespace, one.name, error.field, error)
+        done.add(one.uid)
+    rows = [ReadReportObject(cluster=cluster, uid=uid) for uid in sorted(done)]
+    ReadReportObject.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(done)
+
+
+def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:
+    """Raises FieldError, node_selection.Unanswered."""
+    texts = {name: _text(one.spec, name, most=most) for name, most in FIELDS.items()}
+    report = _report(one.spec)
+    node = report.setdefault("node_name", texts["nodeName"])
+    if node != texts["nodeName"]:
+        reason = reasons.of("preflight_object_node", node=short_text(texts["nodeName"]), other=short_text(str(node)))
+        raise FieldError("spec/report/node_name", reason)
+    sent = node_reports.SentReport(
+        namespace=one.namespace,
+        report={**report, "workload": texts["workloadName"]},
+        uid=texts["workloadUID"],
+    )
+    node_reports.receive_from_node(cluster, texts["nodeName"], sent, now=now)
+
+
+def _text(spec: Mapping[str, Any], name: str, *, most: int) -> str:
+    value = spec.get(name)
+    if not isinstance(value, str) or not value or len(value) > most or "\0" in value:
+        raise FieldError(f"spec/{name}", reasons.of("preflight_object_invalid", field=name))
+    return value
+
+
+def _report(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the report, which the object holds as JSON text."""
+    text = spec.get("report")
+    try:
+        content = json.loads(text) if isinstance(text, str) and len(text) <= MOST_REPORT_CHARS else None
+    except (ValueError, RecursionError) as error:
+        raise FieldError("spec/report", reasons.of("preflight_not_json", error=str(error)[:200])) from error
+    if not isinstance(content, dict):
+        raise FieldError("spec/report", reasons.of("preflight_not_object"))
+    return content

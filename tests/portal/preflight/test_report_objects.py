@@ -1,0 +1,102 @@
+"""``PreflightReport`` objects of the cluster: read once each, and only for nodes on which the workload runs."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.kube import port
+from kcover_portal.preflight import services
+from kcover_portal.preflight.models import PreflightRun, ReadReportObject
+from tests.portal.preflight.test_runs import raw
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+KIND = port.PREFLIGHT_REPORT
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="", nodes=4)
+    made.kube.add_namespace("ml")
+    yield made
+    made.uninstall()
+
+
+def in_job(world: World, *numbers: int) -> None:
+    for number in numbers:
+        world.kube.add_pod("ml", f"job-{number}", node=f"gpu-{number}", labels={"batch.kubernetes.io/job-name": "job"})
+
+
+def put(world: World, node: int, *, name: str = "", report: Any = None, **spec: Any) -> None:
+    text = json.dumps(raw(node) if report is None else report)
+    stated = {"workloadName": "job", "workloadUID": "u1", "nodeName": f"gpu-{node}", "rank": node, "report": text}
+    world.kube.put_custom_object(KIND, name or f"preflight-{node}", {**stated, **spec}, namespace="ml")
+
+
+def read(world: World) -> int:
+    return services.read_report_objects(world.cluster, now=world.now)
+
+
+def test_the_objects_of_a_job_become_a_run(world: World) -> None:
+    in_job(world, 1, 2, 3, 4)
+    for node in (1, 2, 3, 4):
+        put(world, node)
+    assert read(world) == 4
+    run = PreflightRun.objects.get()
+    assert (run.namespace, run.workload, run.uid, run.state) == ("ml", "job", "u1", "complete")
+    assert read(world) == 0
+    world.kube.remove_custom_object(KIND, "preflight-1", namespace="ml")
+    assert read(world) == 0
+    assert ReadReportObject.objects.count() == 3
+
+
+def test_inv_47_a_forged_object_counts_for_no_node_without_the_workload(world: World) -> None:
+    in_job(world, 1)
+    put(world, 1)
+    put(world, 2, report=raw(2, gpu_check=2))
+    put(world, 3, name="liar", report=raw(1, gpu_check=2))
+    assert read(world) == 3
+    run = PreflightRun.objects.get()
+    assert (run.received, run.abnormal) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"report": "{"},
+        {"report": "[" * 50_000},
+        {"report": 7},
+        {"report": "[1]"},
+        {"report": "x" * 300_000},
+        {"nodeName": ""},
+        {"workloadName": ["job"]},
+        {"workloadUID": "u" * 65},
+        {"report": '{"workload_size": NaN, "node_name": "gpu-1"}'},
+    ],
+)
+def test_nonsense_is_read_once_and_stops_no_other(world: World, spec: dict[str, Any]) -> None:
+    in_job(world, 1, 2)
+    put(world, 1, **spec)
+    put(world, 2)
+    assert read(world) == 2
+    assert PreflightRun.objects.get().received == 1
+    assert read(world) == 0
+
+
+def test_an_object_of_long_ago_begins_no_run(world: World) -> None:
+    in_job(world, 1)
+    put(world, 1)
+    world.now += timedelta(minutes=31)
+    assert read(world) == 1
+    assert not PreflightRun.objects.exists()
+
+
+def test_a_silent_cluster_loses_no_object(world: World) -> None:
+    in_job(world, 1)
+    put(world, 1)
+    world.kube.fail("list_pods", port.Unavailable("down"))
+    assert read(world) == 0
+    assert read(world) == 1
