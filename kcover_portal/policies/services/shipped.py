@@ -1,6 +1,7 @@
 """The policies that come with the portal: packs of them, one for each system that the portal replaces."""
 
 import re
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -8,6 +9,7 @@ from django.conf import settings
 
 from kcover import reasons
 from kcover.policy import document
+from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import revisions
 from kcover_portal.policies.services.validation import Parsed, validate
@@ -25,6 +27,7 @@ PACKS = {
 }
 MODES = document.RULE_MODES
 FIRST_MODE = "shadow"
+CHANGES = ("new", "changed", "unchanged")
 
 _RULE = re.compile(r"^( +)- priority: ([0-9]+)\n(?: +mode: [a-z]+\n)?", re.MULTILINE)
 
@@ -39,12 +42,18 @@ class UnknownPack(reasons.ExplainedError, LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Pack:
-    """A pack as it would be installed. ``installed``: the names of its policies that are active."""
+    """A pack as it would be installed.
+
+    ``installed``: the names of its policies that are active. ``changes``: what an installation would do to each of its
+    policies, by name: one of CHANGES.
+    """
 
     name: str
+    mode: str
     text: str
     policies: tuple[document.Policy, ...]
     installed: tuple[str, ...]
+    changes: Mapping[str, str]
 
 
 def pack_text(pack: str, mode: str = FIRST_MODE) -> str:
@@ -58,16 +67,22 @@ def pack_text(pack: str, mode: str = FIRST_MODE) -> str:
     return _RULE.sub(rf"\1- priority: \2\n\1  mode: {mode}\n", own)
 
 
-def packs() -> list[Pack]:
-    """Returns all packs as they would be installed at first."""
-    active = set(Policy.objects.filter(kind=document.RESCUE, revision__gt=0).values_list("name", flat=True))
+def packs(mode: str = FIRST_MODE, *, names: Collection[str] = tuple(PACKS)) -> list[Pack]:
+    """Returns packs as they would be installed in a mode. Raises UnknownPack."""
+    active = {row.policy.name: row.document for row in queries.in_force(queries.RESCUE)}
     found = []
-    for name in PACKS:
-        text = pack_text(name)
-        parsed = [item.policy for item in validate(text).policies]
-        policies = tuple(policy for policy in parsed if isinstance(policy, document.Policy))
-        found.append(Pack(name, text, policies, tuple(one.name for one in policies if one.name in active)))
+    for name in names:
+        text = pack_text(name, mode)
+        parsed = validate(text).policies
+        policies = tuple(item.policy for item in parsed if isinstance(item.policy, document.Policy))
+        installed = tuple(one.name for one in policies if one.name in active)
+        changes = {item.policy.name: _change(active.get(item.policy.name), item.document) for item in parsed}
+        found.append(Pack(name, mode, text, policies, installed, changes))
     return found
+
+
+def _change(before: object, after: object) -> str:
+    return "new" if before is None else "unchanged" if before == after else "changed"
 
 
 def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str, now: datetime) -> list[Policy]:

@@ -35,3 +35,24 @@ def test_a_bad_request_installs_nothing(admin: Api, body: dict[str, object], sta
 
 def test_only_who_may_write_policies_installs(viewer: Api) -> None:
     problem(viewer.post("policies/install", {"pack": "kce"}), 403)
+
+
+def test_a_pack_says_what_it_would_install(admin: Api, viewer: Api) -> None:
+    listed = {one["name"]: one for one in viewer.get("policies/packs").json()["results"]}
+    assert list(listed) == ["kcover", "konduktor", "kce", "autopilot", "nvidia"]
+    assert (listed["konduktor"]["mode"], listed["konduktor"]["installed"]) == ("shadow", [])
+    assert listed["konduktor"]["changes"] == {"konduktor": "new"}
+    [rule] = listed["konduktor"]["policies"][0]["rules"]
+    assert [action["name"] for action in rule["actions"]] == ["taint"]
+    admin.post("policies/install", {"pack": "konduktor"})
+    assert viewer.get("policies/packs/konduktor").json()["changes"] == {"konduktor": "unchanged"}
+    one = viewer.get("policies/packs/konduktor?mode=enforce").json()
+    assert (one["mode"], one["installed"], one["changes"]) == ("enforce", ["konduktor"], {"konduktor": "changed"})
+    assert one["policies"][0]["rules"][0]["mode"] == "enforce"
+    assert admin.post("policies/validate", {"text": one["text"]}).json()["valid"]
+
+
+def test_an_unknown_pack_mode_or_parameter_is_named(viewer: Api) -> None:
+    assert problem(viewer.get("policies/packs/x"), 404)["code"] == "pack_unknown"
+    assert problem(viewer.get("policies/packs?mode=paused"), 400)["errors"][0]["field"] == "mode"
+    assert problem(viewer.get("policies/packs?more=1"), 400)["errors"][0]["field"] == "more"

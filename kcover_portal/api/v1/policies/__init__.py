@@ -1,9 +1,9 @@
 """Policies over REST: RescuePolicies and the WarmStandbyPolicy, dry runs and differences."""
 
 from kcover_portal.api.v1.policies.effective import Effective
+from kcover_portal.api.v1.policies.packs import Install, OnePack, Packs
 from kcover_portal.api.v1.policies.tries import CancelTry, OneTry, Try
 from kcover_portal.api.v1.policies.views import (
-    Install,
     Policies,
     Revisions,
     StandbyPolicies,
@@ -15,7 +15,9 @@ __all__ = [
     "CancelTry",
     "Effective",
     "Install",
+    "OnePack",
     "OneTry",
+    "Packs",
     "Policies",
     "Revisions",
     "StandbyPolicies",

@@ -81,7 +81,7 @@ class Policies(base.Lists[Revision]):
         applied = services.apply(
             body["text"], author=documents.author_of(request), reason=body["reason"], now=timezone.now()
         )
-        return _saved(applied, warnings)
+        return saved(applied, warnings)
 
     def retrieve(self, request: Request, name: str) -> Response:
         """Returns an active policy, with its ETag."""
@@ -243,37 +243,7 @@ class Validate(base.Acts):
         )
 
 
-class Install(base.Acts):
-    """Publishes a pack of policies that comes with the portal."""
-
-    @extend_schema(
-        operation_id="policies_install",
-        request=documents.InstallBody,
-        parameters=[documents.KEY],
-        responses={200: schemas.SavedSerializer(many=True)},
-    )
-    @idempotency.once
-    def post(self, request: Request) -> Response:
-        """Publishes the pack with every rule in ``mode``, and returns its policies. 422 for an unknown pack or mode."""
-        base.known_only(request)
-        require(request, Verb.WRITE_POLICIES, None)
-        step_up(request)
-        body = base.body_of(request, documents.InstallBody)
-        try:
-            warnings = services.validate(services.pack_text(body["pack"], body["mode"])).warnings
-        except services.UnknownPack as error:
-            raise FieldError(error.field, error.reason) from error
-        applied = services.install_pack(
-            body["pack"],
-            body["mode"],
-            author=documents.author_of(request),
-            reason=body["reason"],
-            now=timezone.now(),
-        )
-        return _saved(applied, warnings)
-
-
-def _saved(applied: list[Policy], warnings: tuple[source.Problem, ...]) -> Response:
+def saved(applied: list[Policy], warnings: tuple[source.Problem, ...]) -> Response:
     """Returns the active revisions of the policies, in this order."""
     rows = Revision.objects.filter(policy__in=applied, number=F("policy__revision")).select_related("policy")
     found = {row.policy_id: row for row in rows}
