@@ -60,6 +60,19 @@ class PolicyDeleted(PolicyAct):
     VERB: ClassVar[str] = "policy.deleted"
 
 
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstChoiceDismissed(Act):
+    """An admin put off the choice of a first policy pack: nothing is done about faults until a policy is published."""
+
+    VERB: ClassVar[str] = "policy.choice_dismissed"
+
+    @property
+    def subject(self) -> str:
+        """The portal."""
+        return "policy packs"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenAct(Act):
     """An act on a token, identified by the first characters of its secret.

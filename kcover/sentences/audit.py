@@ -58,6 +58,7 @@ TITLES: Mapping[str, str] = {
     "preflight.expired": _("Preflight expired"),
     "policy.applied": _("Policy applied"),
     "policy.deleted": _("Policy deleted"),
+    "policy.choice_dismissed": _("Choice of a policy pack put off"),
     "secrets.rotated": _("Secrets encrypted with another key"),
     "token.created": _("Token created"),
     "token.rotated": _("Token rotated"),

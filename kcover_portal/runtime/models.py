@@ -25,6 +25,9 @@ class Installation(models.Model):
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in every cluster"
     )
+    first_choice_dismissed_at = models.DateTimeField(
+        null=True, help_text="when an admin put off the choice of a first policy pack"
+    )
 
     class Meta:
         constraints = (models.CheckConstraint(condition=models.Q(id=1), name="one_installation"),)

@@ -13,6 +13,7 @@ from kcover_portal.console.reads import fleet, needs, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.policies import queries as policies
+from kcover_portal.views import pack_previews
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has all of them
 
@@ -30,6 +31,7 @@ def overview(request: Request) -> HttpResponse:
     context = {
         "clusters": clusters,
         "no_policy": not policies.policies().exists(),
+        "first_choice": pack_previews.is_first_choice_open(),
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),

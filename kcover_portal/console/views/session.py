@@ -25,6 +25,7 @@ from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
+from kcover_portal.views import pack_previews
 
 
 class SignIn(LoginView):
@@ -39,11 +40,19 @@ class SignIn(LoginView):
 
     def form_valid(self, form: Any) -> HttpResponse:
         """Signs in, or asks for a second factor."""
-        return admission.after_password(self.request, form.get_user(), target=self.get_success_url())
+        target = self.get_success_url()
+        if target == reverse("console:overview") and _chooses_first(form.get_user()):
+            target = reverse("console:first-pack")
+        return admission.after_password(self.request, form.get_user(), target=target)
 
     def form_invalid(self, form: Any) -> HttpResponse:
         response = super().form_invalid(form)
         return later(response, form.refusal) if form.refusal else response
+
+
+def _chooses_first(user: User) -> bool:
+    """Returns whether this person should choose the first policy pack of this portal."""
+    return accounts.may_somewhere(user, Verb.WRITE_POLICIES) and pack_previews.is_first_choice_open()
 
 
 @require_POST

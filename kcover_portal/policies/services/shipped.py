@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
+from django.db import transaction
 
-from kcover import reasons
+from kcover import audit, reasons
 from kcover.policy import document
+from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import revisions
 from kcover_portal.policies.services.validation import Parsed, validate
+from kcover_portal.runtime.models import Installation
 
 FOLDER = settings.BASE_DIR / "deploy" / "policies"
 DEFAULTS = FOLDER / "defaults.yaml"
@@ -91,6 +94,16 @@ def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str,
     Raises UnknownPack, or Invalid if this installation lacks a step that they need.
     """
     return revisions.apply(pack_text(pack, mode), author=author, reason=reason or f"pack {pack}", now=now)
+
+
+def dismiss_first_choice(*, author: str, now: datetime) -> None:
+    """Notes that an admin needs no page that asks for a first pack. Repeating it changes nothing."""
+    with transaction.atomic():
+        row, _ = Installation.objects.select_for_update().get_or_create(pk=1)
+        if row.first_choice_dismissed_at is None:
+            row.first_choice_dismissed_at = now
+            row.save(update_fields=["first_choice_dismissed_at"])
+            ledger.record("", audit.FirstChoiceDismissed(), actor=author, now=now)
 
 
 def missing_defaults() -> list[str]:

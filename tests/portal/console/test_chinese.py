@@ -265,6 +265,7 @@ def pages() -> list[str]:
             f"/approvals/{rescue}/pods/",
             "/policies/",
             "/policy-packs/",
+            "/policy-packs/first/",
             "/policies/gated/",
         ),
         *("/policies/edit/", "/policies/gated/edit/", "/policies/gated/archive/", "/standbys/", "/checks/"),

@@ -106,7 +106,17 @@ def test_the_policy_of_scripts_allows_nothing_inline(person, world: World):
 
 
 # Pages that are renewed while they are shown; the packs once nested the whole page in themselves.
-LIVE = ("/", "/nodes/", "/incidents/", "/rescues/", "/approvals/", "/policies/", "/policy-packs/", "/standbys/")
+LIVE = (
+    "/",
+    "/nodes/",
+    "/incidents/",
+    "/rescues/",
+    "/approvals/",
+    "/policies/",
+    "/policy-packs/",
+    "/standbys/",
+    "/policy-packs/first/",
+)
 LIVE += ("/jobs/", "/checks/", "/preflight/", "/safety/", "/audit/")
 
 

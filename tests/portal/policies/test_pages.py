@@ -10,10 +10,12 @@ from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, PolicyTry, Revision
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries
+from kcover_portal.views import pack_previews
 from tests.portal.policies.texts import STANDBY_EXAMPLE, policy
 from tests.portal.rescue.world import World
 
@@ -195,3 +197,47 @@ def test_only_admins_change_anything(three: None, browser: Browser) -> None:
     shown = page(client.get("/policies/a/"))
     assert "rollback" not in shown
     assert "archive" not in shown
+
+
+def test_a_portal_without_policies_asks_for_a_first_pack(browser: Browser) -> None:
+    world = World(policy="")
+    for code in (62, 79, 13):
+        world.fault(code)
+    world.uninstall()
+    link = 'href="/policy-packs/first/"'
+    admin = browser("admin")
+    assert link in page(admin.get("/"))
+    shown = page(admin.get("/policy-packs/first/"))
+    assert "2 of 3 match" in shown  # nvidia and kce; a program's fault matches nothing
+    assert "cordon, drain, reboot" in shown
+    assert 'value="shadow"' in shown
+    assert "/policy-packs/first/dismiss/" not in page(browser("viewer").get("/policy-packs/first/"))
+    admin.post("/policy-packs/install/", {"pack": "nvidia", "mode": "shadow"})
+    assert link not in page(admin.get("/"))
+    assert not pack_previews.is_first_choice_open()
+
+
+def test_an_admin_puts_the_choice_off_once(browser: Browser) -> None:
+    world = World(policy="")
+    world.uninstall()
+    assert browser("operator").post("/policy-packs/first/dismiss/").status_code == 403
+    admin = browser("admin")
+    for _ in range(2):
+        assert admin.post("/policy-packs/first/dismiss/").url == "/"
+    assert 'href="/policy-packs/first/"' not in page(admin.get("/"))
+    assert Entry.objects.filter(verb="policy.choice_dismissed").count() == 1
+
+
+@pytest.mark.parametrize(("role", "target"), [("admin", "/policy-packs/first/"), ("viewer", "/")])
+def test_the_first_sign_in_of_an_admin_leads_to_the_choice(browser: Browser, role: str, target: str) -> None:
+    browser(role)
+    given = {"username": role, "password": "long-enough-1"}
+    assert Client().post("/sign-in/", given).url == target
+    services.install_pack("nvidia", author="test", reason="", now=timezone.now())
+    assert Client().post("/sign-in/", given).url == "/"
+
+
+def test_a_demo_asks_for_no_pack(settings: Any, browser: Browser) -> None:
+    assert pack_previews.is_first_choice_open()
+    settings.KCOVER_DEMO_URL = "http://127.0.0.1:1"
+    assert not pack_previews.is_first_choice_open()

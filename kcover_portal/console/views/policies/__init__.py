@@ -2,7 +2,13 @@
 
 from kcover_portal.console.views.policies.commands import archive, rollback
 from kcover_portal.console.views.policies.editor import edit, validate
-from kcover_portal.console.views.policies.packs import install_pack, packs, try_pack
+from kcover_portal.console.views.policies.packs import (
+    dismiss_first_pack,
+    first_pack,
+    install_pack,
+    packs,
+    try_pack,
+)
 from kcover_portal.console.views.policies.pages import difference, policies, policy
 from kcover_portal.console.views.policies.tries import begin as begin_try
 from kcover_portal.console.views.policies.tries import cancel as cancel_try
@@ -13,7 +19,9 @@ __all__ = [
     "begin_try",
     "cancel_try",
     "difference",
+    "dismiss_first_pack",
     "edit",
+    "first_pack",
     "install_pack",
     "one_try",
     "packs",

@@ -17,7 +17,9 @@ from kcover_portal.policies import services
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries as jobs
 from kcover_portal.runtime.models import Mode
-from kcover_portal.views import policy_tries
+from kcover_portal.views import pack_previews, policy_tries
+
+FIRST_PACK = "nvidia"
 
 
 @require_GET
@@ -25,6 +27,31 @@ from kcover_portal.views import policy_tries
 def packs(request: Request) -> HttpResponse:
     """All packs with their rules, and the answers of the person's last try of each."""
     return _page(request)
+
+
+@require_GET
+@signed_in
+def first_pack(request: Request) -> HttpResponse:
+    """Ask which pack to begin with, in which mode, beside what each would have done with the faults so far."""
+    context = {
+        "previews": [(found, _about(found.pack.name)) for found in pack_previews.previews(request.user)],
+        "modes": [(mode, Mode(mode).label, _mode(mode)) for mode in shipped.MODES],
+        "first_mode": services.FIRST_MODE,
+        "first_pack": FIRST_PACK,
+        "open": pack_previews.is_first_choice_open(),
+        "days": policy_tries.MAX_DAYS,
+        "most": pack_previews.MOST_FAULTS,
+    }
+    return render(request, "console/pages/first_pack.html", context)
+
+
+@require_POST
+@signed_in
+def dismiss_first_pack(request: Request) -> HttpResponse:
+    """Put the choice off: the overview no longer leads to it."""
+    require(request, Verb.WRITE_POLICIES, None)
+    services.dismiss_first_choice(author=accounts.actor(request.user), now=timezone.now())
+    return redirect("console:overview")
 
 
 @require_POST
@@ -81,6 +108,14 @@ def _about(pack: str) -> str:
         "autopilot": _("Cordons nodes that fail Autopilot's hardware checks. A person hears of network and storage."),
         "nvidia": _("Follows NVIDIA's Xid catalog and Fabric Manager guide: cordon, drain, reboot, or call a person."),
     }[pack]
+
+
+def _mode(mode: str) -> str:
+    return {
+        "shadow": _("The portal decides every fault, shows what it would do, and does nothing."),
+        "approve": _("Each rescue waits until a person approves it."),
+        "enforce": _("Rescues begin at once, within the guards of the cluster."),
+    }[mode]
 
 
 def _tried(request: Request, text: str) -> dict[str, Any] | None:
