@@ -51,6 +51,7 @@ app.conf.beat_schedule = {
     "failed sign-ins": {"task": "accounts.record_failed_attempts", "schedule": 60.0, "options": {"expires": 60.0}},
     "signed heads": {"task": "anchors.publish", "schedule": 60.0, "options": {"expires": 60.0}},
     "audit stream": {"task": "audit_stream.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
+    "sources": {"task": "sources.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},

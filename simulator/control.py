@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from simulator.kubeapi import server
+from simulator.witnesses.wiring import Witnesses
 from simulator.world import injector, nodes, random_faults, virtual_agents
 from simulator.world.world import World
 
@@ -30,8 +31,10 @@ class Control:
         *,
         fleet: virtual_agents.AgentFleet,
         random: random_faults.RandomFaults | None,
+        witnesses: Witnesses,
     ) -> None:
         self._world, self._api, self._fleet, self._random_faults = world, api, fleet, random
+        self._witnesses = witnesses
 
     def add_routes(self, app: web.Application) -> None:
         app.router.add_routes(
@@ -42,6 +45,7 @@ class Control:
                 web.post("/sim/nodes/{node}/reboot", self._reboot),
                 web.post("/sim/nodes/{node}/cure", self._cure),
                 web.post("/sim/nodes/{node}/agent", self._agent),
+                web.post("/sim/exporter", self._export),
                 web.get("/sim/state", self._state),
                 web.get("/sim/calls", self._calls),
                 web.delete("/sim/calls", self._forget_calls),
@@ -112,6 +116,16 @@ class Control:
         else:
             agent.stop()
         return _json({"node": name, "running": agent.running})
+
+    async def _export(self, request: web.Request) -> web.Response:
+        body = await _body(request)
+        url, token = (body.get(name) if isinstance(body, dict) else None for name in ("url", "token"))
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            return _invalid("url", "must be the address that takes CloudEvents")
+        if not isinstance(token, str):
+            return _invalid("token", "must be a string")
+        self._witnesses.exporter.send_to(url, token)
+        return _json({"url": url})
 
     async def _state(self, request: web.Request) -> web.Response:
         machines = self._world.machines

@@ -17,6 +17,7 @@ from aiohttp import web
 
 from simulator import control
 from simulator.kubeapi import access, kubeconfig, server, store
+from simulator.witnesses.wiring import Witnesses
 from simulator.world import agenda, random_faults, virtual_agents, world
 from simulator.world.pace import Pace
 
@@ -60,6 +61,7 @@ class Simulation:
         self.fleet = virtual_agents.AgentFleet(
             self.world.gpu_machines(), clock=now, heartbeat=timedelta(seconds=settings.heartbeat), rng=rng
         )
+        self.witnesses = Witnesses(self.world, cluster=settings.cluster or "simulated")
         self.random_faults: random_faults.RandomFaults | None = None
         if settings.faults_per_hour:
             self.random_faults = random_faults.RandomFaults(
@@ -72,12 +74,15 @@ class Simulation:
 
     def application(self) -> web.Application:
         app = self.api.application()
-        control.Control(self.world, self.api, fleet=self.fleet, random=self.random_faults).add_routes(app)
+        control.Control(
+            self.world, self.api, fleet=self.fleet, random=self.random_faults, witnesses=self.witnesses
+        ).add_routes(app)
+        self.witnesses.add_routes(app)
         app.cleanup_ctx.append(self._moving)
         return app
 
     async def _moving(self, app: web.Application) -> AsyncIterator[None]:
-        works: list[Coroutine[Any, Any, None]] = [self.agenda.run()]
+        works: list[Coroutine[Any, Any, None]] = [self.agenda.run(), self.witnesses.exporter.run()]
         settings = self.settings
         if settings.portal and settings.enrol_token_file:
             works.append(

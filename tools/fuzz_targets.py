@@ -4,6 +4,7 @@ A target returns, or raises an error of ``refusals``. Anything else is a bug, as
 """
 
 import base64
+import contextlib
 import importlib.util
 import json
 import os
@@ -25,6 +26,8 @@ from agents.probes.log import kmsg
 from kcover import masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
+from kcover.sources import alertmanager, gpud, health_events, loki, prometheus
+from kcover.sources.observation import Reading, Unreadable
 from kcover_portal.anchors import signed_heads
 from kcover_portal.api.agent import jwt_claims, report_decoder
 from kcover_portal.api.agent.problem_responses import Refusal
@@ -103,6 +106,26 @@ def _kubeconfig_file(data: bytes) -> None:
         kubeconfig.read(Path(file.name))
 
 
+def _source(data: bytes) -> None:
+    """The answers and requests of sources: everything that was read can be stored."""
+    body = json.loads(data)
+    query = loki.queries({})[0]
+    readers: tuple[Callable[[], Reading], ...] = (
+        lambda: alertmanager.read(body, now=NOW),
+        lambda: health_events.read(body, content_type="application/json", headers={}, now=NOW),
+        lambda: loki.read(body, query, now=NOW).reading,
+        lambda: gpud.read(body, [], node="n", shown={}, now=NOW).reading,
+        lambda: gpud.read([], body, node="n", shown={}, now=NOW).reading,
+        lambda: prometheus.read(body, query=prometheus.DEFAULT_QUERY, shown={}, now=NOW).reading,
+        lambda: prometheus.read(body, query="up", shown={}, now=NOW).reading,
+    )
+    for read in readers:
+        with contextlib.suppress(Unreadable):
+            for one in read().observations:
+                assert "\0" not in f"{one.node}{one.code}{one.message}{one.advice}"
+                one.key.encode()
+
+
 def _token(data: bytes) -> None:
     """The claims of a service account's token; the signature is the API server's business."""
     text = data.decode("utf-8", "replace")
@@ -139,6 +162,7 @@ TARGETS = {
     "policy": Target(run=_policy, refusals=(source.Unreadable,)),
     "kubeconfig": Target(run=_kubeconfig, refusals=(kube_errors.RefusedByServer,)),
     "kubeconfig_file": Target(run=_kubeconfig_file, refusals=(kubeconfig.KubeconfigInvalid,)),
+    "source": Target(run=_source, refusals=(ValueError, RecursionError)),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
     "token": Target(run=_token, refusals=(Refusal,)),
     "anchor": Target(

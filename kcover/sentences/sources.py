@@ -26,6 +26,14 @@ SENTENCES: Mapping[str, str] = {
     "alert_node_missing": _("Has none of the labels that name a node: {labels}. Set node_label of the source."),
     "cloudevent_version": _('Must be "1.0", not {value}.'),
     "cloudevent_attribute": _("{name} must have 1 to {most} characters."),
+    "source_line_long": _("Has {characters} characters. A line may have {most}."),
+    "loki_result": _("Must be streams, the result of a query for logs, not {value}."),
+    "loki_value": _('Must be ["nanoseconds", "line"], not {value}.'),
+    "loki_lines_too_large": _("The lines from {start} to {end} are too large to read. They were left out."),
+    "loki_page_full": _("More than {most} lines have the time {at}. Some were left out."),
+    "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
+    "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
+    "prometheus_xid": _("{value} is not the number of an Xid."),
     # What ends an incident.
     "source_reports_healthy": _("Source {source} reports that {check} has passed."),
     # A source and its settings.
@@ -39,6 +47,7 @@ SENTENCES: Mapping[str, str] = {
     "source_token_long": _("At most {most} characters."),
     "source_setting_unknown": _("Sources of kind {kind} have no setting {name}. They have: {known}."),
     "source_setting_number": _("Must be a whole number from {least} to {most}."),
+    "source_setting_boolean": _("Must be true or false."),
     "source_setting_list": _("Must be 1 to {most} names, separated by commas."),
     "source_setting_text": _("Must have 1 to {most} characters."),
     "source_setting_none": _("none"),
@@ -70,5 +79,15 @@ SENTENCES: Mapping[str, str] = {
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
     "source_broken": _("What the source shows could not be taken: {problem}"),
     "source_not_read": _("This version does not read sources of kind {kind} yet."),
+    "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
+    "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),
+    "source_gpud_node": _(
+        "The address names no node. Write {{node}} or {{address}} in it, or set node to the node of this gpud."
+    ),
+    "source_nodes_silent": _("{count} of {total} nodes gave no usable answer. {node}: {why}"),
+    # What is wrong with a source.
+    "source_failing": _("Source {source} cannot be read."),
+    "source_late": _("Source {source} has been read up to {behind} ago."),
+    "source_silent": _("Nothing has come from source {source} for {span}."),
     "source_nothing_seen": _("Nothing arrived in the last hour."),
 }

@@ -6,13 +6,12 @@ from datetime import datetime
 
 from kcover import reasons
 from kcover.quote import short_repr
+from kcover.sources import labels as series_labels
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 VERSION = "4"
-NODE_LABELS = ("node", "kubernetes_node", "node_name", "nodename", "Hostname", "exported_node")
-PCI_LABELS = ("pci_bus_id", "pciBusId", "pci")
-UUID_LABELS = ("UUID", "gpu_uuid", "uuid")
+NODE_LABELS = series_labels.NODE_LABELS
 XID_LABELS = ("xid", "XID", "Xid")
 MAX_ALERTS = observation.MAX_ITEMS
 SEVERITIES = {"critical": "fatal", "page": "fatal", "error": "degraded", "warning": "warning", "info": "info"}
@@ -54,13 +53,13 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     starts_at = observation.moment(alert, "startsAt", now=now)
     # An alert that fires has no end yet; Alertmanager writes the year 1.
     ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
-    slot = observation.pci(_first(labels, PCI_LABELS))
-    uuid = _first(labels, UUID_LABELS)
-    xid = _first(labels, XID_LABELS)
+    slot, _ = series_labels.device(labels)
+    uuid = series_labels.first(labels, series_labels.UUID_LABELS)
+    xid = series_labels.first(labels, XID_LABELS)
     return Observation(
         path=path,
         key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
-        node=_node(labels, node_labels),
+        node=series_labels.node(labels, node_labels),
         kind="alert",
         code=name,
         check=name,
@@ -90,17 +89,3 @@ def _identity(alert: Json, labels: Json) -> str:
     if isinstance(fingerprint, str) and fingerprint:
         return fingerprint[:100]
     return "\n".join(f"{name}={labels[name]}" for name in sorted(labels))
-
-
-def _node(labels: dict[str, str], names: Sequence[str]) -> str:
-    for name in names:
-        if value := labels.get(name):
-            try:
-                return observation.node({name: re.sub(r":[0-9]{1,5}$", "", value)}, name)
-            except Unreadable as error:
-                raise Unreadable(f"labels/{error.path}", error.reason) from error
-    raise Unreadable("labels", reasons.of("alert_node_missing", labels=", ".join(names)))
-
-
-def _first(labels: dict[str, str], names: Sequence[str]) -> str:
-    return next((labels[name] for name in names if labels.get(name)), "")

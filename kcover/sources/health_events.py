@@ -27,6 +27,7 @@ ACTIONS: Final = {
 UUID_ENTITIES: Final = ("GPU_UUID", "GPU-UUID", "UUID")
 PCI_ENTITIES: Final = ("PCI", "PCI_BUS_ID", "NVSWITCH")
 MAX_ENTITIES: Final = 64
+_SXID_CHECK: Final = re.compile(r"SX[Ii][Dd]|(?<![a-z])sxid")  # SysLogsSXIDError, but not SysLogsXIDError
 _XID_CODE: Final = re.compile(r"(?:xid[ _-]?)?([0-9]{1,10})", re.IGNORECASE)
 
 
@@ -111,7 +112,7 @@ def _alias(check: str, codes: list[str]) -> int | None:
     """The Xid that the event is about, if its check reads Xids and its code is a number."""
     match = _XID_CODE.fullmatch(codes[0]) if codes else None
     is_xid = match is not None and ("xid" in check.lower() or codes[0].lower().startswith("xid"))
-    return int(match[1]) if match is not None and is_xid and "sxid" not in check.lower() else None
+    return int(match[1]) if match is not None and is_xid and not _SXID_CHECK.search(check) else None
 
 
 def _advice(health: Json) -> str:

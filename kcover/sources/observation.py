@@ -118,6 +118,11 @@ def moment(item: Json, key: str, *, now: datetime) -> datetime | None:
         if not isinstance(value, str) or not OFFSET_FREE.fullmatch(value):
             raise Unreadable(key, reasons.of("source_time_invalid", value=short_repr(value))) from None
         return moment({key: f"{value}Z"}, key, now=now)
+    return not_ahead(found, key, now=now)
+
+
+def not_ahead(found: datetime, key: str, *, now: datetime) -> datetime:
+    """The time itself. Raises Unreadable if it is more than MAX_AHEAD in the future."""
     if found > now + MAX_AHEAD:
         ahead = reasons.span(found - now)
         raise Unreadable(key, reasons.of("source_clock_ahead", at=reasons.moment(found), ahead=ahead))

@@ -42,6 +42,12 @@ def _names(value: object) -> list[str]:
     return names
 
 
+def _boolean(value: object) -> bool:
+    if value not in (True, False, "true", "false"):
+        raise Unreadable("", reasons.of("source_setting_boolean"))
+    return value in (True, "true")
+
+
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= MAX_TEXT and "\0" not in value
 
@@ -78,9 +84,10 @@ SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
             "pod_namespaces": _names,
             "pod_patterns": _names,
             "lateness": _number(1, 3_600),
+            "node_label": _names,
             "interval": _SECONDS,
         },
-        "gpud": {"interval": _SECONDS, "port": _number(1, 65_535)},
+        "gpud": {"node": _text, "insecure": _boolean, "interval": _SECONDS},
         "prometheus": {"query": _text, "node_label": _names, "interval": _SECONDS},
     }
 )

@@ -21,7 +21,7 @@ from django.utils import timezone
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.operate import processes
+from kcover_portal.operate import demo_witnesses, processes
 from kcover_portal.policies import services as policies
 
 CLUSTER = "demo"
@@ -76,7 +76,8 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
     simulator = _simulator(port=port, nodes=nodes, address=address, kubeconfig=kubeconfig, enrolment=enrolment)
     try:
         _wait(simulator, address, kubeconfig)
-        password = _register(kubeconfig, enrolment)
+        cluster, password = _register(kubeconfig, enrolment)
+        demo_witnesses.add(cluster, simulator=address, portal=f"http://127.0.0.1:{port}", now=timezone.now())
         say(_welcome(port=port, nodes=nodes, password=password, address=address))
         yield
     finally:
@@ -138,8 +139,8 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _register(kubeconfig: Path, enrolment: Path) -> str:
-    """Creates the cluster, policies, token and user, or updates existing ones. Returns the user's password."""
+def _register(kubeconfig: Path, enrolment: Path) -> tuple[Cluster, str]:
+    """Creates the cluster, policies, token and user, or updates existing ones. Returns the user's password, too."""
     now = timezone.now()
     fields = {
         "kubeconfig": kubeconfig.read_text(encoding="utf-8"),
@@ -167,7 +168,7 @@ def _register(kubeconfig: Path, enrolment: Path) -> str:
         accounts.make_user(USER, password=password, role=Role.ADMIN, created_by="demo", now=now)
     else:
         accounts.set_password(user, password, actor="demo", now=now)
-    return password
+    return cluster, password
 
 
 def _welcome(*, port: int, nodes: int, password: str, address: str) -> str:

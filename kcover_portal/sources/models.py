@@ -39,6 +39,9 @@ class Source(ModelWithSecrets):
     rejected = models.PositiveBigIntegerField(default=0)
     error = models.JSONField(default=dict, help_text="the last Reason why something was not taken; {}: none")
     error_at = models.DateTimeField(null=True)
+    due_at = models.DateTimeField(null=True, help_text="when the portal reads it next; null: at once")
+    attempts = models.PositiveIntegerField(default=0, help_text="failed reads since the last that worked")
+    cursor = models.JSONField(default=dict, help_text="up to where it was read")
 
     class Meta:
         ordering = ("cluster__name", "name")
@@ -55,6 +58,11 @@ class Source(ModelWithSecrets):
     def is_pushed(self) -> bool:
         """True if another system sends the events."""
         return self.kind in settings.PUSHED
+
+    @property
+    def is_pulled(self) -> bool:
+        """True if the portal asks for the events."""
+        return self.kind in settings.PULLED
 
     @property
     def why(self) -> reasons.Reason | None:

@@ -1,9 +1,21 @@
-"""Maintenance of what sources have sent."""
+"""Tasks of the workers: the sweep finds the sources to read."""
 
 from celery import shared_task
 from django.utils import timezone
 
 from kcover_portal.sources import services
+
+
+@shared_task(name="sources.sweep")
+def sweep() -> None:
+    """Wakes a worker for each source that is due."""
+    services.sweep(now=timezone.now())
+
+
+@shared_task(name="sources.pull")
+def pull(source_id: int) -> None:
+    """Reads what is new of one source."""
+    services.pull(source_id, clock=timezone.now)
 
 
 @shared_task(name="sources.prune")

@@ -68,6 +68,7 @@ class Machine:
     log: sources.MemoryLog = field(default_factory=sources.MemoryLog)
     listeners: list[Listener] = field(default_factory=list)
     printed: Callable[[], None] | None = None  # called for every new line in the log
+    collectors: list[Callable[[str, datetime], None]] = field(default_factory=list)  # called with each new line
 
     def __post_init__(self) -> None:
         self._begin("power on")
@@ -88,6 +89,8 @@ class Machine:
             return
         for line in lines:
             self.log.write(line, at=self.agenda.now(), facility=_PROGRAM if drill else _KERNEL)
+            for collect in self.collectors:
+                collect(line, self.agenda.now())
         if self.printed:
             self.printed()
 

@@ -34,8 +34,11 @@ class Taken:
 
 
 @transaction.atomic
-def take(source: Source, reading: Reading, *, now: datetime) -> Taken:
-    """Stores what a source says. When this returns, everything accepted is durable."""
+def take(source: Source, reading: Reading, *, counted_until: datetime | None = None, now: datetime) -> Taken:
+    """Stores what a source says. When this returns, everything accepted is durable.
+
+    ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
+    """
     names = {one.node for one in reading.observations}
     nodes = incidents.known_nodes(source.cluster, names) if names else {}
     rejected = [*reading.rejected]
@@ -43,11 +46,12 @@ def take(source: Source, reading: Reading, *, now: datetime) -> Taken:
     for one in reading.observations:
         if one.node in nodes:
             known.append(one)
-        else:
+        elif counted_until is None or one.seen_at is None or one.seen_at > counted_until:
             unknown = reasons.of("source_node_unknown", cluster=source.cluster.name, node=one.node)
             rejected.append(Rejected(one.path, unknown))
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
-    new = [one for one in known if _digest(one.key) in fresh]
+    by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
+    new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
     faults, passed = _split(source, new, nodes, now=now)
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)

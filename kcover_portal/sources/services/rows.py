@@ -81,8 +81,11 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
         changed = {name for name in given if before[name] != encryption.peek(row, name)}
         if not changed:
             return row
+        if row.is_pulled:  # it is read again at once, and Prometheus from the start if it was asked something else
+            row.due_at, row.attempts = None, 0
+            row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and changed & {"url", "settings"} else row.cursor
         try:
-            row.save(update_fields=changed)
+            row.save(update_fields={*changed, "due_at", "attempts", "cursor"} if row.is_pulled else changed)
         except encryption.KeysUnusable as error:
             raise FieldError("", error.reason, conflict=True) from error
         changes = {
@@ -111,8 +114,7 @@ def delete_source(source: Source, *, actor: str, reason: str, now: datetime) -> 
 def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) -> None:
     """Stores why a source could not be read; None after it could."""
     if reason is None:
-        Source.objects.filter(pk=source.pk).exclude(error={}).update(error={}, error_at=None)
-        Source.objects.filter(pk=source.pk).update(heard_at=now)
+        Source.objects.filter(pk=source.pk).update(error={}, error_at=None, heard_at=now)
     else:
         Source.objects.filter(pk=source.pk).update(error=reason.to_json(), error_at=now)
     doorbell.publish("source", source.pk)

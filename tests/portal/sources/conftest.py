@@ -1,7 +1,7 @@
 """A cluster with two nodes, and systems that send events to its sources."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,6 +13,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from tests.portal.sources.stand_ins import StandIns
 
 
 @pytest.fixture
@@ -29,8 +30,26 @@ def east(db: None, now: datetime) -> Cluster:
     return row
 
 
-def add(cluster: Cluster, kind: str, *, now: datetime, name: str = "", **given: Any) -> Source:
-    return services.make_source(name or kind, kind, cluster, given=given, actor="test", now=now)
+def add(
+    cluster: Cluster, kind: str, *, now: datetime, name: str = "", url: str = "", token: str = "", **given: Any
+) -> Source:
+    return services.make_source(name or kind, kind, cluster, url=url, token=token, given=given, actor="test", now=now)
+
+
+@pytest.fixture
+def stand_ins(settings) -> Iterator[StandIns]:
+    """Other systems, which the portal reads over HTTP."""
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    with StandIns() as running:
+        yield running
+
+
+def pull(source: Source, *, at: datetime) -> Source:
+    """Reads a source, whether it is due or not, and returns its row."""
+    Source.objects.filter(pk=source.pk).update(due_at=None)
+    services.pull(source.pk, clock=lambda: at)
+    source.refresh_from_db()
+    return source
 
 
 class Sender:

@@ -114,6 +114,20 @@ def test_a_health_event_opens_an_incident_with_its_advice(sentinel: Sender, heal
     assert (incident.severity, incident.advice) == ("fatal", "RESTART_BM")
 
 
+@pytest.mark.parametrize(
+    ("check", "code", "alias"),
+    [
+        ("SysLogsXIDError", "79", "xid 79"),
+        ("SysLogsSXIDError", "12028", "health SysLogsSXIDError/12028"),
+        ("GpuXidWatch", "Xid 62", "xid 62"),
+        ("GpuThermalWatch", "79", "health GpuThermalWatch/79"),
+    ],
+)
+def test_an_xid_by_its_other_name(sentinel: Sender, health: Make, check: str, code: str, alias: str) -> None:
+    sentinel.post([health(checkName=check, errorCode=[code])])
+    assert Incident.objects.get().alias == alias
+
+
 def test_the_three_modes_of_cloudevents(sentinel: Sender, health: Make) -> None:
     assert took(sentinel.post(health("1"), content_type="application/cloudevents+json; charset=utf-8")) == (1, 0, [])
     batch = [health("1"), health("2"), health("3", specversion="9"), {**health("4"), "specversion": "0.3"}]

@@ -1,0 +1,176 @@
+"""gpud's answers to ``/v1/states`` and ``/v1/events``: faults of kind ``gpud`` whose code is the component.
+
+A state says how a component is now; an event is a moment. The states of a component tell about its faults, and events
+tell about each Xid and SXid. Format: ``api/v1/types.go`` of github.com/leptonai/gpud.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.faults import catalog
+from kcover.quote import short_repr
+from kcover.sources import observation
+from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.wire import fields
+
+HEALTHY: Final = "Healthy"
+SEVERITIES: Final = {"Unhealthy": "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
+EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
+MAX_COMPONENTS, MAX_EVENTS = 500, 1_000
+_XID: Final = re.compile(r"\bXID[ :]{1,2}([0-9]{1,10})\b", re.IGNORECASE)
+_PCI: Final = re.compile(r"\b(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b", re.IGNORECASE)
+_UUID: Final = re.compile(r"\bGPU-[0-9a-f-]{8,40}\b", re.IGNORECASE)
+_XID_COMPONENT: Final = re.compile(r"s?xid", re.IGNORECASE)
+
+Shown = Mapping[str, str]  # component and name of a state that is not healthy -> what matters of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeReading:
+    """What the gpud of one node says, and the states that the next reading compares with."""
+
+    reading: Reading
+    shown: Shown
+
+
+def read(states: object, events: object, *, node: str, shown: Shown, now: datetime) -> NodeReading:
+    """The states and events of a node's gpud. Raises Unreadable if an answer is not one of gpud.
+
+    A state that is as it was (``shown``) says nothing new. ``now`` is the time of the answers.
+    """
+    rejected: list[Rejected] = []
+    found = list(_events(events, rejected, node=node, now=now))
+    told = {one.code for one in found}
+    current: dict[str, str] = {}
+    reported: set[str] = set()
+    for path, component, state in _items(states, "states", rejected, most=MAX_COMPONENTS):
+        reported.add(component)
+        try:
+            health, name = (observation.text(state, key, most=80) for key in ("health", "name"))
+            if health in SEVERITIES:
+                seen = _state(state, component, health, path, node=node, now=now)
+                # Without the text, whose figures change all the time.
+                key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.pci}"
+                if key not in current and shown.get(key) != value and component not in told:
+                    found.append(seen)
+                current[key] = value
+        except Unreadable as error:
+            rejected.append(Rejected(f"{path}/{error.path}", error.reason))
+    broken = {key.partition("\t")[0] for key in current}
+    over = {component for key in shown if (component := key.partition("\t")[0]) in reported - broken}
+    found += [_passed(component, node=node, now=now) for component in sorted(over)]
+    silent = {key: value for key, value in shown.items() if key.partition("\t")[0] not in reported}
+    return NodeReading(
+        reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown={**silent, **current}
+    )
+
+
+def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> Iterator[tuple[str, str, Json]]:
+    """The path, component and content of each state or event."""
+    if not isinstance(body, list):
+        raise Unreadable(key, reasons.of("source_not_list", value=short_repr(body)))
+    if len(body) > most:
+        raise Unreadable(key, reasons.of("source_list_long", count=len(body), most=most))
+    for index, entry in enumerate(body):
+        path = f"{key}/{index}"
+        try:
+            if not isinstance(entry, Mapping):
+                raise Unreadable("", reasons.of("source_not_object", value=short_repr(entry)))
+            component = observation.text(entry, "component", most=200)
+            if not component:
+                raise Unreadable("component", reasons.of("source_code_missing"))
+            observation.code(component, "component")
+            for number, item in enumerate(observation.listed(entry, key, most=MAX_EVENTS)):
+                if isinstance(item, Mapping):
+                    yield f"{path}/{key}/{number}", component, item
+                else:
+                    wrong = reasons.of("source_not_object", value=short_repr(item))
+                    rejected.append(Rejected(f"{path}/{key}/{number}", wrong))
+        except Unreadable as error:
+            rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
+
+
+def _state(state: Json, component: str, health: str, path: str, *, node: str, now: datetime) -> Observation:
+    said = " ".join(text for key in ("reason", "error") if (text := observation.text(state, key)))
+    actions = observation.mapping(state, "suggested_actions")
+    return _observation(
+        said or f"{component} is {health}",
+        component,
+        path,
+        key="\n".join(("state", node, component, health, said, now.isoformat())),
+        node=node,
+        severity=SEVERITIES[health],
+        advice=_advice(actions),
+        at=now,
+    )
+
+
+def _events(body: object, rejected: list[Rejected], *, node: str, now: datetime) -> Iterator[Observation]:
+    """The events about Xids and SXids. The states tell about all others."""
+    for path, component, event in _items(body, "events", rejected, most=MAX_COMPONENTS):
+        try:
+            kind = observation.text(event, "type", most=40)
+            if kind in EVENT_SEVERITIES and _XID_COMPONENT.search(component):
+                at = observation.moment(event, "time", now=now)
+                said = observation.text(event, "message") or observation.text(event, "name") or component
+                extra = observation.mapping(event, "extra_info")
+                yield _observation(
+                    " ".join((said, *(observation.text(extra, name, most=300) for name in sorted(extra)))).strip(),
+                    component,
+                    path,
+                    key="\n".join(("event", node, component, kind, said, str(at))),
+                    node=node,
+                    severity=EVENT_SEVERITIES[kind],
+                    advice=_advice(observation.mapping(event, "suggested_actions")),
+                    at=at,
+                )
+        except Unreadable as error:
+            rejected.append(Rejected(f"{path}/{error.path}", error.reason))
+
+
+def _observation(
+    said: str, component: str, path: str, *, key: str, node: str, severity: str, advice: str, at: datetime | None
+) -> Observation:
+    match = _XID.search(said) if _XID_COMPONENT.search(component) and "sxid" not in component.lower() else None
+    alias = int(match[1]) if match is not None else None
+    address, uuid = _PCI.search(said), _UUID.search(said)
+    pci = observation.pci(address[1]) if address is not None else None
+    return Observation(
+        path=path,
+        key=key,
+        node=node,
+        kind="gpud",
+        code=component,
+        check=component,
+        pci=pci,
+        gpu_uuid=uuid[0] if uuid is not None else None,
+        message=said[: observation.MAX_MESSAGE],
+        severity=severity,
+        is_program=alias is not None and catalog.is_user_fault("xid", alias),
+        alias=alias,
+        advice=advice,
+        seen_at=at,
+    )
+
+
+def _passed(component: str, *, node: str, now: datetime) -> Observation:
+    return Observation(
+        path="states",
+        key="\n".join(("healthy", node, component, now.isoformat())),
+        node=node,
+        kind="gpud",
+        code=component,
+        check=component,
+        message=component,
+        healthy=True,
+        seen_at=now,
+    )
+
+
+def _advice(actions: Json) -> str:
+    names: list[Any] = observation.listed(actions, "repair_actions", most=20)
+    return ", ".join(name[:60] for name in names if isinstance(name, str) and fields.is_storable(name))

@@ -1,0 +1,56 @@
+"""Lines of kernel logs and of pods' logs that report a fault, whoever collected them."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from kcover.faults import fault, xid
+
+MAX_LINE: Final = 65_536  # characters; a record of the kernel has at most 8 KiB
+PEERMEM: Final = "detected invalid context"
+PEERMEM_CODE: Final = "peermem_invalid_context"
+# What Konduktor asks a log store for, and the line of a lost GPU, which carries no code.
+KERNEL_PATTERNS: Final = ("NVRM: xid", "SXid", PEERMEM, "fallen off the bus")
+POD_PATTERNS: Final = ("invalid device ordinal",)
+_ANY_CASE: Final = (
+    (re.compile(r"NVRM: Xid", re.IGNORECASE), "NVRM: Xid"),
+    (re.compile(r"\bSXid", re.IGNORECASE), "SXid"),
+)
+_NOT_CODE: Final = re.compile(r"[^a-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoggedFault:
+    """The fault that a line reports."""
+
+    kind: str
+    code: int | str
+    pci: str | None = None
+
+
+def kernel_fault(line: str) -> LoggedFault | None:
+    """The fault of a line of a kernel log; None if it reports none, or that a fault is over."""
+    for pattern, spelled in _ANY_CASE:
+        line = pattern.sub(spelled, line)
+    found = xid.parse_line(line)
+    if found is not None:
+        if xid.is_all_clear(found.code, found.text):
+            return None
+        return LoggedFault(kind=found.kind, code=found.code, pci=xid.slot(found.pci))
+    if PEERMEM in line.lower():
+        return LoggedFault(kind="other", code=PEERMEM_CODE)
+    return None
+
+
+def pod_fault(line: str, texts: Sequence[str]) -> LoggedFault | None:
+    """The fault of a line of a pod's log that contains one of these texts, in any case. Its code is the text."""
+    lower = line.lower()
+    found = next((text for text in texts if text.lower() in lower), None)
+    return LoggedFault(kind="other", code=code_of(found)) if found is not None else None
+
+
+def code_of(text: str) -> str:
+    """The code of a text: ``invalid device ordinal`` is ``invalid_device_ordinal``."""
+    code = _NOT_CODE.sub("_", text.lower()).strip("_")[:64]
+    return code if fault.CODE_WORD.fullmatch(code) else "log_pattern"

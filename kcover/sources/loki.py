@@ -1,0 +1,177 @@
+"""Loki's log queries and their answers: one observation for each line that reports a fault.
+
+Konduktor's two queries: the stream of kernel logs, and the logs of pods in watched namespaces.
+Format: https://grafana.com/docs/loki/latest/reference/loki-http-api/#query-logs-within-a-range-of-time
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.quote import short_repr
+from kcover.sources import labels as series_labels
+from kcover.sources import log_lines, observation
+from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.wire import fields
+
+DEFAULT_STREAM: Final = '{k8s_daemonset_name="dmesg"}'
+DEFAULT_NAMESPACES: Final = ("default",)
+NAMESPACE_LABEL: Final = "k8s_namespace_name"
+NODE_LABELS: Final = ("k8s_node_name", *series_labels.NODE_LABELS, "host", "hostname")
+LATENESS_SECONDS: Final = 60
+LIMIT: Final = 1_000  # lines in one answer; Loki itself gives at most 5,000
+SECOND: Final = 10**9  # nanoseconds
+_LATEST: Final = 2**62
+_SPECIAL: Final = re.compile(r"([.+*?()|\[\]{}^$\\])")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """A query of a source. ``name``: by which its position is stored. ``texts``: of pods' logs; (): a kernel log."""
+
+    name: str
+    logql: str
+    texts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """An answer: what its lines say, how many there are, and the time of the last one in nanoseconds (0: no line)."""
+
+    reading: Reading
+    lines: int
+    last: int
+
+
+def queries(settings: Mapping[str, Any]) -> tuple[Query, Query]:
+    """The query for the kernel logs and the query for the pods' logs."""
+    texts = tuple(settings.get("pod_patterns", log_lines.POD_PATTERNS))
+    namespaces = "|".join(map(_escaped, settings.get("pod_namespaces", DEFAULT_NAMESPACES)))
+    stream = settings.get("stream", DEFAULT_STREAM)
+    pods = f"{{{NAMESPACE_LABEL}=~{_quoted(namespaces)}}}"
+    return (
+        Query(name="kernel", logql=f"{stream} |~ {_any_of(log_lines.KERNEL_PATTERNS)}"),
+        Query(name="pods", logql=f"{pods} |~ {_any_of(texts)}", texts=texts),
+    )
+
+
+def _any_of(texts: Sequence[str]) -> str:
+    return _quoted(f"(?i)({'|'.join(map(_escaped, texts))})")
+
+
+def _escaped(text: str) -> str:
+    """The text as a regular expression of Go, which refuses most escapes that Python's ``re.escape`` makes."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def nanoseconds(at: datetime) -> int:
+    """The time as Loki writes it."""
+    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1_000
+
+
+def moment(nanosecond: int) -> datetime:
+    """The time of a number of nanoseconds since 1970, to the microsecond."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanosecond // 1_000)
+
+
+def read(
+    body: object, query: Query, *, node_labels: Sequence[str] = NODE_LABELS, counted_until: int = 0, now: datetime
+) -> Page:
+    """The lines of an answer. Raises Unreadable if it is not an answer with streams.
+
+    A line that reports no fault has no consequence. A line is known by its stream, nanosecond and text. Rejected lines
+    up to ``counted_until`` (nanoseconds) have been counted before.
+    """
+    found: list[Observation] = []
+    rejected: list[Rejected] = []
+    lines = last = 0
+    for index, stream in enumerate(_streams(body)):
+        try:
+            labels = _labels(stream)
+            values = observation.listed(stream, "values", most=LIMIT)
+        except Unreadable as error:
+            rejected.append(Rejected(f"streams/{index}/{error.path}".rstrip("/"), error.reason))
+            continue
+        lines += len(values)
+        for path, value in _numbered(index, values):
+            at = _LATEST
+            try:
+                at = _time(value)
+                last = max(last, at)
+                seen = _observation(value[1], at, labels, query, path=path, node_labels=node_labels, now=now)
+            except Unreadable as error:
+                if at > counted_until:
+                    rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
+                continue
+            if seen is not None:
+                found.append(seen)
+    return Page(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), lines=lines, last=last)
+
+
+def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
+    return ((f"streams/{index}/values/{number}", value) for number, value in enumerate(values))
+
+
+def _streams(body: object) -> list[Any]:
+    if not isinstance(body, Mapping):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
+    data = observation.mapping(body, "data")
+    if data.get("resultType") != "streams":
+        raise Unreadable("data/resultType", reasons.of("loki_result", value=short_repr(data.get("resultType"))))
+    return observation.listed(data, "result", most=LIMIT)
+
+
+def _labels(stream: object) -> Mapping[str, str]:
+    if not isinstance(stream, Mapping):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(stream)))
+    given = observation.mapping(stream, "stream")
+    return {name: observation.text(given, name) for name in given}
+
+
+def _time(value: object) -> int:
+    """The nanosecond of a value ``["1700000000000000000", "line"]``; newer versions add metadata."""
+    if not isinstance(value, list) or len(value) < 2 or not isinstance(value[1], str):
+        raise Unreadable("", reasons.of("loki_value", value=short_repr(value)))
+    stamp = value[0]
+    if not isinstance(stamp, str) or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 19:
+        raise Unreadable("0", reasons.of("source_time_invalid", value=short_repr(stamp)))
+    return min(int(stamp), _LATEST)
+
+
+def _observation(
+    line: str,
+    at: int,
+    labels: Json,
+    query: Query,
+    *,
+    path: str,
+    node_labels: Sequence[str],
+    now: datetime,
+) -> Observation | None:
+    if len(line) > log_lines.MAX_LINE:
+        raise Unreadable("1", reasons.of("source_line_long", characters=len(line), most=log_lines.MAX_LINE))
+    seen = log_lines.pod_fault(line, query.texts) if query.texts else log_lines.kernel_fault(line)
+    if seen is None:
+        return None
+    if not fields.is_storable(line):
+        raise Unreadable("1", reasons.of("source_not_storable"))
+    return Observation(
+        path=path,
+        key="\n".join((query.name, json.dumps(labels, sort_keys=True), str(at), line)),
+        node=series_labels.node(labels, node_labels),
+        kind=seen.kind,
+        code=seen.code,
+        check=str(seen.code),
+        pci=seen.pci,
+        devices=frozenset((seen.pci,)) if seen.pci else frozenset(),
+        message=line.strip()[: observation.MAX_MESSAGE],
+        seen_at=observation.not_ahead(moment(at), "0", now=now),
+    )

@@ -1,0 +1,173 @@
+"""Prometheus' answers to instant queries: one observation for each series whose value has become a fault.
+
+``DCGM_FI_DEV_XID_ERRORS`` is the number of the last Xid of a GPU, 0 if there was none. It stays until the exporter
+starts again, so that only a change of the value is a fault. For any other query, a series in the answer is a fault of
+kind ``alert``, as in a rule for alerts, and ends when the series is gone.
+Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.faults import xid as xid_lines
+from kcover.quote import short_repr
+from kcover.sources import labels as series_labels
+from kcover.sources import observation
+from kcover.sources.alertmanager import SEVERITIES
+from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+
+XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
+DEFAULT_QUERY: Final = XID_METRIC
+NODE_LABELS: Final = ("Hostname", *series_labels.NODE_LABELS)
+MAX_SERIES: Final = 20_000
+
+Shown = Mapping[str, str]  # series -> the value that was a fault when it was last read
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeriesReading:
+    """What an answer says, and the values that the next reading compares with."""
+
+    reading: Reading
+    shown: Shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Series:
+    """A series that names a node. ``key``: its node, its code and its device, whatever other labels it has."""
+
+    labels: Mapping[str, str]
+    node: str
+    code: str
+    pci: str | None
+    uuid: str | None
+    value: float
+    at: datetime
+    path: str
+
+    @property
+    def key(self) -> str:
+        return "\t".join((self.node, self.code, self.pci or self.uuid or series_labels.first(self.labels, ("gpu",))))
+
+
+def read(
+    body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, shown: Shown, now: datetime
+) -> SeriesReading:
+    """The series of an answer. Raises Unreadable if it is not a vector. ``shown``: of the reading before."""
+    found: list[Observation] = []
+    rejected: list[Rejected] = []
+    current: dict[str, str] = {}
+    seen: set[str] = set()
+    for index, item in enumerate(_vector(body)):
+        path = f"result/{index}"
+        try:
+            series = _series(item, path, query=query, node_labels=node_labels, now=now)
+            seen.add(series.key)
+            value = _xid_of(series) if _is_xid(query, series.labels) else "1"
+        except Unreadable as error:
+            rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
+            continue
+        if value != "0":
+            current[series.key] = value
+            if shown.get(series.key) != value:
+                found.append(_fault(series, value, query=query, now=now))
+    gone = {key: value for key, value in shown.items() if key not in seen}
+    if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
+        current = {**gone, **current}
+    else:
+        found += [_passed(key, now=now) for key in gone]
+    return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=current)
+
+
+def _vector(body: object) -> list[Any]:
+    if not isinstance(body, Mapping):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
+    data = observation.mapping(body, "data")
+    if data.get("resultType") != "vector":
+        raise Unreadable("data/resultType", reasons.of("prometheus_result", value=short_repr(data.get("resultType"))))
+    return observation.listed(data, "result", most=MAX_SERIES)
+
+
+def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:
+    if not isinstance(item, Mapping):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(item)))
+    given = observation.mapping(item, "metric")
+    labels = {name: observation.text(given, name) for name in given}
+    value, at = _sample(item, now=now)
+    pci, uuid = series_labels.device(labels)
+    name = labels.get("alertname") or labels.get("__name__", "")
+    code = "xid" if _is_xid(query, labels) else observation.code(name, "metric/__name__")
+    return _Series(
+        labels=labels,
+        node=series_labels.node(labels, node_labels),
+        code=code,
+        pci=pci,
+        uuid=uuid,
+        value=value,
+        at=at,
+        path=path,
+    )
+
+
+def _is_xid(query: str, labels: Json) -> bool:
+    return XID_METRIC in query or labels.get("__name__") == XID_METRIC
+
+
+def _sample(item: Json, *, now: datetime) -> tuple[float, datetime]:
+    """The value and its time, which Prometheus writes as ``[1700000000.123, "79"]``."""
+    sample = item.get("value")
+    if not isinstance(sample, list) or len(sample) != 2 or not isinstance(sample[1], str):
+        raise Unreadable("value", reasons.of("prometheus_value", value=short_repr(sample)))
+    stamp = sample[0]
+    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not 0 <= stamp < 10**10:
+        raise Unreadable("value/0", reasons.of("source_time_invalid", value=short_repr(stamp)))
+    try:
+        value = float(sample[1][:100])
+    except ValueError as error:
+        raise Unreadable("value/1", reasons.of("prometheus_value", value=short_repr(sample))) from error
+    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp)
+    return value, observation.not_ahead(at, "value/0", now=now)
+
+
+def _xid_of(series: _Series) -> str:
+    if not (series.value.is_integer() and 0 <= series.value <= xid_lines.MAX_CODE):
+        raise Unreadable("value/1", reasons.of("prometheus_xid", value=str(series.value)))
+    return str(int(series.value))
+
+
+def _fault(series: _Series, value: str, *, query: str, now: datetime) -> Observation:
+    is_xid = _is_xid(query, series.labels)
+    name = series.labels.get("__name__", "") or query[:200]
+    return Observation(
+        path=series.path,
+        key="\n".join((series.key, value, now.isoformat())),
+        node=series.node,
+        kind="xid" if is_xid else "alert",
+        code=int(value) if is_xid else series.code,
+        check=value if is_xid else series.code,
+        pci=series.pci,
+        gpu_uuid=series.uuid,
+        message=f"{name} = {value if is_xid else series.value:}",
+        severity=SEVERITIES.get(series.labels.get("severity", "").lower(), "warning"),
+        seen_at=series.at,
+    )
+
+
+def _passed(key: str, *, now: datetime) -> Observation:
+    """The end of the alert of a series that is gone. It ends the alert on all devices of the node that are gone."""
+    node, code, device = key.split("\t", 2)
+    return Observation(
+        path="result",
+        key="\n".join((key, "gone", now.isoformat())),
+        node=node,
+        kind="alert",
+        code=code,
+        check=code,
+        devices=frozenset((device,)) if device else frozenset(),
+        message=code,
+        healthy=True,
+        seen_at=now,
+    )

@@ -1,0 +1,41 @@
+"""Sources of the demo: the simulator's stand-ins for Loki, gpud, Prometheus and NVSentinel hear each fault, too."""
+
+import json
+import urllib.request
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.sources import services as sources
+from kcover_portal.sources.models import Source
+
+ACTOR: Final = "demo"
+EXPORTER: Final = "nvsentinel"
+
+
+def add(cluster: Cluster, *, simulator: str, portal: str, now: datetime) -> None:
+    """Adds the sources, and lets NVSentinel's stand-in send to its own. ``simulator``, ``portal``: their addresses."""
+    read: dict[str, tuple[str, dict[str, Any]]] = {
+        "loki": (simulator, {"interval": 5}),
+        "gpud": (f"{simulator}/gpud/{{node}}", {"interval": 15}),
+        "prometheus": (f"{simulator}/prometheus", {"interval": 15}),
+    }
+    Source.objects.filter(cluster=cluster, name__in=[*read, EXPORTER]).delete()
+    for kind, (url, settings) in read.items():
+        sources.make_source(kind, kind, cluster, url=url, given=settings, actor=ACTOR, now=now)
+    sources.make_source(EXPORTER, Source.Kind.CLOUDEVENTS, cluster, given={}, actor=ACTOR, now=now)
+    _, secret = accounts.make_token(
+        ApiToken.Kind.SOURCE,
+        cluster=cluster,
+        source=EXPORTER,
+        name="demo health events",
+        expires_at=now + timedelta(days=1),
+        created_by=ACTOR,
+        now=now,
+    )
+    body = {"url": f"{portal}/api/v1/sources/{EXPORTER}/events", "token": secret}
+    request = urllib.request.Request(f"{simulator}/sim/exporter", data=json.dumps(body).encode(), method="POST")
+    with urllib.request.urlopen(request, timeout=5):  # nosec B310
+        return

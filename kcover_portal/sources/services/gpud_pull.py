@@ -1,0 +1,157 @@
+"""Reads gpud on each node. A node that does not answer delays no other, and its events are read later.
+
+The address has ``{node}`` or ``{address}`` in it, which stand for the name of a node and its internal address. An
+address without them is the gpud of one node.
+
+The position: when the round before began (``since``) and the present one (``round``), the last node that was read in it
+(``after``), and of each node (``nodes``) the states that are not healthy, and since when it has not answered.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Q
+
+from kcover import reasons
+from kcover.sources import gpud
+from kcover.sources.observation import Unreadable
+from kcover_portal.fleet.models import Gpu, Node
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import intake, pull_position, rows
+from kcover_portal.sources.services.pull_position import Clock
+from kcover_portal.sources.services.pull_request import NotRead, ask, headers_of
+
+STATES, EVENTS = "/v1/states", "/v1/events"
+PLACES: Final = ("{node}", "{address}")
+SECONDS: Final = 3.0  # for one request to a node
+LATENESS: Final = timedelta(seconds=60)  # each reading of events begins so long before the end of the last one
+TOGETHER: Final = 8  # nodes that are asked at a time
+SLICE: Final = 64  # nodes whose answers are stored together
+TURN: Final = timedelta(seconds=20)
+TESTED: Final = 20  # nodes that a test asks
+
+Answer = gpud.NodeReading | reasons.Reason  # what the node says, or why it says nothing
+State = dict[str, Any]
+
+
+def read(source: Source, *, clock: Clock) -> bool:
+    """Reads the nodes after the last one that was read, for TURN. Returns whether there are more of them.
+
+    Raises NotRead if no node gave an answer.
+    """
+    started = clock()
+    state: State = {"after": "", "nodes": {}, **source.cursor}
+    if not state["after"]:
+        begun = started.isoformat()
+        state |= {"since": state.get("round", begun), "round": begun}
+    nodes = [node for node in _nodes(source) if node.name > state["after"]]
+    for some in _slices(nodes):
+        now = clock()
+        answers = _ask_all(source, some, state, now=now)
+        state["after"] = some[-1].name
+        _store(source, answers, state, now=now)
+        if clock() - started > TURN and some[-1] is not nodes[-1]:
+            return True
+    names = {node.name for node in _nodes(source)}
+    state |= {"after": "", "nodes": {name: kept for name, kept in state["nodes"].items() if name in names}}
+    pull_position.store(source, state)
+    _note_silent(source, state, total=len(names), now=clock())
+    return False
+
+
+def _nodes(source: Source) -> list[Node]:
+    """The nodes with GPUs, by name; of an address without a place for the node, its one node. Raises NotRead."""
+    has_gpus = Q(gpus__gt=0) | Q(pk__in=Gpu.objects.values("node"))
+    found = Node.objects.filter(cluster=source.cluster, in_cluster=True)
+    if any(place in source.url for place in PLACES):
+        return list(found.filter(has_gpus).order_by("name"))
+    if name := source.settings.get("node"):
+        return list(found.filter(name=name))
+    only = list(found.filter(has_gpus)[:2])
+    if len(only) != 1:
+        raise NotRead(reasons.of("source_gpud_node"))
+    return only
+
+
+def _slices(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
+    return (nodes[at : at + SLICE] for at in range(0, len(nodes), SLICE))
+
+
+def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: datetime) -> dict[str, Answer]:
+    ask_one = partial(
+        _ask_node,
+        headers=headers_of(source),
+        verify=not source.settings.get("insecure", False),
+        state=state,
+        now=now,
+    )
+    with ThreadPoolExecutor(TOGETHER, thread_name_prefix="gpud") as pool:
+        answers = pool.map(ask_one, [(_address(source.url, node), node.name) for node in nodes])
+        return dict(zip((node.name for node in nodes), answers, strict=True))
+
+
+def _ask_node(place: tuple[str, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime) -> Answer:
+    """What the gpud of a node says. Runs in a thread, without the database."""
+    url, node = place
+    kept = state["nodes"].get(node, {})
+    since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE) - LATENESS
+    call = partial(ask, url, headers=headers, seconds=SECONDS, verify=verify)
+    try:
+        states = call(STATES, {})  # first: the event of a state that is read is in the store already
+        events = call(EVENTS, {"startTime": str(int(since.timestamp()))})
+        return gpud.read(states, events, node=node, shown=kept.get("shown", {}), now=now)
+    except (NotRead, Unreadable) as error:
+        return error.reason
+
+
+def _address(url: str, node: Node) -> str:
+    address = f"[{node.address}]" if ":" in node.address else node.address
+    return url.replace("{node}", node.name).replace("{address}", address)
+
+
+def _store(source: Source, answers: dict[str, Answer], state: State, *, now: datetime) -> None:
+    """Stores what the nodes say, with the position behind it."""
+    said = []
+    for name, answer in answers.items():
+        kept = state["nodes"].pop(name, {})
+        if isinstance(answer, reasons.Reason):
+            since = kept.get("since", state["since"])
+            state["nodes"][name] = {**kept, "since": since, "why": answer.to_json()}
+            continue
+        said.append(answer.reading)
+        if answer.shown:
+            state["nodes"][name] = {"shown": dict(answer.shown)}
+    with transaction.atomic():
+        for reading in said:
+            if reading.observations or reading.rejected:
+                intake.take(source, reading, now=now)
+        pull_position.store(source, state)
+
+
+def _note_silent(source: Source, state: State, *, total: int, now: datetime) -> None:
+    """Tells which nodes did not answer. Raises NotRead if none did."""
+    silent = {name: kept["why"] for name, kept in sorted(state["nodes"].items()) if "why" in kept}
+    if not silent:
+        if source.why is not None and source.why.code == "source_nodes_silent":
+            rows.note_error(source, None, now=now)
+        return
+    node, why = next(iter(silent.items()))
+    numbers = {"count": len(silent), "total": total}
+    reason = reasons.of("source_nodes_silent", node=node, why=reasons.from_json(why), **numbers)
+    if len(silent) == total:
+        raise NotRead(reason)
+    rows.note_error(source, reason, now=now)
+
+
+def seen(source: Source, *, since: timedelta, now: datetime) -> int:
+    """The number of faults that the first nodes show since then. Raises NotRead if none of them answers."""
+    state = {"since": (now - since).isoformat(), "nodes": {}}
+    answers = list(_ask_all(source, _nodes(source)[:TESTED], state, now=now).values())
+    readings = [answer.reading for answer in answers if not isinstance(answer, reasons.Reason)]
+    if answers and not readings:
+        raise NotRead(next(answer for answer in answers if isinstance(answer, reasons.Reason)))
+    return sum(len(reading.observations) for reading in readings)

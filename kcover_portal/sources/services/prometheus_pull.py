@@ -1,0 +1,56 @@
+"""Reads Prometheus: one instant query, compared with the reading before."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import transaction
+
+from kcover.sources import prometheus
+from kcover.sources.observation import MAX_ITEMS, Reading
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import intake, pull_position
+from kcover_portal.sources.services.pull_position import Clock
+from kcover_portal.sources.services.pull_request import ask, headers_of
+
+PATH: Final = "/api/v1/query"
+KNOWN_BEFORE: Final = timedelta(hours=1)  # the first reading: what is as it was then is no news
+
+
+def read(source: Source, *, clock: Clock) -> bool:
+    """Reads the series and stores those that have become a fault. Returns False: one reading is all there is.
+
+    A value may be weeks old when the portal asks for the first time. What had the same value an hour ago is no news.
+    """
+    now = clock()
+    shown = source.cursor.get("shown")
+    if shown is None:
+        shown = _read(source, {}, at=now - KNOWN_BEFORE).shown
+    found = _read(source, shown, at=now)
+    with transaction.atomic():
+        intake.take(source, _news(source, found.reading), now=now)
+        pull_position.store(source, {"shown": found.shown, "rejected": _rejected(found.reading)})
+    return False
+
+
+def _news(source: Source, reading: Reading) -> Reading:
+    """The reading without rejections that were the same the last time: a query gives the same series again."""
+    known = source.cursor.get("rejected")
+    return reading if _rejected(reading) != known else Reading(observations=reading.observations)
+
+
+def _rejected(reading: Reading) -> list[list[str]]:
+    return [[one.path, one.reason.code] for one in reading.rejected[:MAX_ITEMS]]
+
+
+def _read(source: Source, shown: Mapping[str, str], *, at: datetime) -> prometheus.SeriesReading:
+    query = source.settings.get("query", prometheus.DEFAULT_QUERY)
+    labels = source.settings.get("node_label", prometheus.NODE_LABELS)
+    asked = {"query": query, "time": f"{at.timestamp():.3f}"}
+    body = ask(source.url, PATH, asked, headers=headers_of(source))
+    return prometheus.read(body, query=query, node_labels=labels, shown=shown, now=at)
+
+
+def seen(source: Source, *, since: timedelta, now: datetime) -> int:
+    """The number of series that have become a fault since then."""
+    return len(_read(source, _read(source, {}, at=now - since).shown, at=now).reading.observations)

@@ -1,0 +1,104 @@
+"""Reads the sources that the portal asks: each in a task of its own, one worker at a time, with a stored position.
+
+The position moves in the transaction that stores what was read. A worker that dies reads again from there, and what it
+had stored is known. A source that fails waits longer after each attempt, and no other source waits with it.
+"""
+
+import logging
+import secrets
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from django.db.models import F, Q
+
+from kcover import reasons
+from kcover.sources import settings
+from kcover.sources.observation import Unreadable
+from kcover_portal import doorbell, encryption
+from kcover_portal.runtime.services import leases
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import gpud_pull, loki_pull, prometheus_pull, rows
+from kcover_portal.sources.services.pull_request import NotRead
+
+log = logging.getLogger(__name__)
+
+PULL: Final = "sources.pull"
+LEASE: Final = timedelta(seconds=90)  # longer than a turn may take
+PACE: Final = timedelta(seconds=1)  # between turns while the source catches up
+LONGEST_WAIT: Final = timedelta(minutes=5)
+LONGEST_REQUESTED_WAIT: Final = timedelta(minutes=30)
+INTERVAL_SECONDS: Final[Mapping[str, int]] = {"loki": 10, "gpud": 60, "prometheus": 30}
+
+Clock = Callable[[], datetime]
+
+
+class Reader(Protocol):
+    """A kind of source. Both raise NotRead, Unreadable and SecretUnreadable."""
+
+    def read(self, source: Source, *, clock: Clock) -> bool:
+        """Reads and stores what is new. Returns whether there is more to read at once."""
+
+    def seen(self, source: Source, *, since: timedelta, now: datetime) -> int:
+        """The number of faults that the source shows since then. Nothing is stored."""
+
+
+READERS: Final[Mapping[str, Reader]] = {
+    "loki": loki_pull,
+    "gpud": gpud_pull,
+    "prometheus": prometheus_pull,
+}
+
+
+def sweep(*, now: datetime) -> None:
+    """Wakes a worker for each source that is due."""
+    due = Q(due_at=None) | Q(due_at__lte=now)
+    for pk in Source.objects.filter(due, kind__in=settings.PULLED, enabled=True).values_list("pk", flat=True):
+        doorbell.ring(PULL, pk)
+
+
+def pull(source_id: int, *, clock: Clock) -> None:
+    """Reads a source, if it is due and no other worker reads it."""
+    holder, name, now = secrets.token_hex(8), f"source {source_id}", clock()
+    if not leases.acquire(name, holder=holder, until=now + LEASE, now=now):
+        return
+    try:
+        source = Source.objects.select_related("cluster").filter(pk=source_id, enabled=True).first()
+        if source is not None and (source.due_at is None or source.due_at <= now):
+            _read(source, clock=clock)
+    finally:
+        leases.release(name, holder=holder, now=clock())
+
+
+def _read(source: Source, *, clock: Clock) -> None:
+    try:
+        more = READERS[source.kind].read(source, clock=clock)
+    except (NotRead, Unreadable, encryption.SecretUnreadable) as error:
+        _failed(source, error.reason, wait=getattr(error, "wait", 0.0), now=clock())
+    except Exception as error:  # whatever a source answers, it is read again later
+        log.exception("source %s: it could not be read", source.name)
+        problem = f"{type(error).__name__}: {error}"[:300].replace("\0", "")
+        _failed(source, reasons.of("source_broken", problem=problem), wait=0.0, now=clock())
+    else:
+        now = clock()
+        interval = timedelta(seconds=source.settings.get("interval", INTERVAL_SECONDS[source.kind]))
+        due_at = now + (PACE if more else interval)
+        Source.objects.filter(pk=source.pk).update(due_at=due_at, attempts=0, heard_at=now)
+        if source.attempts:
+            rows.note_error(source, None, now=now)
+
+
+def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
+    back_off = min(timedelta(seconds=2 ** min(source.attempts + 1, 10)), LONGEST_WAIT)
+    due_at = now + max(back_off, min(timedelta(seconds=wait), LONGEST_REQUESTED_WAIT))
+    log.warning("source %s: %s", source.name, reason)
+    Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
+    rows.note_error(source, reason, now=now)
+
+
+def seen_lately(source: Source, *, since: timedelta, now: datetime) -> tuple[int, reasons.Reason | None]:
+    """The number of faults that the source shows since then, and why it cannot be read. Nothing is stored."""
+    try:
+        return READERS[source.kind].seen(source, since=since, now=now), None
+    except (NotRead, Unreadable, encryption.SecretUnreadable) as error:
+        return 0, error.reason

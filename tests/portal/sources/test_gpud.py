@@ -1,0 +1,164 @@
+"""gpud on each node, read over HTTP: states begin and end faults, and each Xid is counted."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources import services
+from kcover_portal.sources.models import Source
+from tests.portal.sources.conftest import Sender, add, pull
+from tests.portal.sources.stand_ins import PCI, Answered, StandIns
+
+COMPONENT = "accelerator-nvidia-error-xid"
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def gpud(east: Cluster, now: datetime, stand_ins: StandIns) -> Source:
+    Node.objects.update(gpus=8)
+    return add(east, "gpud", now=now, url=stand_ins.url + "/gpud/{node}")
+
+
+def break_gpu(stand_ins: StandIns, at: datetime, *, node: str = "gpu-1", code: int = 79) -> None:
+    stand_ins.active[node] = [(code, PCI)]
+    stand_ins.gpud.add_kernel_line(node, f"NVRM: Xid (PCI:{PCI}): {code}, pid=1, name=x, text", at)
+
+
+def seen() -> list[tuple[str, str, str, int]]:
+    rows = Incident.objects.select_related("node").order_by("pk")
+    return [(row.node.name, row.code, row.state, row.count) for row in rows if row.node is not None]
+
+
+def test_a_fault_begins_and_ends(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    break_gpu(stand_ins, now)
+    row = pull(gpud, at=now + SECOND)
+    row = pull(row, at=now + 30 * SECOND)
+    assert row.error == {}
+    assert seen() == [("gpu-1", COMPONENT, "open", 1)]
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.device, incident.alias, incident.severity) == ("gpud", PCI, "xid 79", "fatal")
+    break_gpu(stand_ins, now + 40 * SECOND)
+    row = pull(row, at=now + 60 * SECOND)
+    assert seen() == [("gpu-1", COMPONENT, "open", 2)]
+    stand_ins.active["gpu-1"] = []
+    row = pull(row, at=now + 90 * SECOND)
+    assert seen() == [("gpu-1", COMPONENT, "closed", 2)]
+    break_gpu(stand_ins, now + 100 * SECOND)
+    pull(row, at=now + 120 * SECOND)
+    assert [state for _, _, state, _ in seen()] == ["closed", "open"]
+
+
+def test_four_systems_hear_one_fault(
+    gpud: Source, sentinel: Sender, stand_ins: StandIns, health: Callable[..., dict[str, Any]], now: datetime
+) -> None:
+    cluster = gpud.cluster
+    loki = add(cluster, "loki", now=now, url=stand_ins.url)
+    prometheus = pull(add(cluster, "prometheus", now=now, url=f"{stand_ins.url}/prometheus"), at=now)
+    line = f"NVRM: Xid (PCI:{PCI}): 79, pid=1, name=x, GPU has fallen off the bus."
+    stand_ins.active["gpu-1"] = [(79, PCI)]
+    for system in (stand_ins.logs, stand_ins.gpud, stand_ins.prometheus):
+        system.add_kernel_line("gpu-1", line, now)
+    sentinel.post([health()])
+    for number, source in enumerate((gpud, loki, prometheus)):
+        pull(source, at=now + (number + 1) * SECOND)
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.code, incident.device) == ("xid", "79", PCI)
+    witnesses = incident.occurrences.values_list("witness", flat=True)
+    assert sorted(witnesses) == ["gpud", "loki", "nvsentinel", "prometheus"]
+
+
+def test_a_node_that_is_silent_delays_no_other(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    row = pull(gpud, at=now)
+    stand_ins.gpud.silent.add("gpu-2")
+    break_gpu(stand_ins, now + SECOND)
+    break_gpu(stand_ins, now + SECOND, node="gpu-2")
+    row = pull(row, at=now + 60 * SECOND)
+    assert seen() == [("gpu-1", COMPONENT, "open", 1)]
+    assert row.error["code"] == "source_nodes_silent"
+    assert row.attempts == 0
+    row = pull(row, at=now + 600 * SECOND)
+    stand_ins.gpud.silent.clear()
+    stand_ins.active["gpu-2"] = []
+    row = pull(row, at=now + 660 * SECOND)
+    assert ("gpu-2", COMPONENT, "open", 1) in seen()
+    assert row.error == {}
+    stand_ins.gpud.silent.update(stand_ins.active)
+    row = pull(row, at=now + 720 * SECOND)
+    assert (row.error["code"], row.attempts) == ("source_nodes_silent", 1)
+
+
+@pytest.mark.parametrize(
+    ("states", "events", "rejected"),
+    [
+        ("{}", "[]", 0),
+        ("[", "[]", 0),
+        ('[3, {}, {"component": "a\\u0000b"}, {"component": "x", "states": 3}]', "[]", 4),
+        ("[]", '[{"component": "xid", "events": [5, {"type": "Fatal", "time": "x"}]}]', 2),
+        ("[]", '[{"component": "xid", "events": [{"type": "Fatal", "time": "2999-01-01T00:00:00Z"}]}]', 1),
+        ('[{"component": "a", "states": [{"health": 3}, {"health": "Unhealthy", "reason": []}]}]', "[]", 2),
+    ],
+)
+def test_garbage_is_counted(
+    east: Cluster, stand_ins: StandIns, now: datetime, states: str, events: str, rejected: int
+) -> None:
+    source = add(east, "gpud", now=now, url=stand_ins.url, node="gpu-1")
+    stand_ins.troubles.extend([Answered(body=states.encode()), Answered(body=events.encode())])
+    row = pull(source, at=now)
+    assert row.rejected == rejected
+    assert row.error
+    assert seen() == []
+
+
+def test_states_of_any_component(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    source = add(east, "gpud", now=now, url=stand_ins.url, node="gpu-1")
+
+    def answer(*health: str) -> None:
+        states: list[dict[str, Any]] = [
+            {
+                "name": str(number),
+                "health": one,
+                "reason": f"{now} {number} is {one}",
+                "suggested_actions": {"description": "", "repair_actions": ["HARDWARE_INSPECTION"]},
+            }
+            for number, one in enumerate(health)
+        ]
+        body = json.dumps([{"component": "accelerator-nvidia-fabric-manager", "states": states}]).encode()
+        stand_ins.troubles.extend([Answered(body=body), Answered(body=b"[]")])
+
+    answer("Initializing", "Healthy")
+    source = pull(source, at=now)
+    answer("Degraded", "Unhealthy")
+    source = pull(source, at=now + 60 * SECOND)
+    answer("Degraded", "Healthy")
+    source = pull(source, at=now + 120 * SECOND)
+    assert [(state, count) for _, _, state, count in seen()] == [("open", 2)]
+    assert Incident.objects.get().advice == "HARDWARE_INSPECTION"
+    answer("Healthy", "Healthy")
+    pull(source, at=now + 180 * SECOND)
+    assert [state for _, _, state, _ in seen()] == ["closed"]
+
+
+def test_an_address_without_a_node_needs_one(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    Node.objects.update(gpus=8)
+    source = add(east, "gpud", now=now, url=stand_ins.url)
+    assert pull(source, at=now).error["code"] == "source_gpud_node"
+
+
+def test_a_test_asks_the_nodes(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    break_gpu(stand_ins, now - timedelta(minutes=30))
+    assert services.try_source(gpud, now=now).seen == 1
+    stand_ins.gpud.silent.update(stand_ins.active)
+    assert services.try_source(gpud, now=now).error.code == "host_answered"
+
+
+@pytest.mark.parametrize(("name", "value"), [("insecure", "maybe"), ("node", ""), ("port", 1)])
+def test_settings_are_checked(east: Cluster, now: datetime, name: str, value: object) -> None:
+    with pytest.raises(FieldError) as refused:
+        add(east, "gpud", now=now, url="https://{node}:15132", **{name: value})
+    assert refused.value.field == f"settings/{name}"

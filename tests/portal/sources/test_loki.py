@@ -1,0 +1,242 @@
+"""Loki, read over HTTP: each line once, from a stored position, whatever Loki does meanwhile."""
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources import services
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import loki_pull
+from tests.portal.sources.conftest import add, pull
+from tests.portal.sources.stand_ins import PCI, Answered, StandIns
+
+XID_79 = f"[1235733.431527] NVRM: Xid (PCI:{PCI}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def loki(east: Cluster, now: datetime, stand_ins: StandIns) -> Source:
+    return add(east, "loki", now=now, url=stand_ins.url)
+
+
+def kernel(stand_ins: StandIns, line: str, at: datetime, node: str = "gpu-1") -> None:
+    stand_ins.logs.add_kernel_line(node, line, at)
+
+
+def pod(stand_ins: StandIns, line: str, at: datetime, namespace: str = "default") -> None:
+    labels = {"k8s_namespace_name": namespace, "k8s_pod_name": "train-0", "k8s_node_name": "gpu-1"}
+    stand_ins.logs.add(labels, line, at=at)
+
+
+def seen() -> list[tuple[str, str, str, int]]:
+    rows = Incident.objects.order_by("pk")
+    return [(row.kind, row.code, row.device, row.count) for row in rows]
+
+
+def test_konduktors_two_queries(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    kernel(stand_ins, XID_79, now - SECOND)
+    kernel(stand_ins, "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress", now - SECOND)
+    kernel(stand_ins, "nvidia-peermem nv_get_p2p_free_callback:131 ERROR detected invalid context, skipping", now)
+    kernel(stand_ins, "usb 1-1: new device", now - SECOND)
+    pod(stand_ins, "RuntimeError: CUDA error: Invalid device ordinal", now - SECOND)
+    pod(stand_ins, "CUDA error: invalid device ordinal", now - SECOND, namespace="other")
+    row = pull(loki, at=now + SECOND)
+    assert row.error == {}
+    assert {(kind, code) for kind, code, _, _ in seen()} == {
+        ("xid", "79"),
+        ("sxid", "12028"),
+        ("other", "peermem_invalid_context"),
+        ("other", "invalid_device_ordinal"),
+    }
+    assert Incident.objects.get(code="79").device == PCI
+    assert row.accepted == 4
+
+
+def test_windows_overlap_and_count_a_line_once(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    for _ in range(2):  # two lines of one nanosecond and one text are one line
+        kernel(stand_ins, XID_79, now)
+    pull(loki, at=now + SECOND)
+    kernel(stand_ins, XID_79, now + 2 * SECOND)
+    kernel(stand_ins, XID_79.replace("79", "62"), now - 20 * SECOND)  # it arrives late
+    row = pull(loki, at=now + 10 * SECOND)
+    row = pull(row, at=now + 20 * SECOND)
+    assert [(code, count) for _, code, _, count in seen()] == [("79", 2), ("62", 1)]
+    assert row.accepted == 3
+
+
+def test_a_line_later_than_lateness_is_lost(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    source = pull(add(east, "loki", now=now, url=stand_ins.url, lateness=5), at=now)
+    kernel(stand_ins, XID_79, now - 10 * SECOND)
+    pull(source, at=now + SECOND)
+    assert seen() == []
+
+
+def test_credentials_are_sent(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    stand_ins.logs.tenant, stand_ins.logs.token = "team-a", "s3cret"
+    kernel(stand_ins, XID_79, now)
+    refused = pull(add(east, "loki", now=now, url=stand_ins.url), at=now + SECOND)
+    assert refused.error["code"] == "host_answered"
+    assert seen() == []
+    source = add(east, "loki", now=now, name="b", url=stand_ins.url, token="s3cret", tenant="team-a")
+    assert pull(source, at=now + SECOND).error == {}
+    assert len(seen()) == 1
+
+
+def test_settings_select_stream_namespaces_and_texts(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    settings = {
+        "stream": '{job="kernel"}',
+        "pod_namespaces": ["ml", "ml.b"],
+        "pod_patterns": ["NCCL (timeout)"],
+        "node_label": ["host"],
+    }
+    stand_ins.logs.add({"job": "kernel", "host": "gpu-2"}, XID_79, at=now)
+    stand_ins.logs.add({"k8s_namespace_name": "ml.b", "host": "gpu-2"}, "E nccl (TIMEOUT) rank 3", at=now)
+    stand_ins.logs.add({"k8s_namespace_name": "mlxb", "host": "gpu-2"}, "E nccl (TIMEOUT) rank 4", at=now)
+    pull(add(east, "loki", now=now, url=stand_ins.url, **settings), at=now + SECOND)
+    assert {(kind, code, count) for kind, code, _, count in seen()} == {
+        ("xid", "79", 1),
+        ("other", "nccl_timeout", 1),
+    }
+    assert set(Incident.objects.values_list("node__name", flat=True)) == {"gpu-2"}
+
+
+def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    pull(loki, at=now)
+    for minute in range(300):
+        kernel(stand_ins, XID_79, now + timedelta(minutes=minute))
+    stand_ins.asked.clear()
+    back = now + timedelta(minutes=300)
+    row = pull(loki, at=back)
+    assert row.due_at == back + timedelta(seconds=1)
+    assert len(stand_ins.asked) == 2 * loki_pull.PAGES
+    assert seen()[0][3] < 300
+    for _ in range(4):
+        row = pull(row, at=back)
+    assert row.due_at == back + timedelta(seconds=10)
+    assert seen()[0][3] == 300
+
+
+def test_more_lines_than_one_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    for number in range(1_500):
+        kernel(stand_ins, XID_79, now - SECOND + timedelta(microseconds=number))
+    pull(loki, at=now + SECOND)
+    assert seen()[0][3] == 1_500
+
+
+def test_more_lines_of_one_nanosecond_than_an_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    for number in range(1_200):
+        kernel(stand_ins, f"{number} {XID_79}", now)
+    row = pull(loki, at=now + SECOND)
+    assert row.error["code"] == "loki_page_full"
+    assert seen()[0][3] == 1_000
+    kernel(stand_ins, XID_79.replace("79", "62"), now + 2 * SECOND)
+    pull(loki, at=now + 3 * SECOND)
+    assert Incident.objects.filter(code="62").exists()
+
+
+def test_a_line_of_10_mb_costs_only_itself(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    kernel(stand_ins, XID_79.replace("79", "62"), now - 30 * SECOND)
+    kernel(stand_ins, XID_79 + "x" * 10_000_000, now - 20 * SECOND)
+    kernel(stand_ins, XID_79 + "x" * 100_000, now - 10 * SECOND)
+    kernel(stand_ins, XID_79.replace("79", "48"), now - 5 * SECOND)
+    row = pull(loki, at=now)
+    for later in range(3):
+        row = pull(row, at=now + (later + 1) * SECOND)
+    assert sorted(code for _, code, _, _ in seen()) == ["48", "62"]
+    assert row.rejected == 2
+    assert row.error["code"] in {"loki_lines_too_large", "source_line_long"}
+
+
+def test_a_failing_loki_is_asked_less_and_less(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    waits = []
+    for _ in range(3):
+        stand_ins.troubles.append(Answered(500, b"out of memory"))
+        row = pull(loki, at=now)
+        waits.append((row.due_at - now).total_seconds())
+    assert waits == [2, 4, 8]
+    assert row.error["params"]["status"] == "500"
+    stand_ins.troubles.append(Answered(429, b"", (("Retry-After", "90"),)))
+    assert pull(loki, at=now).due_at == now + 90 * SECOND
+    row = pull(loki, at=now)
+    assert (row.error, row.attempts) == ({}, 0)
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"<html>", "source_answer_not_json"),
+        (b"[" * 100_000, "source_answer_not_json"),
+        (b"[]", "source_not_object"),
+        (b"{}", "loki_result"),
+        (b'{"data": {"resultType": "matrix", "result": []}}', "loki_result"),
+        (b'{"data": {"resultType": "streams", "result": 3}}', "source_not_list"),
+        (b" " * 9_000_000, "loki_lines_too_large"),
+    ],
+)
+def test_garbage_is_an_error_with_a_code(
+    loki: Source, stand_ins: StandIns, now: datetime, body: bytes, code: str
+) -> None:
+    stand_ins.troubles.extend([Answered(body=body)] * 20)
+    assert pull(loki, at=now).error["code"] == code
+
+
+def test_a_broken_line_does_not_cost_the_others(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    at = str(int(now.timestamp()) * 10**9)
+    ahead = str(int(now.timestamp() + 86_400) * 10**9)
+    values = [[at], [at, 3], ["x", XID_79], [at, XID_79 + "\0"], [ahead, XID_79], [at, XID_79], 5]
+    streams = [
+        {"stream": {"k8s_node_name": "gpu-1"}, "values": values},
+        {"stream": {"k8s_node_name": 3}, "values": [[at, XID_79]]},
+        {"stream": {}, "values": [[at, XID_79]]},
+        {"stream": {"k8s_node_name": "gpu-9"}, "values": [[at, XID_79]]},
+        {"stream": {"k8s_node_name": "../etc"}, "values": [[at, XID_79]]},
+        "stream",
+    ]
+    body = json.dumps({"data": {"resultType": "streams", "result": streams}}).encode()
+    stand_ins.troubles.append(Answered(body=body))
+    row = pull(loki, at=now)
+    assert [(code, count) for _, code, _, count in seen()] == [("79", 1)]
+    assert row.rejected == 11
+    assert row.error["code"] == "source_node_unknown"
+
+
+def test_a_foreign_node_is_counted_once(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    kernel(stand_ins, XID_79, now, node="gpu-9")
+    for later in range(3):
+        row = pull(loki, at=now + (later + 1) * SECOND)
+    assert row.rejected == 1
+
+
+def test_one_broken_source_stops_no_other(loki: Source, east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    add(east, "loki", now=now, name="gone", url="http://127.0.0.1:1")
+    kernel(stand_ins, XID_79, now)
+    for row in Source.objects.filter(kind="loki"):
+        pull(row, at=now + SECOND)
+    assert len(seen()) == 1
+    assert Source.objects.get(name="gone").error["code"] == "host_not_answering"
+
+
+def test_a_test_counts_the_last_hour_and_stores_nothing(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    kernel(stand_ins, XID_79, now - timedelta(minutes=50))
+    kernel(stand_ins, XID_79, now - timedelta(minutes=70))
+    trial = services.try_source(loki, now=now)
+    assert (trial.ok, trial.seen) == (True, 1)
+    assert seen() == []
+    stand_ins.troubles.append(Answered(503, b"starting"))
+    trial = services.try_source(loki, now=now)
+    assert (trial.ok, trial.error.code) == (False, "host_answered")
+
+
+def test_only_what_is_due_is_read(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    pull(loki, at=now)
+    stand_ins.asked.clear()
+    services.pull(loki.pk, clock=lambda: now + SECOND)
+    assert stand_ins.asked == []
+    services.pull(loki.pk, clock=lambda: now + 11 * SECOND)
+    assert len(stand_ins.asked) == 2
+    services.change_source(loki, {"enabled": False}, actor="test", reason="", now=now)
+    services.pull(loki.pk, clock=lambda: now + 60 * SECOND)
+    assert len(stand_ins.asked) == 2
