@@ -81,9 +81,7 @@ SENTENCES: Mapping[str, str] = {
     "source_not_read": _("This version does not read sources of kind {kind} yet."),
     "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),
-    "source_gpud_node": _(
-        "The address names no node. Write {{node}} or {{address}} in it, or set node to the node of this gpud."
-    ),
+    "source_gpud_node": _("The address names no node. Write {places} in it, or the name of its node in {setting}."),
     "source_nodes_silent": _("{count} of {total} nodes gave no usable answer. {node}: {why}"),
     # What is wrong with a source.
     "source_failing": _("Source {source} cannot be read."),

@@ -2,11 +2,8 @@
 
 from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.intake import Taken, prune, take
-<<<<<<< HEAD
 from kcover_portal.sources.services.pod_feed import PodFeed
-=======
 from kcover_portal.sources.services.pull_turns import pull, sweep
->>>>>>> 5a5adb3cc (sources: read Loki, gpud and Prometheus)
 from kcover_portal.sources.services.push import receive
 from kcover_portal.sources.services.rows import (
     change_source,

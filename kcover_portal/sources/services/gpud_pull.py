@@ -73,7 +73,7 @@ def _nodes(source: Source) -> list[Node]:
         return list(found.filter(name=name))
     only = list(found.filter(has_gpus)[:2])
     if len(only) != 1:
-        raise NotRead(reasons.of("source_gpud_node"))
+        raise NotRead(reasons.of("source_gpud_node", places=" / ".join(PLACES), setting="node"))
     return only
 
 
