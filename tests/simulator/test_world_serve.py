@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -212,3 +213,18 @@ def test_a_port_that_is_taken_is_an_error(served):
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "address already in use" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_other_systems_hear_a_fault(served):
+    url, _ = served
+    line = ask(url, "/sim/faults", {"node": "gpu-0012", "kind": "xid", "code": 48})[1]["lines"][0]
+    query = urllib.parse.quote('{k8s_daemonset_name="dmesg"} |~ "(?i)nvrm: xid"')
+    logs = ask(url, f"/loki/api/v1/query_range?query={query}&start=0&end={2**62}")[1]["data"]["result"]
+    heard = {stream["stream"]["k8s_node_name"]: stream["values"][-1][1] for stream in logs}
+    assert heard["gpu-0012"] == line
+    states = ask(url, "/gpud/gpu-0012/v1/states")[1]
+    assert [one["states"][0]["health"] for one in states][:2] == ["Unhealthy", "Healthy"]
+    assert ask(url, "/gpud/gpu-0012/v1/events")[1][0]["events"][0]["type"] == "Fatal"
+    series = ask(url, "/prometheus/api/v1/query?query=DCGM_FI_DEV_XID_ERRORS")[1]["data"]["result"]
+    assert [one["value"][1] for one in series if one["metric"]["Hostname"] == "gpu-0012"] == ["48", "0", "0", "0"]
+    assert ask(url, "/sim/exporter", {"url": "ftp://x", "token": ""})[0] == 400
