@@ -17,7 +17,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from tests.proofs import verifier
+from tests.proof_verifier import verifier
 
 Json = dict[str, Any]
 FORMS = ("signed", "rewritten")

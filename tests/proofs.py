@@ -1,26 +1,16 @@
 """Makes proofs of rescues and verifies them with the file that strangers get, under a key of the tests."""
 
 import base64
-import importlib.util
 import json
-import sys
-from pathlib import Path
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import proof
+from tests.proof_verifier import verifier
 
-FILE = Path(__file__).parents[1] / "tools" / "verify_proof.py"
 KEY_ID = "tests"
-
-_spec = importlib.util.spec_from_file_location("verify_proof", FILE)
-assert _spec is not None
-assert _spec.loader is not None
-verifier: Any = importlib.util.module_from_spec(_spec)
-sys.modules["verify_proof"] = verifier
-_spec.loader.exec_module(verifier)
 
 _key = Ed25519PrivateKey.generate()
 KEYS = {KEY_ID: _key.public_key()}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcover.decisions.guards import Past, chance
-from tests.proofs import verifier
+from tests.proof_verifier import verifier
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 NOTHING = Past()

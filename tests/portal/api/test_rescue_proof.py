@@ -12,7 +12,7 @@ import pytest
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import signatures
 from kcover_portal.rescue.models import Rescue
-from tests import proofs
+from tests import proof_verifier
 from tests.portal.api.conftest import Api, person, problem
 from tests.portal.rescue.world import World
 
@@ -37,7 +37,7 @@ def rescue() -> Rescue:
 
 def verify(*arguments: str | Path) -> tuple[int, str]:
     done = subprocess.run(
-        [sys.executable, "-I", proofs.FILE, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-I", proof_verifier.FILE, *arguments], capture_output=True, text=True, timeout=60, check=False
     )
     assert not done.stderr
     return done.returncode, done.stdout
