@@ -16,8 +16,8 @@ SENTENCES: Mapping[str, str] = {
     "vote_of_requester": _("{by} made the request; someone else must approve it."),
     "vote_of_program": _("{by} is a program. Only people can approve."),
     "vote_controlled": _(
-        "The answer of {by} does not count: {requester} made the request, and could use the account of {by}. Passwords"
-        " and roles that another person set count for a day."
+        "The answer of {by} does not count: {requester} made the request and could have used the account of {by}. For"
+        " a day, a person who sets the password or role of an account counts as its user."
     ),
     "vote_same_person": _(
         "The answers of {by} and {other} count as one person's: one of them set the other's password or role within a"

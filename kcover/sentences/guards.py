@@ -28,7 +28,7 @@ SENTENCES: Mapping[str, str] = {
         "likely, so no node is acted on."
     ),
     "storm_budget": _(
-        "Storm: {taken} of {eligible} nodes are isolated or in rescue, as many as a storm may take (limit {limit})."
+        "Storm: {taken} of {eligible} nodes are isolated or in rescue, the most allowed during a storm (limit {limit})."
     ),
     "storm_cordon": _(
         "Storm: one symptom on {nodes} nodes within {within} (threshold {limit}). The node has a hardware fault of its "

@@ -20,8 +20,8 @@ SENTENCES: Mapping[str, str] = {
     "anchor_line_invalid": _("not a line of signed heads: {error}"),
     "anchor_not_written": _("The anchor {path} cannot be written: {error}."),
     "anchor_vanished": _(
-        "At {at} the anchor {path} was gone or empty, although heads had been published to it. Whoever removed it hides"
-        " what a comparison would find. Compare with a copy: manage.py ledger verify --anchor FILE."
+        "At {at} the anchor {path} was missing or empty, although heads had been published to it. Its removal may hide"
+        " changes of the audit log. Compare with a copy: manage.py ledger verify --anchor FILE."
     ),
     "anchor_webhook_refused": _("The anchor webhook answered with status {status}."),
     "chain_missing": _("the chain is missing: every registered cluster has entries"),

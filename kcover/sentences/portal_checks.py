@@ -6,12 +6,12 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "secrets_in_plain_text": _(
-        "Secrets are stored as they are: no encryption key is set. Set KCOVER_ENCRYPTION_KEY_FILE or"
+        "Secrets are stored in plain text: no encryption key is set. Set KCOVER_ENCRYPTION_KEY_FILE or"
         " KCOVER_ENCRYPTION_KEY_COMMAND, then run manage.py secrets rotate."
     ),
     "api_server_plain_http": _(
-        "The API server of cluster {cluster} is called over plain HTTP. Others on the way can read the credentials and"
-        " change the calls. Use an https:// address."
+        "The API server of cluster {cluster} is called over plain HTTP. Anybody on the network path can read the"
+        " credentials and change the calls. Use an https:// address."
     ),
     "portal_plain_http": _(
         "KCOVER_PUBLIC_URL is {url}. Browsers and agents send passwords and credentials over plain HTTP. Use an https://"

@@ -23,7 +23,7 @@ SENTENCES: Mapping[str, str] = {
     "starting_over": _("Starting over. {why}"),
     "tried_often": _("Tried {count} times. {why}"),
     "no_outcome": _("{count} attempts in a row ended without an outcome. See the workers' log."),
-    "call_not_in_time": _("The call was not made in time. It is begun anew, with all its checks."),
+    "call_not_in_time": _("The call was not made in time. It is retried with all its checks."),
     "in_service_again": _("The node takes work again."),
     "done_in_service": _("The plan is complete. The node takes work as before."),
     "done_isolated": _("The plan is complete. The node stays unschedulable."),

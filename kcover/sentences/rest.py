@@ -30,7 +30,7 @@ SENTENCES: Mapping[str, str] = {
     "unknown_action": _("Unknown action {action}. Use one of {known}."),
     "not_found": _("Not found, or not visible to you."),
     "delivery_not_failed": _("Delivery {delivery} has not failed, or its channel was deleted."),
-    "places_taken": _("Other people use all places for requests of this kind. Try again in {wait}."),
+    "places_taken": _("Too many requests of this kind are running. Try again in {wait}."),
     "places_own_taken": _("Your earlier request of this kind is still running. Try again in {wait}, or wait for it."),
     "busy": _(
         "{count} callers are already waiting for check runs. No check was started. Retry in a moment, or add wait=0 and"

@@ -10,7 +10,7 @@ SENTENCES: Mapping[str, str] = {
     "oidc_state_missing": _("This sign-in was not started in this browser, or took longer than {wait}. Start again."),
     "oidc_state_wrong": _("This sign-in is not the one that this browser started last. Start again."),
     "oidc_state_used": _("This sign-in was already completed. Start again."),
-    "oidc_issuer_mixed_up": _("Another provider answered than the one that was asked. Start again."),
+    "oidc_issuer_mixed_up": _("The answer came from another identity provider than the one requested. Start again."),
     "oidc_refused": _("The identity provider refused the sign-in: {error}."),
     "oidc_code_missing": _("The identity provider sent no code. Start again."),
     "oidc_busy": _("Too many people are signing in at this moment. Try again in {wait}."),

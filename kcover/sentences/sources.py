@@ -12,7 +12,7 @@ SENTENCES: Mapping[str, str] = {
     "source_not_object": _("Must be an object, not {value}."),
     "source_not_list": _("Must be a list, not {value}."),
     "source_list_long": _("Has {count} items. A request may have {most}. Send them in several requests."),
-    "source_node_missing": _("Names no node."),
+    "source_node_missing": _("Must name a node."),
     "source_node_invalid": _("{value} is not the name of a Kubernetes node."),
     "source_node_unknown": _("Cluster {cluster} has no node {node}."),
     "source_code_missing": _("Is missing. It becomes the code of the fault."),
@@ -57,15 +57,15 @@ SENTENCES: Mapping[str, str] = {
     "condition_row": _("Must be an object with type, status, reason and for."),
     "condition_key_unknown": _("Unknown key {key}. Use {known}."),
     "condition_type": _(
-        "Must be the type of a node's condition, such as KernelDeadlock; neither Ready nor the portal's."
+        "Must be the type of a node condition, such as KernelDeadlock, but not Ready or a condition of the portal."
     ),
     "condition_status": _('Must be "True" or "False". "Unknown" proves nothing.'),
     "condition_reason": _("Must be the reason of a condition, such as DockerHung, or empty for any."),
     "condition_severity": _("Must be info, warning, degraded or fatal."),
-    "source_builtin": _("Source {source} exists for each cluster. Switch it off with enabled false instead."),
-    "source_builtin_kind": _("Sources of kind {kind} exist for each cluster. Change the existing one."),
+    "source_builtin": _("Source {source} is built in. To switch it off, set enabled to false."),
+    "source_builtin_kind": _("Sources of kind {kind} are built in. Change the existing one."),
     "source_off": _("Source {source} is switched off."),
-    "source_not_pushed": _("Sources of kind {kind} take no events. The portal reads them."),
+    "source_not_pushed": _("Sources of kind {kind} do not accept events. The portal reads them."),
     "source_token": _("Tokens of kind source can only send events to their own source."),
     "source_token_other": _("This token is for source {source}."),
     "source_token_required": _("Requires a token of kind source for this source. Create one with manage.py token."),
@@ -77,7 +77,7 @@ SENTENCES: Mapping[str, str] = {
     "acted_on_by": _("{system} acts on its nodes."),
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
-    "source_broken": _("What the source shows could not be taken: {problem}"),
+    "source_broken": _("The data of the source could not be processed: {problem}"),
     "source_not_read": _("This version does not read sources of kind {kind} yet."),
     "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),

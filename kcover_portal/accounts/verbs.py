@@ -16,7 +16,7 @@ class Verb(models.TextChoices):
     RESUME = "resume", _("Resume automation")
     GUARD = "guard", _("Set stricter modes and operating settings of clusters")
     APPROVE = "approve", _("Approve and reject rescues")
-    OVERRIDE = "override", _("Pass over guards for one act")
+    OVERRIDE = "override", _("Override guards for one action")
     CONFIGURE = "configure", _("Change guards, loosen modes, change all settings of clusters")
     WRITE_POLICIES = "write-policies", _("Change policies")
     WRITE_CHANNELS = "write-channels", _("Change notification channels and routes")

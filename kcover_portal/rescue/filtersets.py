@@ -53,7 +53,7 @@ class RescueFilter(Period):
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
     verified = Flag(field_name="verified", label=_("Verified healthy"))
-    needs_human = Flag(field_name="needs_human", label=_("Asks for a person"))
+    needs_human = Flag(field_name="needs_human", label=_("Needs a person"))
     needs_person = filters.MultipleChoiceFilter(choices=NEEDS, method="by_need", label=_("Needs a person"))
     code = filters.CharFilter(method="of_fault", label=_("Fault (e.g. xid 62)"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))

@@ -42,7 +42,7 @@ class SinkForm(forms.Form):
         widget=forms.PasswordInput(attrs={"class": "form-control", "autocomplete": "new-password"}),
         help_text=gettext_lazy("Used to sign messages."),
     )
-    whole = _choice(gettext_lazy("Send the past too"), gettext_lazy("All existing entries are sent first."))
+    whole = _choice(gettext_lazy("Include past entries"), gettext_lazy("All existing entries are sent first."))
     enabled = _choice(gettext_lazy("Enabled"))
     reason = forms.CharField(
         label=gettext_lazy("Reason"),

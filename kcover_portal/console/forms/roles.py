@@ -102,7 +102,7 @@ class GroupRole(Somewhere):
         label=gettext_lazy("Group"),
         max_length=255,
         widget=widgets.line(),
-        help_text=gettext_lazy("Write it exactly as the tokens of the identity provider do."),
+        help_text=gettext_lazy("Exactly as in the tokens of the identity provider."),
     )
     role = _role()
     pool = _pool()

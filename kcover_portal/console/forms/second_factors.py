@@ -74,7 +74,7 @@ class NewPasskey(forms.Form):
         label=gettext_lazy("Name"),
         max_length=80,
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
-        help_text=gettext_lazy("The device or key that holds it, such as: phone."),
+        help_text=gettext_lazy("The device that stores the passkey, such as phone."),
     )
     credential = forms.CharField(max_length=MAX_ANSWER, widget=forms.HiddenInput)
     state = forms.CharField(max_length=1000, widget=forms.HiddenInput)

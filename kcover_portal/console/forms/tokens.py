@@ -58,7 +58,7 @@ class NewToken(Somewhere):
         help_text=gettext_lazy("Select none to allow everything that the kind allows."),
     )
     scopes = forms.MultipleChoiceField(
-        choices=[("override", gettext_lazy("Pass over guards for one act"))],
+        choices=[("override", gettext_lazy("Override guards for one action"))],
         label=gettext_lazy("Additional rights"),
         required=False,
         widget=widgets.checkboxes(),

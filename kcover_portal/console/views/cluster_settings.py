@@ -42,7 +42,7 @@ def two_people(request: Request, cluster: str) -> HttpResponse:
     """Set what needs a second person. A looser setting waits for another admin where the cluster asks for one."""
     row = _configurable(request, cluster)
     form = setting_forms.TwoPeople(request.POST or None, cluster=row)
-    title = _("Second person in %(cluster)s") % {"cluster": row.name}
+    title = _("Two-person rules in %(cluster)s") % {"cluster": row.name}
     text = _("This cluster asks for a second admin. A looser setting waits for that admin.") if row.second_admin else ""
     return _change(request, row, form, page="safety-people", title=title, icon="users", text=text)
 

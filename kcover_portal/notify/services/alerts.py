@@ -159,7 +159,7 @@ def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
 
 def _test(delivery: Delivery, channel: Channel) -> PagerEvent:
     """A test alert with the lowest severity. The person who reads it resolves it."""
-    text = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    text = _("This is a test message. The channel %(name)s works.") % {"name": channel.name}
     return PagerEvent(
         action=pager.TRIGGER,
         page=f"test-{delivery.key}",

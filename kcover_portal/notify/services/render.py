@@ -32,7 +32,7 @@ TITLES: Final = {
     "storm.opened": gettext_lazy("Storm"),
     "breaker.tripped": gettext_lazy("Breaker tripped"),
     "automation.paused": gettext_lazy("Automation paused"),
-    "rule.notify": gettext_lazy("Word of a rule"),
+    "rule.notify": gettext_lazy("Message from a rule"),
     "incident.opened": gettext_lazy("Incident opened"),
     "agent.silent": gettext_lazy("Agent silent"),
     "preflight.expired": gettext_lazy("Preflight expired"),
@@ -96,7 +96,7 @@ def answer_links(delivery: Delivery, person: User, *, language: str) -> list[tup
 
 
 def _test(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:
-    text = _("If you read this, the channel %(name)s works.") % {"name": channel.name}
+    text = _("This is a test message. The channel %(name)s works.") % {"name": channel.name}
     return _message(delivery, channel, _("A test"), [text], [], now=now)
 
 

@@ -162,7 +162,7 @@ def test_a_test_and_what_came_of_it(person, world: World):
     receiver.stop()
     page = text(client.get("/notifications/"))
     assert "Working" in page
-    assert "If you read this, the channel on-call works." in page
+    assert "This is a test message. The channel on-call works." in page
     assert Entry.objects.get(verb="channel.tested").subject == "channel on-call"
 
 

@@ -198,7 +198,7 @@ def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
     world.now += timedelta(seconds=2)
     tell(world)
     (event,) = receiver.asked
-    assert event["payload"]["summary"] == "Word of a rule: xid 62 · gpu-1 · c1 – Hi"
+    assert event["payload"]["summary"] == "Message from a rule: xid 62 · gpu-1 · c1 – Hi"
     assert not row.alerts.exists()
     assert codes.code_of(world.step("notify").progress["told"]["because"]) == "notify_delivered"
 

@@ -214,7 +214,7 @@ def test_a_test_is_sent_at_once_and_tried_once(world: World, receiver: Receiver)
     assert (delivery.state, codes.code_of(delivery.because)) == ("failed", "host_answered")
     (document,) = receiver.asked
     assert document["test"] is True
-    assert document["lines"] == ["If you read this, the channel on-call works."]
+    assert document["lines"] == ["This is a test message. The channel on-call works."]
 
 
 def test_a_channel_that_was_switched_off_meanwhile_drops_its_messages(

@@ -103,9 +103,12 @@ def _page(request: Request, *, refused: str = "", status: int = 200) -> HttpResp
 def _about(pack: str) -> str:
     return {
         "kcover": _("Cordons the nodes that a preflight names, and nodes whose MetaX GPUs fail a check."),
-        "konduktor": _("Taints a node with a fault of its own as Konduktor does. Running pods stay."),
+        "konduktor": _("Taints a node that has a node fault, as Konduktor does. Running pods stay."),
         "kce": _("The table of Kingsoft Cloud's help page, and KCE's global rule, which cordons for any node fault."),
-        "autopilot": _("Cordons nodes that fail Autopilot's hardware checks. A person hears of network and storage."),
+        "autopilot": _(
+            "Cordons nodes that fail Autopilot's hardware checks. Network and storage failures are escalated to a"
+            " person."
+        ),
         "nvidia": _("Follows NVIDIA's Xid catalog and Fabric Manager guide: cordon, drain, reboot, or call a person."),
     }[pack]
 
