@@ -27,7 +27,7 @@ class JobOrdered(JobOrderAct):
     """A restart or stop was ordered.
 
     ``cause``: who or what orders it; ``reason``: a person's own words; ``because``: the fault behind it, and
-    ``incident`` its incident.
+    ``incident`` its incident. ``passed_over``: the guards that an approver's order passes over.
     """
 
     VERB: ClassVar[str] = "job.ordered"
@@ -37,6 +37,7 @@ class JobOrdered(JobOrderAct):
     reason: str = ""
     because: Reason | None = None
     incident: int | None = None
+    passed_over: tuple[Reason, ...] = ()
 
 
 @register

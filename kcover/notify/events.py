@@ -16,6 +16,7 @@ KINDS = (
     "approval.waiting",
     "rescue.human",
     "rescue.failed",
+    "job.human",
     "storm.opened",
     "breaker.tripped",
     "automation.paused",
@@ -29,10 +30,11 @@ KINDS = (
     "automation.resumed",
     "rescue.healed",
     "rescue.ended",
+    "job.ended",
     "incident.closed",
     "agent.back",
 )
-URGENT_KINDS = KINDS[:7]  # somebody has to act on these: a good choice for a channel that wakes people
+URGENT_KINDS = KINDS[:8]  # somebody has to act on these: a good choice for a channel that wakes people
 KINDS_WITH_SEVERITY = frozenset({"incident.opened", "incident.closed", "program.fault"})
 MAX_NAMED_NODES = 8  # nodes named in one line
 

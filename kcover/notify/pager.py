@@ -26,6 +26,7 @@ _ALERT_SUBJECTS: Final[Mapping[str, str]] = {
     "approval.waiting": "question",
     "rescue.human": "rescue",
     "rescue.failed": "rescue",
+    "job.human": "job",
     "storm.opened": "incident",
     "incident.opened": "incident",
     "agent.silent": "incident",
@@ -38,6 +39,7 @@ _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "rescue.ended": ("question", "rescue"),
     "rescue.human": ("question",),  # the request expired, or the rescue stopped elsewhere: it needs no answer any more
     "rescue.failed": ("question",),
+    "job.ended": ("job",),
     "automation.resumed": ("pause",),
 }
 # The severity of kinds whose events carry none. A rescue that waits for a person withholds capacity meanwhile.

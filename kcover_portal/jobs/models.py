@@ -78,6 +78,8 @@ class JobOrder(models.Model):
 class PodFailure(models.Model):
     """A container of a protected job's pod that ended with an error. It is over once the job runs again."""
 
+    CODE = "Error"  # the container's reason, and the code of the incident
+
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pod_failures")
     namespace = models.CharField(max_length=63)
     kind = models.CharField(max_length=32)

@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
+from django.db.models import QuerySet
+
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -116,6 +118,11 @@ def of_incidents(incidents: Collection[int]) -> dict[int, list[FailedJob]]:
         orders = [row.order_id, known[place].order if place in known else None]
         known[place] = FailedJob(*place, max((pk for pk in orders if pk is not None), default=None))
     return {incident: list(failed.values()) for incident, failed in found.items()}
+
+
+def left_to_people() -> QuerySet[JobOrder]:
+    """Orders that wait for a person: the one definition for lists, counts, metrics and notifications."""
+    return JobOrder.objects.filter(state=JobOrder.State.HELD)
 
 
 def forget() -> None:

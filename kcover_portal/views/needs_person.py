@@ -11,10 +11,12 @@ from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs import queries as jobs
+from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person as rescue
 
-KINDS = ("ledger", "storm", "rescue", "approval", "incident", "watch")
+KINDS = ("ledger", "storm", "rescue", "approval", "incident", "job", "watch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class NeedsPerson:
     rescues: QuerySet[Rescue]  # left to people
     approvals: QuerySet[Rescue]  # to be approved or rejected
     incidents: QuerySet[Incident]  # that no rescue handles
+    orders: QuerySet[JobOrder]  # about training jobs, left to people
     clusters: list[Cluster]  # that the watch cannot read
 
 
@@ -37,12 +40,13 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
         rescues=scope.rows(rescue.left_to_people()),
         approvals=scope.rows(rescue.awaiting_approval()),
         incidents=scope.rows(rescue.unhandled_incidents()),
+        orders=scope.rows(jobs.left_to_people(), node=None),
         clusters=fleet.unwatched(clusters),
     )
 
 
 def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Five queries."""
+    """The number of rows that need a person, by cluster and kind; zeros included. Six queries."""
     found = of(Scope.of(*clusters), clusters)
     rows: dict[str, QuerySet[Any]] = {
         "ledger": found.ledgers,
@@ -50,6 +54,7 @@ def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
         "rescue": found.rescues,
         "approval": found.approvals,
         "incident": found.incidents,
+        "job": found.orders,
     }
     numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
     for kind, queryset in rows.items():

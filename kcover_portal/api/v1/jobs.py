@@ -156,7 +156,7 @@ class JobAct(base.Acts):
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
             with base.place(request, places.CLUSTER_READS):
-                return Response(_preview(row, services.preview(row, **asked), action))
+                return Response(_preview(row, services.preview(row, **asked, now=timezone.now()), action))
         require(request, Verb.REPAIR, row)
         body = base.body_of(request, ReasonBody)
         return self._order(request, row, {**asked, "reason": body["reason"]})

@@ -16,6 +16,7 @@ from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.views import needs_person
 
@@ -80,6 +81,7 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
         _Kind(urgent, nodes - len(other), "incidents", "needs_person=true"),
         _Kind(*_left(waiting.rescues), "rescues", "tab=people"),
         _Kind(*_approvals(waiting.approvals), "rescues", "tab=approval"),
+        _Kind(*_orders(waiting.orders), "jobs", ""),
         _Kind(other, len(other), "incidents", "needs_person=true"),
         _Kind(unwatched, len(unwatched), "nodes", ""),
     )
@@ -159,6 +161,22 @@ def _approvals(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
             until=rescue.expires_at,
         )
         for rescue in rows.select_related("node", "cluster", "decision").order_by("expires_at", "pk")[:LISTED]
+    ]
+    return found, _total(rows, found)
+
+
+def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.of("node", "attention"),
+            _("Training job %(job)s needs a person") % {"job": f"{order.namespace}/{order.name}"},
+            localization.stored(order.because),
+            order.asked_at,
+            "jobs",
+            order.pk,
+            order.cluster.name,
+        )
+        for order in rows.select_related("cluster").order_by("asked_at", "pk")[:LISTED]
     ]
     return found, _total(rows, found)
 

@@ -21,8 +21,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
-CODE = "Error"  # the container's reason
-MOST_OPEN_OF_JOB = 4  # further failures of the same attempt follow from the first ones
+MOST_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
 MOST_OPEN_IN_CLUSTER = 256
 MAX_EXIT_CODE = 2**31 - 1
 
@@ -97,7 +96,9 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
 def keep(cluster: Cluster, seen: Sequence[Failed], *, now: datetime) -> None:
     """Stores failures, each with the open incident of its node, if it has one."""
     names = {one.pod.node for one in seen}
-    rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind="pod", code=CODE, state="open")
+    rows = Incident.objects.filter(
+        cluster=cluster, node__name__in=names, kind="pod", code=PodFailure.CODE, state="open"
+    )
     found: Mapping[str, int] = dict(rows.values_list("node__name", "pk"))
     PodFailure.objects.bulk_create(
         [

@@ -1,6 +1,6 @@
 """The only way from an order to a cluster: mode and lease are checked, and entries written, around each call."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -9,12 +9,14 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import recovery
+from kcover_portal.jobs.services import order_guards, recovery
 from kcover_portal.kube import port
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import call_answers, recheck_guards
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
+
+BEGUN = "begun"  # of a stored restart: a call that takes work away may have been made
 
 
 class Lost(Exception):
@@ -22,7 +24,11 @@ class Lost(Exception):
 
 
 class HeldBack(reasons.ExplainedError):
-    """A mode allows no write now."""
+    """A mode or guard allows no write now. ``again_at``: when to evaluate again; None: soon."""
+
+    def __init__(self, reason: reasons.Reason, *, again_at: datetime | None = None) -> None:
+        super().__init__(reason)
+        self.again_at = again_at
 
 
 class OrderCalls:
@@ -58,6 +64,9 @@ class OrderCalls:
         fields: dict[str, Any] = {"call": kind, "target": target, "job_order": self.order.pk}
         with transaction.atomic():
             self._check_mode()
+            if destructive and not self.order.restart.get(BEGUN):
+                self.check_guards(nodes=())
+                self.update(restart={**self.order.restart, BEGUN: True})
             self.update(lease_until=self.clock() + LEASE_TIME)
             begun = self.draft(audit.ClusterCallBegun(wanted=wanted, **fields))
             ledger.append(self.order.cluster.name, [*self.answers, begun])
@@ -70,6 +79,22 @@ class OrderCalls:
             raise
         self.answers.append(self.draft(audit.ClusterCallDone(answer=call_answers.of(result), **fields)))
         return result
+
+    def check_guards(self, *, nodes: Collection[str]) -> None:
+        """Evaluates the guards before a restart that no person ordered. Raises HeldBack.
+
+        ``nodes``: of the job; () for those that it had when the restart was claimed. A restart that has begun goes on:
+        half of a job does not run.
+        """
+        order = self.order
+        if order.cause == JobOrder.Cause.PERSON:
+            return  # evaluated when it was given
+        now = self.clock()
+        known = nodes or order.restart.get("nodes", ())
+        about = order_guards.About(cluster=order.cluster, nodes=known, incident=order.incident)
+        verdict = order_guards.evaluate(about, now=now)
+        if verdict.held:
+            raise HeldBack(reasons.both(*verdict.held), again_at=verdict.again_at)
 
     def _check_mode(self) -> None:
         mode, why = fleet.mode_now(self.order.cluster)

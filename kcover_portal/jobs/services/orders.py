@@ -12,6 +12,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services import order_guards
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
@@ -39,10 +40,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an order would do: the pods that it takes away, and what holds it back."""
+    """What an order would do: the pods that it takes away, and what holds it back.
+
+    ``passed_over``: the guards that an approver's order passes over.
+    """
 
     target: Target
     held_back: tuple[reasons.Reason, ...]
+    passed_over: tuple[reasons.Reason, ...] = ()
 
 
 def kind_named(text: str) -> str:
@@ -70,12 +75,15 @@ def read(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Target:
 
 
 def preview(
-    cluster: Cluster, *, kind: str, namespace: str, name: str, action: str, may_approve: bool = False
+    cluster: Cluster, *, kind: str, namespace: str, name: str, action: str, now: datetime, may_approve: bool = False
 ) -> Preview:
     """What the order would do now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
     target = read(cluster, kind=kind_named(kind), namespace=namespace, name=name)
-    held = (*_held_by_mode(cluster, may_approve=may_approve), *obstacles(target, action), *_under_way(cluster, target))
-    return Preview(target=target, held_back=held)
+    guarded = _held_by_guards(cluster, target, now=now) if action == JobOrder.Action.RESTART else ()
+    held = [*_held_by_mode(cluster, may_approve=may_approve), *obstacles(target, action), *_under_way(cluster, target)]
+    if may_approve:
+        return Preview(target=target, held_back=tuple(held), passed_over=guarded)
+    return Preview(target=target, held_back=(*held, *guarded))
 
 
 def order(
@@ -91,7 +99,8 @@ def order(
     may_approve: bool = False,
 ) -> JobOrder:
     """Orders a restart or stop for a person or program. Raises JobUnknown, OrderRefused."""
-    found = preview(cluster, kind=kind, namespace=namespace, name=name, action=action, may_approve=may_approve)
+    asked = {"kind": kind, "namespace": namespace, "name": name, "action": action}
+    found = preview(cluster, **asked, may_approve=may_approve, now=now)
     if found.held_back:
         raise OrderRefused(reasons.both(*found.held_back))
     try:
@@ -102,6 +111,7 @@ def order(
             cause=JobOrder.Cause.PERSON,
             asked_by=asked_by,
             reason=reason,
+            passed_over=found.passed_over,
             now=now,
         )
     except IntegrityError as error:  # another order of the same moment
@@ -143,6 +153,7 @@ def create(
     state: str = JobOrder.State.RUNNING,
     because: reasons.Reason | None = None,
     due_at: datetime | None = None,
+    passed_over: tuple[reasons.Reason, ...] = (),
 ) -> JobOrder:
     """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running."""
     where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
@@ -166,7 +177,14 @@ def create(
             settle(old, JobOrder.State.REPLACED, replaced, actor=asked_by, now=now)
         about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
         acts: list[audit.Act] = [
-            audit.JobOrdered(cause=cause, reason=reason, because=asked_because, incident=incident, **about),
+            audit.JobOrdered(
+                cause=cause,
+                reason=reason,
+                because=asked_because,
+                incident=incident,
+                passed_over=passed_over,
+                **about,
+            ),
         ]
         if state != JobOrder.State.RUNNING:
             acts.append(audit.JobOrderSettled(state=state, because=because, **about))
@@ -203,6 +221,11 @@ def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Re
         yield recheck_guards.silent(mode, why)
     elif mode == "approve" and not may_approve:
         yield reasons.of("job_needs_approver")
+
+
+def _held_by_guards(cluster: Cluster, target: Target, *, now: datetime) -> tuple[reasons.Reason, ...]:
+    nodes = {pod.node for pod in target.pods if pod.node}
+    return order_guards.evaluate(order_guards.About(cluster=cluster, nodes=nodes), now=now).held
 
 
 def _under_way(cluster: Cluster, target: Target) -> Iterator[reasons.Reason]:

@@ -28,6 +28,7 @@ from kcover_portal.rescue.step.node_lock import LEASE_TIME
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
+LONGEST_HOLD = timedelta(seconds=15)  # a guard may release at any time
 MOST_ATTEMPTS = 20
 LONGEST_BACK_OFF = timedelta(minutes=1)
 State = JobOrder.State
@@ -51,7 +52,8 @@ def _go_on(work: "_Work") -> None:
     try:
         work.go_on()
     except HeldBack as held:
-        work.wait(held.reason, HELD_BACK)
+        until = held.again_at - work.clock() if held.again_at else HELD_BACK
+        work.wait(held.reason, max(HELD_BACK, min(until, LONGEST_HOLD)))
     except port.KubeError as error:
         work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer))
 
@@ -68,7 +70,7 @@ def _take(pk: int, *, now: datetime) -> JobOrder | None:
     due = JobOrder.objects.filter(free, pk=pk, state=State.RUNNING, due_at__lte=now)
     if not due.update(token=F("token") + 1, lease_until=now + LEASE_TIME):
         return None
-    return JobOrder.objects.select_related("cluster").get(pk=pk)
+    return JobOrder.objects.select_related("cluster", "incident").get(pk=pk)
 
 
 class _Work(OrderCalls):
@@ -104,6 +106,9 @@ class _Work(OrderCalls):
         if workload.phase in (port.Phase.SUCCEEDED, port.Phase.FAILED):
             self.end(State.FAILED, reasons.of("job_ended"))
             return False
+        nodes = sorted({pod.node for pod in training_jobs.pods_of(self.kube, job) if pod.node})
+        if not self.stops:
+            self.check_guards(nodes=nodes)
         restart = Restart.of(self.kube, job)
         with transaction.atomic():
             if not self.stops and not job_window.claim(
@@ -112,7 +117,7 @@ class _Work(OrderCalls):
                 lately = reasons.of("restarted_lately", seconds=job_window.WINDOW.seconds, jobs=str(job))
                 self.wait(lately, job_window.WINDOW / 6)
                 return False
-            self.update(restart=restart.to_json(), because={})
+            self.update(restart={**restart.to_json(), "nodes": nodes}, because={})
         return True
 
     def _stop(self, restart: Restart) -> None:

@@ -32,6 +32,7 @@ VERBS = (
             audit.AutomationResumed,
             audit.ClusterChanged,
             audit.PreflightExpired,
+            audit.JobOrderSettled,
         )
     ),
     "decision.hold",
@@ -84,6 +85,9 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
             because = reasons.of("preflight_incomplete", received=act.received, expected=act.expected)
             what = f"{act.namespace}/{act.workload}"
             return _about(entry, "preflight.expired", what=what, record=act.run, because=because)
+        case audit.JobOrderSettled() if act.state != "shadow":
+            kind = "job.human" if act.state == "held" else "job.ended"
+            return _about(entry, kind, what=f"{act.kind} {act.job}", record=act.order, because=act.because)
     return None
 
 

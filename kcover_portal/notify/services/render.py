@@ -29,6 +29,7 @@ TITLES: Final = {
     "approval.waiting": gettext_lazy("Approval waiting"),
     "rescue.human": gettext_lazy("A rescue needs a person"),
     "rescue.failed": gettext_lazy("Rescue failed"),
+    "job.human": gettext_lazy("A training job needs a person"),
     "storm.opened": gettext_lazy("Storm"),
     "breaker.tripped": gettext_lazy("Breaker tripped"),
     "automation.paused": gettext_lazy("Automation paused"),
@@ -42,6 +43,7 @@ TITLES: Final = {
     "automation.resumed": gettext_lazy("Automation goes on"),
     "rescue.healed": gettext_lazy("Node healed"),
     "rescue.ended": gettext_lazy("Rescue ended"),
+    "job.ended": gettext_lazy("Order about a training job ended"),
     "incident.closed": gettext_lazy("Incident closed"),
     "agent.back": gettext_lazy("Agent reports again"),
 }
@@ -52,6 +54,7 @@ PAGES: Final = {
     "rescue": "/rescues/{record}/",
     "approval": "/approvals/#question-{record}",
     "preflight": "/preflight/{record}/",
+    "job": "/jobs/",
 }
 OF_INCIDENTS: Final = (
     "incident.opened",
@@ -62,7 +65,12 @@ OF_INCIDENTS: Final = (
     "storm.opened",
 )
 
-OTHER_PAGES: Final = {"approval.waiting": "approval", "preflight.expired": "preflight"}
+OTHER_PAGES: Final = {
+    "approval.waiting": "approval",
+    "preflight.expired": "preflight",
+    "job.human": "job",
+    "job.ended": "job",
+}
 
 
 def message(delivery: Delivery, channel: Channel, *, now: datetime) -> Message:

@@ -13,6 +13,7 @@ from kcover import reasons
 from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import failures
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
@@ -145,7 +146,7 @@ def _observation(one: failures.Failed) -> Observation:
         key=one.key,
         node=one.pod.node,
         kind="pod",
-        code=failures.CODE,
+        code=PodFailure.CODE,
         message=one.text,
         is_program=True,  # an exit code alone proves no fault of the node
         seen_at=one.at,

@@ -1,0 +1,68 @@
+"""The guards of orders about jobs: the storm and rate guards of the cluster, and what is off limits on a failed node.
+
+Isolations and floors do not apply, because an order takes no node out of service.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from kcover.actions import restart_jobs
+from kcover.decisions import guards
+from kcover.decisions.guards import settings as guard_settings
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs.models import PodFailure
+from kcover_portal.rescue.queries import counts, symptoms
+
+SHARED = ("storm", "rate")  # guards about the cluster as a whole
+NOTHING = guards.Verdict(held=(), passed=())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class About:
+    """What the guards are asked about: the nodes of a job, and the incident of its failed pod, if there is one."""
+
+    cluster: Cluster
+    nodes: Collection[str]
+    incident: Incident | None = None
+
+
+def evaluate(about: About, *, now: datetime) -> guards.Verdict:
+    """The verdict on a restart now. Without GPU nodes nothing is held: limits are counted over them."""
+    node = _node(about)
+    if node is None:
+        return NOTHING
+    settings = replace(fleet.guards_of(node.cluster), floor=guard_settings.Floor())
+    facts = counts.facts(node, settings=settings, now=now, destructive=True)
+    if facts.eligible < 1:
+        return NOTHING
+    if settings.storm.enabled and about.incident is not None:
+        facts = replace(facts, symptoms=(_failed_jobs(node, since=now - settings.storm.window),))
+    verdict = guards.destructive(settings, facts, act=restart_jobs.SPEC.name, now=now)
+    if about.incident is not None:
+        return verdict
+    # The node of no failure is at hand: its own exclusion or maintenance says nothing about the job.
+    held = tuple(reason for reason in verdict.held if guards.guard_of(reason.code) in SHARED)
+    return replace(verdict, held=held)
+
+
+def _node(about: About) -> Node | None:
+    """The node of the failed pod, else any node of the job: the counts of the cluster are what matters then."""
+    known = Node.objects.select_related("cluster").filter(cluster=about.cluster, in_cluster=True)
+    if about.incident is not None and about.incident.node_id is not None:
+        return known.filter(pk=about.incident.node_id).first()
+    return known.filter(name__in=list(about.nodes)).order_by("name").first()
+
+
+def _failed_jobs(node: Node, *, since: datetime) -> guards.Symptom:
+    """On how many nodes pods of different jobs failed lately. One job that keeps failing is no storm."""
+    value = f"pod {PodFailure.CODE}"
+    rows = PodFailure.objects.filter(cluster=node.cluster_id, seen_at__gte=since).order_by()
+    jobs = rows.values("namespace", "kind", "name").distinct().count()
+    nodes = rows.values("node").distinct().count()
+    code = symptoms.storm_code("code", value)
+    storm = Incident.objects.filter(cluster=node.cluster_id, node=None, kind=symptoms.STORM, state="open", code=code)
+    open_now = next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), ())
+    return guards.Symptom(trait="code", value=value, nodes=max(min(jobs, nodes), len(open_now)))
