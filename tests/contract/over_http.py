@@ -153,7 +153,7 @@ class SimulatorRig(HttpRig):
         self.api = api
         super().__init__(url)
         for document in rbac.documents():
-            if document["kind"] == "Namespace":
+            if document["kind"] == "Namespace" and self.read("Namespace", document["metadata"]["name"]) is None:
                 self.create(document)
 
     def inside(self, act: Callable[[], Any]) -> Any:
@@ -178,12 +178,12 @@ class SimulatorRig(HttpRig):
 
 
 @contextlib.contextmanager
-def simulator() -> Iterator[SimulatorRig]:
-    """A simulator with nothing in it."""
+def simulator(objects: store.Store | None = None) -> Iterator[SimulatorRig]:
+    """A simulator of these objects, or one with nothing in it."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="simulator", daemon=True)
     thread.start()
-    objects = store.Store(now=lambda: datetime.now(UTC))
+    objects = objects or store.Store(now=lambda: datetime.now(UTC))
     tokens = {ADMIN: access.ADMIN, PORTAL: access.Identity(name=PORTAL_USER)}
     api = server.ApiServer(objects, tokens=tokens, bookmark_every=0.2)
     enforce_rbac(api.access)

@@ -30,6 +30,8 @@ POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
 LONGEST_HOLD = timedelta(seconds=15)  # a guard may release at any time
 MOST_ATTEMPTS = 20
+COMMAND_OBEYED = timedelta(seconds=30)  # a controller that took a Command has begun to end the pods by then
+COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.Verb.COMMAND)
 LONGEST_BACK_OFF = timedelta(minutes=1)
 State = JobOrder.State
 
@@ -55,7 +57,8 @@ def _go_on(work: "_Work") -> None:
         until = held.again_at - work.clock() if held.again_at else HELD_BACK
         work.wait(held.reason, max(HELD_BACK, min(until, LONGEST_HOLD)))
     except port.KubeError as error:
-        work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer))
+        is_open = isinstance(error, port.Unavailable) and error.ambiguous
+        work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer), is_open=is_open)
 
 
 def prune(*, before: datetime) -> None:
@@ -192,13 +195,18 @@ class _Work(OrderCalls):
         """Gives the lease back until the order is due again."""
         self.update(because=why.to_json(), due_at=self.clock() + time, lease_until=None, attempts=attempts)
 
-    def failed(self, why: reasons.Reason, *, lasting: bool) -> None:
-        """Tries again later; after many failures, or if a retry does not help, a person is asked."""
+    def failed(self, why: reasons.Reason, *, lasting: bool, is_open: bool) -> None:
+        """Tries again later; after many failures, or if a retry does not help, a person is asked.
+
+        ``is_open``: the call may have taken effect. A Command that its controller took is seen by its effect only, so
+        it is not given again before that must show.
+        """
         attempts = self.order.attempts + 1
         if lasting or attempts >= MOST_ATTEMPTS:
             self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
             return
-        self.wait(why, min(POLL * 2 ** min(attempts, 10), LONGEST_BACK_OFF), attempts=attempts)
+        least = COMMAND_OBEYED if is_open and self.order.kind in COMMANDED else timedelta(0)
+        self.wait(why, max(least, min(POLL * 2 ** min(attempts, 10), LONGEST_BACK_OFF)), attempts=attempts)
 
     def end(self, state: str, why: reasons.Reason) -> None:
         """Settles the order, with its entry."""

@@ -165,6 +165,25 @@ def test_a_cluster_that_does_not_answer_is_asked_again_and_then_a_person(world: 
     assert (order.state, codes_of(order.because)) == ("held", ["job_order_given_up", "cluster_rejected"])
 
 
+def test_a_command_that_may_have_been_taken_is_not_given_again_at_once(world: JobWorld) -> None:
+    add_workload(world, "VolcanoJob", "gang")
+    add_pods(world, "Job", "gang", {"volcano.sh/job-name": "gang"})
+    order = world.order(name="gang", kind="VolcanoJob")
+    world.kube.fail("command_workload", port.Unavailable("cut", ambiguous=True), after=True)
+    world.work()
+    world.pass_time()
+    (taken,) = world.kube.objects.list("Command")
+    world.kube.objects.remove("Command", "train", taken["metadata"]["name"])  # no pod has ended yet
+    for _ in range(20):
+        world.pass_time()
+        world.work()
+    assert world.kube.objects.list("Command") == []
+    for pod in pods_of(world.kube):
+        world.kube.replace_pod("train", pod.name)
+    assert world.until_settled(order).state == "done"
+    assert len(world.kube.called("command_workload")) == 1
+
+
 # A failed pod
 
 
