@@ -91,6 +91,9 @@ class PodFailure(models.Model):
     exit_code = models.IntegerField()
     at = models.DateTimeField(help_text="when the container ended, by the kubelet's clock")
     seen_at = models.DateTimeField()
+    first = models.BooleanField(
+        default=False, help_text="no other node of the job failed before, and most of its other pods had come up"
+    )
     incident = models.ForeignKey(
         Incident, on_delete=models.SET_NULL, null=True, related_name="pod_failures", help_text="null: beyond the bounds"
     )

@@ -4,7 +4,7 @@ A container that its kubelet has started again is seen by the state before. Only
 failure is stored once, however often its pod is shown, and is over once the job runs again.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -23,6 +23,8 @@ from kcover_portal.rescue.models import JobRestart
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
 MOST_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
 MOST_OPEN_IN_CLUSTER = 256
+WITNESS_WINDOW = timedelta(days=1)  # two attempts of a job within it may accuse a node
+FAILS_FIRST = "FailsFirst"  # the code of such an incident
 MAX_EXIT_CODE = 2**31 - 1
 
 
@@ -93,8 +95,39 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
     return found
 
 
-def keep(cluster: Cluster, seen: Sequence[Failed], *, now: datetime) -> None:
-    """Stores failures, each with the open incident of its node, if it has one."""
+def is_first(one: Failed, pods: Sequence[port.Pod], *, now: datetime) -> bool:
+    """Returns whether the failure says something about its node: ``pods`` are all of the job's.
+
+    No pod on another node failed before or at the same second, and most of the other pods had come up.
+    """
+    others = [pod for pod in pods if pod.uid != one.pod.uid]
+    ended = {pod.uid: newest_failure(pod, now=now) for pod in others}
+    if any(
+        end is not None and end[1] <= one.at and pod.node != one.pod.node
+        for pod, end in zip(others, ended.values(), strict=True)
+    ):
+        return False
+    came_up = sum(pod.ready or pod.phase == "Succeeded" or ended[pod.uid] is not None for pod in others)
+    return 2 * came_up > len(others)
+
+
+def firsts_before(cluster: Cluster, one: Failed, *, now: datetime) -> list[str]:
+    """The pods of the job that failed first on the same node in earlier attempts, the latest first."""
+    rows = PodFailure.objects.filter(
+        cluster=cluster,
+        namespace=one.job.namespace,
+        kind=one.job.kind,
+        name=one.job.name,
+        node=one.pod.node,
+        first=True,
+        seen_at__gt=now - WITNESS_WINDOW,
+    )
+    earlier = rows.exclude(pod_uid=one.pod.uid)  # a pod that failed twice made one attempt
+    return list(earlier.order_by("-pk").values_list("pod", flat=True))
+
+
+def keep(cluster: Cluster, seen: Sequence[Failed], *, first: Collection[str], now: datetime) -> None:
+    """Stores failures, each with the open incident of its node, if it has one. ``first``: keys; see ``is_first``."""
     names = {one.pod.node for one in seen}
     rows = Incident.objects.filter(
         cluster=cluster, node__name__in=names, kind="pod", code=PodFailure.CODE, state="open"
@@ -114,6 +147,7 @@ def keep(cluster: Cluster, seen: Sequence[Failed], *, now: datetime) -> None:
                 exit_code=one.exit_code,
                 at=one.at,
                 seen_at=now,
+                first=one.key in first,
                 incident_id=found.get(one.pod.node),
             )
             for one in seen

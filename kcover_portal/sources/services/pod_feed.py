@@ -112,11 +112,22 @@ class PodFeed:
                 of_job.append(failures.failed(job, one.pod, one.failure, one.at))
         kept = failures.within_bounds(self._cluster, [one for of_job in first.values() for one in of_job])
         if kept:
-            take(source, Reading(observations=tuple(_observation(one) for one in kept)), now=now)
-            failures.keep(self._cluster, kept, now=now)
+            accusing = self._first(kept, now=now)
+            accused = [_accusation(one, before) for one, before in accusing if before]
+            take(source, Reading(observations=(*map(_observation, kept), *accused)), now=now)
+            failures.keep(self._cluster, kept, first={one.key for one, _ in accusing}, now=now)
         for of_job in first.values():
             if failures.restart(self._cluster, of_job[0], now=now):
                 self._settle([self._waiting[one.pod.uid] for one in of_job], now=now)
+
+    def _first(self, kept: Sequence[failures.Failed], *, now: datetime) -> list[tuple[failures.Failed, list[str]]]:
+        """The failures that say something about their nodes, with the pods that failed there in earlier attempts."""
+        kube = fleet.connect(self._cluster)
+        return [
+            (one, failures.firsts_before(self._cluster, one, now=now))
+            for one in kept
+            if failures.is_first(one, training_jobs.pods_of(kube, one.job), now=now)
+        ]
 
     def _settle(self, seen: Sequence[_Seen], *, now: datetime) -> None:
         for one in seen:
@@ -149,5 +160,22 @@ def _observation(one: failures.Failed) -> Observation:
         code=PodFailure.CODE,
         message=one.text,
         is_program=True,  # an exit code alone proves no fault of the node
+        seen_at=one.at,
+    )
+
+
+def _accusation(one: failures.Failed, before: Sequence[str]) -> Observation:
+    """A node on which attempts of one job fail first. It may be the program's fault if it is always the same pod."""
+    is_program = all(pod == one.pod.name for pod in before)
+    attempts = len(before) + 1
+    return Observation(
+        path=f"{one.pod.namespace}/{one.pod.name}",
+        key=f"{one.key} first",
+        node=one.pod.node,
+        kind="pod",
+        code=failures.FAILS_FIRST,
+        message=f"{one.job.kind} {one.job}: {attempts} attempts failed first on {one.pod.node}; {one.text}"[:1024],
+        is_program=is_program,
+        advice=f"exclude for {one.job.kind} {one.job}: nodeAffinity kubernetes.io/hostname NotIn [{one.pod.node}]",
         seen_at=one.at,
     )
