@@ -10,6 +10,7 @@ SENTENCES: Mapping[str, str] = {
     "job_ordered_by": _("Ordered by {by}."),
     "job_ordered_by_because": _("Ordered by {by}: {why}"),
     "job_container_failed": _("Container {container} of pod {pod} ended with an error (exit code {exit_code})."),
+    "job_event_asks": _("An Event about pod {pod} asks for it: {message}"),
     "job_label_set": _("Somebody set the label {label}=true on the job."),
     # Why an order is refused.
     "job_kind_unknown": _("{kind} is not a kind of training job. Kinds are: {known}."),

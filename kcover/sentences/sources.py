@@ -34,6 +34,14 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
+    "event_namespace": _(
+        "Events about nodes in namespace {namespace} are not trusted. Change {setting} of the source."
+    ),
+    "event_xid": _("Must name a PCI address and an Xid, as in {example}, not {value}."),
+    "event_preflight": _("Must be a preflight report in JSON: {problem}"),
+    "event_preflight_node": _("Must be {node}, the node that the Event is about."),
+    "event_preflight_workload": _("Must name the workload of a preflight report in 1 to 253 characters."),
+    "event_orders_many": _("More than {most} restarts wait for the API server. This one was left out."),
     # What ends an incident.
     "source_reports_healthy": _("Source {source} reports that {check} has passed."),
     # A source and its settings.
@@ -78,7 +86,6 @@ SENTENCES: Mapping[str, str] = {
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
     "source_broken": _("The data of the source could not be processed: {problem}"),
-    "source_not_read": _("This version does not read sources of kind {kind} yet."),
     "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),
     "source_gpud_node": _("The address names no node. Write {places} in it, or the name of its node in {setting}."),

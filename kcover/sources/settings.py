@@ -74,7 +74,7 @@ _SECONDS = _number(1, 86_400)
 SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
         "pods": {},
-        "events": {},
+        "events": {"namespaces": _names, "reasons": _names},
         "conditions": {"presets": _presets, "table": _table},
         "alertmanager": {"node_label": _names},
         "cloudevents": {"max_age": _number(60, 90 * 86_400)},

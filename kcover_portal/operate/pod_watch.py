@@ -1,61 +1,27 @@
 """The watch of one cluster's pods: a single stream instead of lists that grow with the cluster."""
 
-import logging
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from django.db import close_old_connections
-from django.db.utils import Error as DatabaseError
-
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
-from kcover_portal.operate import event_batches
+from kcover_portal.operate import event_batches, feed_watch
 from kcover_portal.sources import services as sources
-
-log = logging.getLogger(__name__)
 
 STREAM_SECONDS = 50.0  # maximum duration of one watch request
 AGAIN_SECONDS = 5.0  # the same while a failure has to be looked at again
-OFF_SECONDS = 5.0  # between looks at a source that is switched off
-BACK_OFF = (1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
 
-class PodWatch:
+class PodWatch(feed_watch.FeedWatch):
     """Follows the pods of one cluster while its source of kind ``pods`` is switched on."""
 
-    def __init__(self, cluster: Cluster, *, clock: Callable[[], datetime], stop: threading.Event) -> None:
-        self._cluster, self._clock, self._stop = cluster, clock, stop
-        self._feed = sources.PodFeed(cluster)
+    WHAT = "pods"
 
-    def run(self) -> None:
-        """Watches until stopped. Errors are stored on the source; retries use a back-off."""
-        failures = 0
-        version = ""
-        while not self._stop.is_set():
-            try:
-                close_old_connections()
-                if not self._feed.is_on(now=self._clock()):
-                    version = ""
-                    self._stop.wait(OFF_SECONDS)
-                    continue
-                version = self.stream(version or self.list())
-                self._feed.note(None, now=self._clock())
-                failures = 0
-            except port.Expired:
-                version = ""
-            except (port.KubeError, DatabaseError) as error:
-                log.warning("cluster %s: pods are not watched: %s", self._cluster.name, error)
-                failures, version = failures + 1, ""
-                if isinstance(error, port.KubeError):
-                    self._feed.note(kube_reasons.of(error), now=self._clock())
-            except Exception:  # whatever one cluster shows, its watch goes on
-                log.exception("cluster %s: the watch of pods failed", self._cluster.name)
-                failures, version = failures + 1, ""
-            if failures:
-                self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
+    def __init__(self, cluster: Cluster, *, clock: Callable[[], datetime], stop: threading.Event) -> None:
+        self._feed = sources.PodFeed(cluster)
+        super().__init__(cluster, self._feed, clock=clock, stop=stop)
 
     def list(self) -> str:
         """Reads the pods of training jobs, a list for each label; returns the resource version to watch from.

@@ -1,4 +1,4 @@
-"""The watch: in the leading process, threads per cluster synchronize its nodes, wake the engine, and follow pods.
+"""The watch: in the leading process, threads per cluster synchronize its nodes, wake the engine, and feed sources.
 
 A cluster that does not answer blocks only its own threads. While it does not answer, nothing is concluded about its
 nodes (invariant 34).
@@ -23,7 +23,7 @@ from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.operate import event_batches, pod_watch
+from kcover_portal.operate import event_batches, kube_event_watch, pod_watch
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import services as sources
@@ -176,7 +176,8 @@ class ClusterWatch:
             log.warning("cluster %s: %s", self._cluster.name, failure)
 
 
-FOLLOWERS: Final[Mapping[str, type[ClusterWatch | pod_watch.PodWatch]]] = {
+FOLLOWERS: Final[Mapping[str, type[ClusterWatch | pod_watch.PodWatch | kube_event_watch.KubeEventWatch]]] = {
     "nodes": ClusterWatch,
     "pods": pod_watch.PodWatch,
+    "events": kube_event_watch.KubeEventWatch,
 }

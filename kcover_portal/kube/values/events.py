@@ -1,11 +1,14 @@
 """Kubernetes Events."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-COMPONENT: Final = "kcover-portal"
+from kcover.sources.kube_events import OWN_COMPONENT, SeenEvent
+
+__all__ = ["COMPONENT", "EventDraft", "EventEvent", "EventList", "SeenEvent"]
+
+COMPONENT: Final = OWN_COMPONENT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,30 +25,6 @@ class EventDraft:
     involved_uid: str
     at: datetime
     component: str = COMPONENT
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SeenEvent:
-    """A Kubernetes Event as read from a cluster.
-
-    ``component`` is reportingComponent, else source.component. ``last_at`` is the last timestamp, else eventTime, else
-    the time of creation.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    reason: str
-    type: str
-    message: str
-    count: int
-    involved_kind: str
-    involved_name: str
-    involved_namespace: str
-    annotations: Mapping[str, str]
-    component: str
-    last_at: datetime | None
-    resource_version: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

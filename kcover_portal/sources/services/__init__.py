@@ -1,6 +1,7 @@
 """Writes of sources: their rows, what they send, and tests of them."""
 
 from kcover_portal.sources.services.condition_feed import ConditionFeed
+from kcover_portal.sources.services.event_feed import EventFeed
 from kcover_portal.sources.services.intake import Taken, prune, take
 from kcover_portal.sources.services.pod_feed import PodFeed
 from kcover_portal.sources.services.pull_turns import pull, sweep
@@ -16,6 +17,7 @@ from kcover_portal.sources.services.trial import Trial, try_source
 
 __all__ = [
     "ConditionFeed",
+    "EventFeed",
     "PodFeed",
     "Taken",
     "Trial",

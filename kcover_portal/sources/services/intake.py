@@ -61,6 +61,11 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     return taken
 
 
+def is_taken(source: Source, key: str) -> bool:
+    """Returns whether the source has sent the event of this identity lately."""
+    return TakenEvent.objects.filter(source=source, digest=_digest(key)).exists()
+
+
 def _fresh(source: Source, keys: Sequence[str], *, now: datetime) -> set[str]:
     """Stores the identities of events; returns the digests of those that are new."""
     digests = sorted({_digest(key) for key in keys})

@@ -10,8 +10,6 @@ from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import pull_turns
 
-NOT_READ = (Source.Kind.EVENTS,)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
@@ -34,9 +32,7 @@ def try_source(source: Source, *, now: datetime) -> Trial:
         return Trial(ok=error is None, seen=seen, lag_seconds=source.lag, error=error)
     seen = queries.taken_lately(source, now=now)
     error = reasons.of("source_off", source=source.name) if not source.enabled else None
-    if error is None and source.kind in NOT_READ:
-        error = reasons.of("source_not_read", kind=source.kind)
-    elif error is None and source.is_builtin:
+    if error is None and source.is_builtin:
         error = _unreachable(source)
     elif error is None and not seen:
         error = reasons.of("source_nothing_seen")

@@ -1,0 +1,183 @@
+"""Kubernetes Events about nodes: KCE's ``XidError``, and what kcover's agents write.
+
+Of a cluster's Events almost none is of consequence; ``is_of_consequence`` tells with a few comparisons. The portal's
+own Events are never input. Semantics sections 1.2 and 4.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kcover import reasons
+from kcover.faults import xid
+from kcover.quote import short_repr, short_text
+from kcover.sources import observation
+from kcover.sources.observation import Observation, Unreadable
+from kcover.wire import fields
+
+OWN_COMPONENT: Final = "kcover-portal"
+XID_ERROR: Final = "XidError"
+NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
+PREFLIGHT_WORKLOAD: Final = "kcover.io/preflight-workload"
+PREFLIGHT_PREFIX: Final = "kcover.io/preflight-"
+ORDER_VALID_FOR: Final = timedelta(minutes=3)  # of an Event that asks for recovery
+# Whoever may write Events there is trusted. Users may write them in namespaces of their own.
+NAMESPACES: Final = ("default", "kube-system", "kce-rescue-system", "kce-rescuepolicy", "kcover", "kcover-system")
+EXAMPLE: Final = "pci:0000:03:00, xid:62, log: Channel 00000001"  # and the same in Chinese
+_XID_ERROR: Final = re.compile(
+    r"pci ?[:：] ?(?P<pci>[0-9A-Fa-f:.]{5,20}) ?[,，] ?xid ?[:：] ?(?P<xid>[0-9]{1,10})"
+    r"(?: ?[,，] ?(?:log|日志) ?[:：] ?(?P<log>.*))?",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenEvent:
+    """A Kubernetes Event as read from a cluster.
+
+    ``component`` is reportingComponent, else source.component. ``last_at`` is the last timestamp, else eventTime, else
+    the time of creation.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+    type: str
+    message: str
+    count: int
+    involved_kind: str
+    involved_name: str
+    involved_namespace: str
+    annotations: Mapping[str, str]
+    component: str
+    last_at: datetime | None
+    resource_version: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PreflightEvent:
+    """The compacted preflight report of a node, and the workload that it belongs to."""
+
+    namespace: str
+    workload: str
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryOrder:
+    """An order to restart the job of a pod. ``key``: its identity within the source."""
+
+    key: str
+    namespace: str
+    pod: str
+    message: str
+    at: datetime
+
+
+Meaning = Observation | PreflightEvent | RecoveryOrder
+
+
+def is_of_consequence(event: SeenEvent, wanted: Collection[str] = ()) -> bool:
+    """Returns whether ``read`` may find something in the Event. ``wanted``: reasons that are faults, too."""
+    if event.reason != XID_ERROR and event.reason not in wanted and not event.annotations:
+        return False
+    if event.component == OWN_COMPONENT:
+        return False
+    marked = NEEDS_RECOVERY in event.annotations or PREFLIGHT_WORKLOAD in event.annotations
+    return event.reason == XID_ERROR or event.reason in wanted or marked
+
+
+def read(
+    event: SeenEvent, *, namespaces: Collection[str] = NAMESPACES, wanted: Collection[str] = (), now: datetime
+) -> Meaning | None:
+    """What an Event of consequence says; None if it says nothing, or asks for recovery too late.
+
+    Raises Unreadable. ``namespaces``: whose Events about nodes are trusted.
+    """
+    at = observation.not_ahead(event.last_at or now, "lastTimestamp", now=now)
+    is_order = event.annotations.get(NEEDS_RECOVERY) == "true"
+    if event.involved_kind == "Pod" and is_order:
+        if now - at > ORDER_VALID_FOR:
+            return None
+        message = observation.text({"message": event.message}, "message")
+        return RecoveryOrder(
+            key=_key(event, at), namespace=event.namespace, pod=event.involved_name, message=message, at=at
+        )
+    if event.involved_kind != "Node":
+        return None
+    if event.namespace not in namespaces:
+        raise Unreadable("metadata/namespace", _untrusted(event))
+    node = observation.node({"name": event.involved_name}, "name")
+    if event.reason == XID_ERROR:
+        return _xid_error(event, node, at)
+    if PREFLIGHT_WORKLOAD in event.annotations:
+        return _preflight(event, node)
+    if event.reason in wanted or (is_order and now - at <= ORDER_VALID_FOR):
+        return _observation(event, node, at, kind="event", code=observation.code(event.reason, "reason"))
+    return None
+
+
+def _untrusted(event: SeenEvent) -> reasons.Reason:
+    return reasons.of("event_namespace", namespace=short_text(event.namespace), setting="namespaces")
+
+
+def _key(event: SeenEvent, at: datetime) -> str:
+    """A repetition of an Event raises its count or moves its time."""
+    return "\n".join((event.uid, str(event.count), str(at)))
+
+
+def _xid_error(event: SeenEvent, node: str, at: datetime) -> Observation:
+    match = _XID_ERROR.search(event.message[: observation.MAX_MESSAGE])
+    number = int(match["xid"]) if match is not None else -1
+    if match is None or not 0 <= number <= xid.MAX_CODE:
+        raise Unreadable("message", reasons.of("event_xid", example=EXAMPLE, value=short_repr(event.message)))
+    # As the driver prints it, so that a cause and a severity on the line are understood.
+    said = f"NVRM: Xid (PCI:{match['pci']}): {number}, {(match['log'] or '').strip()}"
+    return _observation(event, node, at, kind="xid", code=number, pci=observation.pci(match["pci"]), said=said)
+
+
+def _observation(
+    event: SeenEvent, node: str, at: datetime, *, kind: str, code: int | str, pci: str | None = None, said: str = ""
+) -> Observation:
+    return Observation(
+        path=f"{event.namespace}/{event.involved_name}",
+        key=_key(event, at),
+        node=node,
+        kind=kind,
+        code=code,
+        check=str(code),
+        pci=pci,
+        devices=frozenset((pci,)) if pci else frozenset(),
+        message=observation.text({"message": said or event.message}, "message"),
+        severity="degraded",
+        seen_at=at,
+    )
+
+
+def _preflight(event: SeenEvent, node: str) -> PreflightEvent | None:
+    """The report in the message; None for the Event of a newer kcover, whose report is an object of its own."""
+    if not event.message.lstrip().startswith("{"):
+        return None
+    try:
+        body = json.loads(event.message)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("message", reasons.of("event_preflight", problem=str(error)[:200])) from error
+    if body.get("node_name") != node:
+        raise Unreadable("message/node_name", reasons.of("event_preflight_node", node=node))
+    workload = event.annotations[PREFLIGHT_WORKLOAD]
+    if not workload or len(workload) > 253 or not fields.is_storable(workload):
+        raise Unreadable("metadata/annotations", reasons.of("event_preflight_workload"))
+    return PreflightEvent(namespace=_workload_namespace(event), workload=workload, body=body)
+
+
+def _workload_namespace(event: SeenEvent) -> str:
+    """The first part of the report's identity (``namespace/workload/node/rank/hash``), else the Event's namespace."""
+    for name, value in sorted(event.annotations.items()):
+        parts = value.split("/")
+        if name.startswith(PREFLIGHT_PREFIX) and len(parts) == 5 and fields.NODE.fullmatch(parts[0]):
+            return parts[0][:63]
+    return event.namespace

@@ -1,0 +1,121 @@
+"""Kubernetes Events of one cluster, as its watch shows them."""
+
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from kcover import reasons
+from kcover.sources import kube_events
+from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import services as jobs
+from kcover_portal.jobs.models import JobOrder
+from kcover_portal.kube import port
+from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.sources import queries
+from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import intake, rows
+
+log = logging.getLogger(__name__)
+
+SETTINGS_READ_EVERY = timedelta(seconds=5)
+HEARD_NOTED_EVERY = timedelta(seconds=30)
+FIRST_LOOK_BACK = timedelta(minutes=10)  # a cluster keeps Events for an hour, and its first ones may be long over
+MAX_ORDERS = 1_000  # that wait for the API server
+
+TakePreflight = Callable[[Cluster, kube_events.PreflightEvent, datetime], None]
+
+
+class EventFeed:
+    """Takes the Events of one cluster that mean something. All others cost a comparison.
+
+    ``take_preflight`` stores a preflight report. It raises an ExplainedError for one that is not counted.
+    """
+
+    def __init__(self, cluster: Cluster, take_preflight: TakePreflight) -> None:
+        self._cluster, self._take_preflight = cluster, take_preflight
+        self._source: Source | None = None
+        self._read_at: datetime | None = None
+        self._noted_at: datetime | None = None
+        self._since: datetime | None = None
+        self._is_broken = False
+        self._orders: dict[tuple[str, str], kube_events.RecoveryOrder] = {}
+
+    def is_on(self, *, now: datetime) -> bool:
+        """Returns whether the source is switched on; its row is read every SETTINGS_READ_EVERY."""
+        if self._read_at is None or now - self._read_at >= SETTINGS_READ_EVERY:
+            self._source, self._read_at = queries.watched(self._cluster, Source.Kind.EVENTS), now
+            if self._source is None:
+                self._since = None
+            elif self._since is None:
+                self._since = (self._source.heard_at or now) - FIRST_LOOK_BACK
+        return self._source is not None
+
+    def is_of_consequence(self, event: port.SeenEvent) -> bool:
+        """Returns whether the Event may mean something."""
+        wanted = self._source.settings.get("reasons", ()) if self._source is not None else ()
+        return kube_events.is_of_consequence(event, wanted)
+
+    def feed(self, events: Sequence[port.SeenEvent], *, now: datetime) -> None:
+        """Takes Events. A failure is stored on the source and never stops the watch."""
+        if not self.is_on(now=now) or self._source is None:
+            return
+        try:
+            self._feed(self._source, events, now=now)
+        except port.KubeError as error:
+            self.note(kube_reasons.of(error), now=now)
+        except Exception as error:
+            log.exception("cluster %s: Events could not be taken", self._cluster.name)
+            self.note(reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300]), now=now)
+
+    def note(self, problem: reasons.Reason | None, *, now: datetime) -> None:
+        """Stores why Events cannot be watched or taken; None once they can, with the time."""
+        if self._source is None:
+            return
+        if problem is not None or self._is_broken:
+            self._is_broken = problem is not None
+            rows.note_error(self._source, problem, now=now)
+        elif self._noted_at is None or now - self._noted_at >= HEARD_NOTED_EVERY:
+            self._noted_at = now
+            Source.objects.filter(pk=self._source.pk).update(heard_at=now)
+
+    def _feed(self, source: Source, events: Sequence[port.SeenEvent], *, now: datetime) -> None:
+        found: list[Observation] = []
+        rejected: list[Rejected] = []
+        for event in filter(self.is_of_consequence, events):
+            if event.last_at is not None and self._since is not None and event.last_at < self._since:
+                continue
+            try:
+                self._understand(source, event, found, now=now)
+            except reasons.ExplainedError as error:
+                path = getattr(error, "path", "")
+                rejected.append(Rejected(f"{event.namespace}/{event.name}/{path}".rstrip("/"), error.reason))
+        if found or rejected:
+            intake.take(source, Reading(observations=tuple(found), rejected=tuple(rejected)), now=now)
+        self._carry_out(source, now=now)
+
+    def _understand(self, source: Source, event: port.SeenEvent, found: list[Observation], *, now: datetime) -> None:
+        """Raises Unreadable, and what ``take_preflight`` raises."""
+        namespaces = source.settings.get("namespaces", (*kube_events.NAMESPACES, self._cluster.event_namespace))
+        wanted = source.settings.get("reasons", ())
+        match kube_events.read(event, namespaces=namespaces, wanted=wanted, now=now):
+            case Observation() as seen:
+                found.append(seen)
+            case kube_events.PreflightEvent() as report:
+                self._take_preflight(self._cluster, report, now)
+            case kube_events.RecoveryOrder() as order:
+                if len(self._orders) >= MAX_ORDERS:
+                    raise Unreadable("", reasons.of("event_orders_many", most=MAX_ORDERS))
+                self._orders[order.namespace, order.pod] = order
+
+    def _carry_out(self, source: Source, *, now: datetime) -> None:
+        """Orders the restart of the jobs of pods, once. Raises port.KubeError, and then it is tried again."""
+        for place, order in list(self._orders.items()):
+            if now - order.at <= kube_events.ORDER_VALID_FOR and not intake.is_taken(source, order.key):
+                pods = fleet.connect(self._cluster).list_pods(namespace=order.namespace)
+                because = reasons.of("job_event_asks", pod=order.pod, message=order.message[:300])
+                for pod in (pod for pod in pods if pod.name == order.pod):
+                    jobs.recover_pod(self._cluster, pod, cause=JobOrder.Cause.EVENT, because=because, now=now)
+                intake.take(source, Reading(ignored=(order.key,)), now=now)
+            del self._orders[place]
