@@ -37,7 +37,7 @@ SENTENCES: Mapping[str, str] = {
     "event_namespace": _(
         "Events about nodes in namespace {namespace} are not trusted. Change {setting} of the source."
     ),
-    "event_xid": _("Must name a PCI address and an Xid, as in {example}, not {value}."),
+    "event_xid": _("Must name the address of a device and an Xid, as in {example}, not {value}."),
     "event_preflight": _("Must be a preflight report in JSON: {problem}"),
     "event_preflight_node": _("Must be {node}, the node that the Event is about."),
     "event_preflight_workload": _("Must name the workload of a preflight report in 1 to 253 characters."),

@@ -14,7 +14,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet.management import registry
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
-from kcover_portal.kube import connections
+from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.sources import services
@@ -173,6 +173,8 @@ def test_a_watched_source_is_tested_against_its_cluster(admin: Admin, east: Clus
     try:
         assert admin.call("post", "/east-conditions/test").json()["ok"] is True
         assert admin.call("post", "/east-pods/test").json()["ok"] is True
+        assert admin.call("post", "/east-events/test").json()["ok"] is True
+        kube.fail("version", port.Unavailable("503"))
         assert admin.call("post", "/east-events/test").json()["ok"] is False
     finally:
         uninstall()
