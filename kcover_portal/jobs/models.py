@@ -1,5 +1,7 @@
 """Orders to restart or stop a training job, as rows with a lease, and the failed containers behind them."""
 
+from datetime import timedelta
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -79,6 +81,7 @@ class PodFailure(models.Model):
     """A container of a protected job's pod that ended with an error. It is over once the job runs again."""
 
     CODE = "Error"  # the container's reason, and the code of the incident
+    WITNESS_WINDOW = timedelta(days=1)  # two attempts of a job within it may accuse a node
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pod_failures")
     namespace = models.CharField(max_length=63)

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet
@@ -32,7 +32,8 @@ _COMMON: Final = ("Job", "StatefulSet")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
     """A job. ``nodes``: where its pods run. ``restarts``: how often the portal restarted it. ``because``: what it
-    waits for, or why it was restarted last; None if the portal did nothing."""
+    waits for, or why it was restarted last; None if the portal did nothing. ``avoid``: nodes on which several attempts
+    failed first."""
 
     cluster: str
     namespace: str
@@ -46,6 +47,7 @@ class JobView:
     last_restart: datetime | None
     because: reasons.Reason | None
     can_stop: bool
+    avoid: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +96,7 @@ def jobs(
             silent.append(Silent(cluster=cluster.name, because=read))
         else:
             wanted = [one for one in read if namespace in ("", one.job.namespace) and kind in ("", one.job.kind)]
-            views += _views(cluster, wanted)
+            views += _views(cluster, wanted, now=now)
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
 
 
@@ -170,8 +172,8 @@ def _read(kube: port.Cluster) -> Iterable[_Read]:
             yield found
 
 
-def _views(cluster: Cluster, read: Iterable[_Read]) -> Iterable[JobView]:
-    """The jobs with the portal's own acts, in three queries."""
+def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterable[JobView]:
+    """The jobs with the portal's own acts, in four queries."""
     restarts = {(row.namespace, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
     open_orders = JobOrder.objects.filter(cluster=cluster, state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD))
     orders = {(row.namespace, row.kind, row.name): row for row in open_orders.order_by("pk")}
@@ -183,6 +185,7 @@ def _views(cluster: Cluster, read: Iterable[_Read]) -> Iterable[JobView]:
             steps__state__in=("running", "waiting"),
         ).values_list("pk", flat=True)
     )
+    avoid = _accused(cluster, now=now)
     for one in read:
         job = one.job
         order, restart = orders.get((job.namespace, job.kind, job.name)), restarts.get((job.namespace, job.name))
@@ -201,7 +204,18 @@ def _views(cluster: Cluster, read: Iterable[_Read]) -> Iterable[JobView]:
             last_restart=restart.at if restart else None,
             because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
             can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
+            avoid=tuple(avoid.get((job.namespace, job.kind, job.name), ())),
         )
+
+
+def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], list[str]]:
+    """By job: the nodes on which at least two attempts within WITNESS_WINDOW failed first."""
+    rows = PodFailure.objects.filter(cluster=cluster, first=True, seen_at__gt=now - PodFailure.WITNESS_WINDOW)
+    by_node = rows.order_by("node").values_list("namespace", "kind", "name", "node")
+    found: dict[tuple[str, str, str], list[str]] = {}
+    for namespace, kind, name, node, _ in by_node.annotate(n=Count("pod_uid", distinct=True)).filter(n__gt=1):
+        found.setdefault((namespace, kind, name), []).append(node)
+    return found
 
 
 def _state(one: _Read, order: JobOrder | None, *, restarting: bool) -> str:

@@ -44,6 +44,9 @@ class JobSerializer(serializers.Serializer[Any]):
     gpus = serializers.IntegerField()
     last_restart = serializers.DateTimeField(allow_null=True)
     because = serializers.SerializerMethodField()
+    avoid = serializers.ListField(
+        child=serializers.CharField(), help_text="nodes on which several attempts of the job failed first"
+    )
 
     def get_because(self, job: queries.JobView) -> str:
         return str(job.because) if job.because else ""

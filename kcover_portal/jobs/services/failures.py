@@ -23,7 +23,6 @@ from kcover_portal.rescue.models import JobRestart
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
 MOST_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
 MOST_OPEN_IN_CLUSTER = 256
-WITNESS_WINDOW = timedelta(days=1)  # two attempts of a job within it may accuse a node
 FAILS_FIRST = "FailsFirst"  # the code of such an incident
 MAX_EXIT_CODE = 2**31 - 1
 
@@ -120,7 +119,7 @@ def firsts_before(cluster: Cluster, one: Failed, *, now: datetime) -> list[str]:
         name=one.job.name,
         node=one.pod.node,
         first=True,
-        seen_at__gt=now - WITNESS_WINDOW,
+        seen_at__gt=now - PodFailure.WITNESS_WINDOW,
     )
     earlier = rows.exclude(pod_uid=one.pod.uid)  # a pod that failed twice made one attempt
     return list(earlier.order_by("-pk").values_list("pod", flat=True))

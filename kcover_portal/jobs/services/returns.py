@@ -12,7 +12,8 @@ from kcover_portal.jobs.services import failures, orders, recovery
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
-MOST_AT_ONCE = 50  # jobs that one look reads
+MOST_AT_ONCE = 50  # jobs that one look reads; the next look reads the next ones
+LOOK_SECONDS = 10
 PLACE = ("namespace", "kind", "name")  # of a job
 Place = tuple[str, str, str]
 
@@ -27,7 +28,8 @@ def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
     left = [place for place in dict.fromkeys(places) if place not in busy]
     if left:
         kube = fleet.connect(cluster)
-        for place in left[:MOST_AT_ONCE]:
+        turn = int(now.timestamp()) // LOOK_SECONDS * MOST_AT_ONCE % len(left)
+        for place in [*left[turn:], *left[:turn]][:MOST_AT_ONCE]:
             _look(cluster, kube, place, now=now)
 
 
@@ -36,25 +38,25 @@ def _look(cluster: Cluster, kube: port.Cluster, place: Place, *, now: datetime) 
     try:
         job, workload = training_jobs.read(kube, namespace, kind, name)
     except port.NotFound:
-        over, restarted = reasons.of("job_gone"), True
+        over, phase = reasons.of("job_gone"), port.Phase.SUCCEEDED
     else:
         found = _is_over(kube, job, workload)
         if found is None:
             return
-        over, restarted = found, workload.phase is not port.Phase.RUNNING
+        over, phase = found, workload.phase
     mine = JobOrder.objects.filter(cluster=cluster, namespace=namespace, kind=kind, name=name)
     with transaction.atomic():
         order = mine.filter(state=JobOrder.State.HELD).first()
-        if order is not None and not (restarted or _was_restarted(cluster, order)):
+        if order is not None and phase is port.Phase.RUNNING and not _was_restarted(cluster, order):
             return  # its pods are ready, but nobody restarted the job as a whole
-        if order is not None:
+        if order is not None and phase is not port.Phase.FAILED:  # else a person decides what becomes of the job
             orders.settle(order, JobOrder.State.DONE, over, actor=recovery.ACTOR, now=now)
         failures.end(cluster, namespace=namespace, kind=kind, name=name, because=over, now=now)
 
 
 def _is_over(kube: port.Cluster, job: training_jobs.Job, workload: port.Workload) -> reasons.Reason | None:
-    """Why nothing is wrong with the job any more; None if it does not run."""
-    if workload.phase is port.Phase.SUCCEEDED:
+    """Why the job's failures are over; None if they are not."""
+    if workload.phase in (port.Phase.SUCCEEDED, port.Phase.FAILED):
         return reasons.of("job_ended")
     if workload.phase is not port.Phase.RUNNING:
         return None

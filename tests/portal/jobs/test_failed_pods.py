@@ -230,6 +230,18 @@ def test_a_policy_may_name_the_code(world: JobWorld, watch: Watch) -> None:
     assert (world.rescue().fault_kind, world.rescue().fault_code) == ("pod", "Error")
 
 
+def test_a_job_that_failed_for_good_keeps_its_order_and_no_incident(world: JobWorld, watch: Watch) -> None:
+    add_job(world, "llm", "gpu-1", protected="job")
+    type(world.cluster).objects.update(job_recovery="approve")
+    world.kube.fail_container("train", "llm-0")
+    (order,) = watch.look()
+    failed = {"status": {"conditions": [{"type": "Failed", "status": "True"}]}}
+    world.kube.objects.merge("PyTorchJob", "train", "llm", failed)
+    services.look_for_returns(world.cluster, now=world.now)
+    order.refresh_from_db()
+    assert (order.state, Incident.objects.get().state) == ("held", "closed")
+
+
 def test_a_held_order_ends_when_its_job_does(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1", protected="job")
     type(world.cluster).objects.update(job_recovery="approve")

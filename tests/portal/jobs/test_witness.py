@@ -3,6 +3,7 @@
 import pytest
 
 from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import PodFailure
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch, forget_status
@@ -52,6 +53,9 @@ def test_a_node_that_fails_first_in_two_attempts_is_accused(world: JobWorld, wat
     assert "NotIn [gpu-2]" in incident.advice
     assert incident.state == "open"  # a job that runs again for a moment proves nothing
     assert world.kube.get_node("gpu-2").unschedulable is False
+    queries.forget()
+    [view], _ = queries.jobs([world.cluster], now=world.now)
+    assert view.avoid == ("gpu-2",)
 
 
 def test_the_same_rank_may_be_the_program(world: JobWorld, watch: Watch) -> None:
