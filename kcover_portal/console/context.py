@@ -67,6 +67,7 @@ PLACES = (
     Place("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
     Place("check-runs", _("Checks"), "list-check", "c", ("check-runs", "check-run", "check-run-new")),
     Place("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
+    Place("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
     Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
     Place(
         "notifications",

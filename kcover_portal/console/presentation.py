@@ -171,6 +171,12 @@ TABLES: Final = {
         "new": Badge(_("Nothing sent yet"), "off", "circle-dashed"),
         "off": Badge(_("Disabled"), "off", "player-pause"),
     },
+    "source": {
+        "works": Badge(_("Working"), "ok", "circle-check"),
+        "trouble": Badge(_("Failing"), "bad", "alert-circle"),
+        "new": Badge(_("Nothing heard yet"), "off", "circle-dashed"),
+        "off": Badge(_("Disabled"), "off", "player-pause"),
+    },
     "delivery": {
         "batching": Badge(_("Batching"), "heal", "stack"),
         "pending": Badge(_("Waiting"), "heal", "clock"),

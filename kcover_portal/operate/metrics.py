@@ -25,6 +25,7 @@ from kcover_portal.operate import autopilot, health
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.runtime import queries as runtime
+from kcover_portal.sources import queries as sources
 from kcover_portal.views import needs_person
 
 DAY = timedelta(days=1)
@@ -98,6 +99,7 @@ class Rows(Collector):
         yield waiting
         yield from _heads(now=now)
         yield from _sinks(now=now)
+        yield from _sources(now=now)
         swept_at = runtime.heartbeat("sweep")
         age = GaugeMetricFamily("kcover_sweep_age_seconds", "Seconds since the last sweep")
         if swept_at is not None:
@@ -176,6 +178,25 @@ def _heads(*, now: datetime) -> Iterable[Metric]:
     diverged = GaugeMetricFamily("kcover_ledger_diverged", "1 if the database lacks what an anchor says")
     diverged.add_metric((), float(unanswered is not None))
     yield diverged
+
+
+def _sources(*, now: datetime) -> Iterable[Metric]:
+    """What sources report, and whether they work."""
+    labels = ("source", "kind", "cluster")
+    well = GaugeMetricFamily("kcover_source_well", "1 if the source works; only those switched on", labels=labels)
+    lag = GaugeMetricFamily("kcover_source_lag_seconds", "From the last event to its arrival", labels=labels)
+    events = CounterMetricFamily("kcover_source_events", "Events by outcome", labels=(*labels, "end"))
+    rows = list(sources.all_sources())
+    troubles = sources.troubles(rows, now=now)
+    for row in rows:
+        named = (row.name, row.kind, row.cluster.name)
+        if row.enabled:
+            well.add_metric(named, float(row.pk not in troubles))
+        if row.lag is not None:
+            lag.add_metric(named, row.lag)
+        for end, count in (("accepted", row.accepted), ("duplicates", row.duplicates), ("rejected", row.rejected)):
+            events.add_metric((*named, end), count)
+    yield from (well, lag, events)
 
 
 def _sinks(*, now: datetime) -> Iterable[Metric]:

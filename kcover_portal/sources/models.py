@@ -3,7 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover.sources import settings
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
@@ -58,6 +58,11 @@ class Source(ModelWithSecrets):
     def is_pushed(self) -> bool:
         """True if another system sends the events."""
         return self.kind in settings.PUSHED
+
+    @property
+    def shown_url(self) -> str:
+        """The address without secrets."""
+        return masked_addresses.mask_text(self.url)
 
     @property
     def is_pulled(self) -> bool:

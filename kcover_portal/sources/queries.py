@@ -1,11 +1,18 @@
 """Reads of sources."""
 
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable
+from datetime import UTC, datetime, timedelta
 
+from django.db.models import F, Q, QuerySet
+
+from kcover import reasons
+from kcover.sources import settings
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources.models import Source, TakenEvent
 
 TEST_WINDOW = timedelta(hours=1)
+FAILING_AFTER = 3  # failed reads in a row
+LATE_AFTER = timedelta(minutes=5)  # how far behind a source that is read may be
 
 
 def named(name: str) -> Source | None:
@@ -21,3 +28,46 @@ def watched(cluster: Cluster, kind: str) -> Source | None:
 def taken_lately(source: Source, *, now: datetime) -> int:
     """The number of events that the source sent within TEST_WINDOW, without repetitions."""
     return TakenEvent.objects.filter(source=source, at__gt=now - TEST_WINDOW).count()
+
+
+def all_sources() -> QuerySet[Source]:
+    """Every source, by cluster and name."""
+    return Source.objects.select_related("cluster").order_by("cluster__name", "name")
+
+
+def failing(clusters: Collection[Cluster]) -> QuerySet[Source]:
+    """Sources that cannot be read, or whose last request could not be read. A person must repair them."""
+    since = Q(heard_at=None) | Q(error_at__gt=F("heard_at"))
+    pulled = Q(kind__in=settings.PULLED)
+    broken = (pulled & Q(attempts__gte=FAILING_AFTER)) | (~pulled & ~Q(error={}) & since)
+    return all_sources().filter(broken, enabled=True, cluster__in=clusters)
+
+
+def troubles(sources: Iterable[Source], *, now: datetime) -> dict[int, reasons.Reason]:
+    """What is wrong with sources that are switched on, by their ids; those that keep up are left out."""
+    rows = list(sources)
+    broken = set(failing({row.cluster for row in rows}).values_list("pk", flat=True))
+    found = ((row.pk, _trouble(row, is_failing=row.pk in broken, now=now)) for row in rows if row.enabled)
+    return {pk: why for pk, why in found if why is not None}
+
+
+def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reason | None:
+    if is_failing:
+        return reasons.both(reasons.of("source_failing", source=source.name), source.why)
+    if not source.is_pulled:
+        return None
+    behind = now - read_until(source)
+    if behind > LATE_AFTER + timedelta(seconds=source.settings.get("interval", 0)):
+        return reasons.of("source_late", source=source.name, behind=reasons.span(behind))
+    return source.why if source.error.get("code") == "source_nodes_silent" else None
+
+
+def read_until(source: Source) -> datetime:
+    """Up to when a source that the portal asks has been read."""
+    heard_at = source.heard_at or source.created_at
+    positions = [position["until"] for position in source.cursor.values() if _is_position(position)]
+    return min(heard_at, datetime.fromtimestamp(min(positions) / 1e9, tz=UTC)) if positions else heard_at
+
+
+def _is_position(position: object) -> bool:
+    return isinstance(position, dict) and isinstance(position.get("until"), int)

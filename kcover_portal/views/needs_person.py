@@ -15,8 +15,10 @@ from kcover_portal.jobs import queries as jobs
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person as rescue
+from kcover_portal.sources import queries as sources
+from kcover_portal.sources.models import Source
 
-KINDS = ("ledger", "storm", "rescue", "approval", "incident", "job", "watch")
+KINDS = ("ledger", "storm", "rescue", "approval", "incident", "job", "watch", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class NeedsPerson:
     incidents: QuerySet[Incident]  # that no rescue handles
     orders: QuerySet[JobOrder]  # about training jobs, left to people
     clusters: list[Cluster]  # that the watch cannot read
+    sources: QuerySet[Source]  # of faults, that fail
 
 
 def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
@@ -42,11 +45,12 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
         incidents=scope.rows(rescue.unhandled_incidents()),
         orders=scope.rows(jobs.left_to_people(), node=None),
         clusters=fleet.unwatched(clusters),
+        sources=sources.failing(clusters),
     )
 
 
 def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Six queries."""
+    """The number of rows that need a person, by cluster and kind; zeros included. Seven queries."""
     found = of(Scope.of(*clusters), clusters)
     rows: dict[str, QuerySet[Any]] = {
         "ledger": found.ledgers,
@@ -55,6 +59,7 @@ def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
         "approval": found.approvals,
         "incident": found.incidents,
         "job": found.orders,
+        "source": found.sources,
     }
     numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
     for kind, queryset in rows.items():

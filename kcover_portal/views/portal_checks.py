@@ -13,6 +13,7 @@ from kcover_portal import encryption, setting_values
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.encryption import keyring
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.sources import queries as sources
 
 # A line of the YAML that the portal stores.
 _PLAIN_SERVER = re.compile(r"^[\s-]*server: *['\"]?http://(?!127\.|localhost|\[::1\])", re.MULTILINE)
@@ -29,7 +30,7 @@ class Problem:
 def problems(*, now: datetime) -> list[Problem]:
     """Everything that a person should repair; empty if all is well."""
     found = [plain_secrets(), plain_address(), *_plain_api_servers()]
-    return [*(each for each in found if each is not None), *_sinks(now=now)]
+    return [*(each for each in found if each is not None), *_sinks(now=now), *_sources(now=now)]
 
 
 def plain_secrets() -> Problem | None:
@@ -62,3 +63,12 @@ def _sinks(*, now: datetime) -> Iterator[Problem]:
         why = audit_stream.trouble(sink, audit_stream.lag(sink, now=now, heads=heads))
         if why is not None:
             yield Problem(check=f"audit sink {sink.name}", because=why)
+
+
+def _sources(*, now: datetime) -> Iterator[Problem]:
+    """Sources of faults that fail or are behind."""
+    rows = list(sources.all_sources())
+    troubles = sources.troubles(rows, now=now)
+    for row in rows:
+        if row.pk in troubles:
+            yield Problem(check=f"source {row.name}", because=troubles[row.pk])

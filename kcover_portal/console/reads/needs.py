@@ -18,6 +18,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.sources.models import Source
 from kcover_portal.views import needs_person
 
 LISTED = 60  # rows of one kind; the list links to the rest
@@ -84,6 +85,7 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
         _Kind(*_orders(waiting.orders), "jobs", ""),
         _Kind(other, len(other), "incidents", "needs_person=true"),
         _Kind(unwatched, len(unwatched), "nodes", ""),
+        _Kind(*_failing(waiting.sources), "sources", ""),
     )
     return Needs(
         rows=[row for kind in kinds for row in kind.rows],
@@ -239,3 +241,18 @@ def _unwatched(cluster: Cluster) -> Need:
         "nodes",
         cluster=cluster.name,
     )
+
+
+def _failing(rows: QuerySet[Source]) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.Badge("", "ask", "plug-connected-x"),
+            _("Source %(name)s fails") % {"name": row.name},
+            localization.stored(row.error),
+            row.error_at,
+            "sources",
+            cluster=row.cluster.name,
+        )
+        for row in rows[:LISTED]
+    ]
+    return found, _total(rows, found)

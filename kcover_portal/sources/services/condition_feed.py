@@ -31,6 +31,7 @@ class ConditionFeed:
         self._cluster = cluster
         self._source: Source | None = None
         self._read_at: datetime | None = None
+        self._is_broken = False
         self._shown: dict[str, tuple[conditions.Condition, ...]] = {}
         self._waiting: dict[str, port.Node] = {}
 
@@ -38,9 +39,13 @@ class ConditionFeed:
         """Takes the conditions of nodes. A failure is stored on the source and never stops the watch."""
         try:
             self._feed(nodes, now=now)
+            if self._is_broken and self._source is not None:
+                rows.note_error(self._source, None, now=now)
+                self._is_broken = False
         except Exception as error:  # the watch of nodes goes on without this source
             log.exception("cluster %s: the conditions of nodes could not be taken", self._cluster.name)
             self._shown.clear()
+            self._is_broken = True
             if self._source is not None:
                 problem = reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300])
                 rows.note_error(self._source, problem, now=now)

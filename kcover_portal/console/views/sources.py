@@ -1,0 +1,155 @@
+"""Sources of faults: everybody sees those of their clusters; admins of a cluster change them."""
+
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from kcover import reasons
+from kcover.sources import settings
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms.sources import SourceForm
+from kcover_portal.errors import FieldError
+from kcover_portal.sources import queries, services
+from kcover_portal.sources.models import Source
+
+ADDED = (*settings.PUSHED, *settings.PULLED)  # kinds of which people add sources
+
+
+@require_GET
+@signed_in
+def sources(request: Request) -> HttpResponse:
+    """The sources of the person's clusters, with their state."""
+    rows = list(accounts.visible(request.user, queries.all_sources(), node=None))
+    troubles = queries.troubles(rows, now=timezone.now())
+    configured = set(accounts.clusters_of(request.user, Verb.CONFIGURE).values_list("pk", flat=True))
+    tested = set(accounts.clusters_of(request.user, Verb.GUARD).values_list("pk", flat=True))
+    context = {
+        "sources": [
+            {
+                "row": row,
+                "state": _state(row, troubles.get(row.pk)),
+                "trouble": troubles.get(row.pk),
+                "may_change": row.cluster_id in configured,
+                "may_test": row.cluster_id in tested,
+            }
+            for row in rows
+        ],
+        "kinds": [(kind, Source.Kind(kind).label) for kind in ADDED] if configured else [],
+    }
+    return render(request, "console/pages/sources.html", context)
+
+
+def _state(row: Source, trouble: reasons.Reason | None) -> str:
+    """The state of a source, a key of ``presentation.TABLES["source"]``."""
+    if not row.enabled:
+        return "off"
+    if trouble is not None:
+        return "trouble"
+    return "works" if row.heard_at else "new"
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_source(request: Request, kind: str) -> HttpResponse:
+    """Show the form for this kind (GET), then add the source (POST)."""
+    clusters = accounts.clusters_of(request.user, Verb.CONFIGURE)
+    if not clusters:
+        require(request, Verb.CONFIGURE, None)
+    if kind not in ADDED:
+        raise Http404
+    form = SourceForm(request.POST or None, kind=kind, clusters=clusters)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        cluster = clusters.get(name=form.cleaned_data["cluster"])
+        given = form.given()
+        try:
+            services.make_source(
+                form.cleaned_data["name"],
+                kind,
+                cluster,
+                url=given.get("url", ""),
+                token=given.get("token", ""),
+                given=given.get("settings", {}),
+                actor=accounts.actor(request.user),
+                now=timezone.now(),
+            )
+        except FieldError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:sources"))
+    title = _("New source: %(kind)s") % {"kind": Source.Kind(kind).label}
+    return _ask(request, form, title=title, verb=_("Add"), address=reverse("console:source-new", args=(kind,)))
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def source(request: Request, name: str) -> HttpResponse:
+    row = _configurable(request, name)
+    form = SourceForm(request.POST or None, kind=row.kind, source=row)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            services.change_source(row, form.given(), actor=actor, reason=reason, now=timezone.now())
+        except FieldError as error:
+            form.refuse(error)
+        else:
+            return lead(request, reverse("console:sources"))
+    address = reverse("console:source", args=(name,))
+    return _ask(request, form, title=_("Source %(name)s") % {"name": name}, verb=_("Save"), address=address)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def delete_source(request: Request, name: str) -> HttpResponse:
+    row = _configurable(request, name)
+    form = forms.Act(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        confirm(request)
+        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
+        try:
+            services.delete_source(row, actor=actor, reason=reason, now=timezone.now())
+        except FieldError as error:
+            form.add_error(None, localization.say(error.reason))
+        else:
+            return lead(request, reverse("console:sources"))
+    title = _("Delete source %(name)s…") % {"name": name}
+    text = _("Its tokens are revoked. Incidents that it opened stay.")
+    address = reverse("console:source-delete", args=(name,))
+    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+
+
+@require_POST
+@signed_in
+def test_source(request: Request, name: str) -> HttpResponse:
+    """Show what the source saw in the last hour."""
+    row = _visible(request, name)
+    require(request, Verb.GUARD, row.cluster)
+    context = {
+        "source": row,
+        "trial": services.try_source(row, now=timezone.now()),
+        "base": dialog(request),
+    }
+    return render(request, "console/pages/source_test.html", context)
+
+
+def _visible(request: Request, name: str) -> Source:
+    return get_object_or_404(accounts.visible(request.user, queries.all_sources(), node=None), name=name)
+
+
+def _configurable(request: Request, name: str) -> Source:
+    row = _visible(request, name)
+    require(request, Verb.CONFIGURE, row.cluster)
+    return row
+
+
+def _ask(request: Request, form: forms.Act | SourceForm, **shown: object) -> HttpResponse:
+    return form_dialog.ask(request, form, back=reverse("console:sources"), **{"icon": "plug", **shown})
