@@ -112,7 +112,7 @@ class Agent:
 
     @property
     def reported_at(self) -> datetime | None:
-        """When the portal last accepted a report of this boot."""
+        """The time when the portal last accepted a report of this boot."""
         return self._reported_at
 
     def record(self, checks: Sequence[Check], faults: Sequence[Fault], now: datetime) -> None:
@@ -186,7 +186,7 @@ class Agent:
         self.offer(answer.commands)
 
     def postpone(self, outgoing: OutgoingReport, error: UplinkError, *, now: datetime) -> None:
-        """Handle a report that was not accepted: drop it if the portal says so, otherwise send it again later."""
+        """Handle a refused report: drop it if the portal's answer requires it, otherwise send it again later."""
         if isinstance(error, ReportMalformed):
             log.error("report %s dropped, the portal will never accept it: %s", outgoing.batch_id, error)
             self._acknowledge(outgoing, now=now)

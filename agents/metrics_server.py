@@ -1,6 +1,6 @@
-"""The HTTP server of this node:
+"""The HTTP server of the agent: ``/metrics`` for Prometheus and ``/healthz`` for the kubelet.
 
-``/metrics`` for Prometheus and ``/healthz`` for the kubelet. It is read-only and listens on loopback by default.
+It is read-only and listens on loopback by default.
 """
 
 import contextlib

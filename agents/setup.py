@@ -93,8 +93,9 @@ def preflight_files(settings: config.Config, folder: store.Store, uplink: http.H
 
 
 def expected_gpus(settings: config.Config, folder: store.Store) -> ExpectedGpuCount:
-    """How many GPUs this node must have: the configured number, else the most ever seen on the PCI bus (NVIDIA) or
-    listed by the vendor's tool."""
+    """The number of GPUs that this node must have: the configured number, else the most ever seen on the PCI bus
+    (NVIDIA) or listed by the vendor's tool.
+    """
     if settings.vendor == "metax":
         configured = settings.metax.gpu_count if settings.gpus is None else settings.gpus
         return ExpectedGpuCount(folder, configured=configured, count_on_bus=lambda: metax.DEFAULT_GPU_COUNT)

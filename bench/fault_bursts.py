@@ -87,7 +87,7 @@ def judge(outages: Sequence[Outage], *, since: float) -> Judged:
 
 
 def learned(outages: Sequence[Outage], *, day: int) -> Past:
-    """What the guard knows at the beginning of a day."""
+    """The data that the guard has at the beginning of a day."""
     days = min(day, LEARNS)
     before = [(one.at, one.node) for one in outages if day - days <= one.day < day]
     return chance.observe(before, node_hours=NODES * 24 * days)

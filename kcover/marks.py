@@ -1,6 +1,6 @@
 """What the portal changed on a node, recorded on the node itself in one annotation.
 
-With it the portal removes exactly what it added, whoever else changed the node meanwhile (invariants 18, 19, 22), and
+With it the portal removes exactly what it added, even if others changed the node meanwhile (invariants 18, 19, 22), and
 anybody can see the changes with kubectl.
 """
 

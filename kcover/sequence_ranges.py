@@ -1,4 +1,4 @@
-"""Which log records a fault stands for: their sequence numbers as ranges, few even in a storm.
+"""The log records of a fault: their sequence numbers as ranges, only a few even in a storm.
 
 Two readers of one log batch its lines by their own clocks, so that one reports singly what the other reports as a
 count. The record numbers of each fault ensure that a line is counted once.
@@ -32,12 +32,12 @@ def merge(ranges: Iterable[Sequence[int]], *, max_ranges: int) -> Ranges:
 
 
 def total(ranges: Ranges) -> int:
-    """How many numbers the ranges contain."""
+    """The count of numbers in the ranges."""
     return sum(last - first + 1 for first, last in ranges)
 
 
 def count_new(count: int, ranges: Ranges, *, known: Ranges) -> int:
-    """How many of ``count`` lines, which are the records in ``ranges``, are not in ``known``.
+    """The number of the ``count`` lines, which are the records in ``ranges``, that are not in ``known``.
 
     Exact if each record is one line. If ``ranges`` have filled gaps, the lines are taken as evenly spread and the
     result is rounded down, so that it is never too high.

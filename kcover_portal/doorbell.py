@@ -1,4 +1,4 @@
-"""Wakes workers by task name and tells open pages which records changed, after commit.
+"""Wakes workers by task name and notifies open pages of changed records, after commit.
 
 Messages carry ids only. A lost ring costs at most one sweep interval (four when many rows are due). After a lost
 signal, a page is up to date again with its next fetch.

@@ -1,4 +1,4 @@
-"""The format of log lines, without what must not be in a log."""
+"""The format of log lines, with the tokens of approval links removed."""
 
 import logging
 import re

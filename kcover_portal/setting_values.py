@@ -118,7 +118,7 @@ def checked(is_valid: Callable[[str], object]) -> Callable[[str], str]:
 
 
 def secret_key(text: str) -> str:
-    """A random text that nobody guesses; "" is allowed."""
+    """A random text that cannot be guessed; "" is allowed."""
     if text and (len(text) < 32 or len(set(text)) < 8):
         raise ValueError
     return text

@@ -1,14 +1,14 @@
-"""Forged proofs: each tells one lie about a rescue, in something that a claim of the verifier speaks about.
+"""Forged proofs: each contains one false statement about a rescue that a claim of the verifier covers.
 
-A lie is not counted as a forgery if no claim speaks about what it changes. These are left out: the free text of people
-and of other systems, the reasons of steps, answers of the cluster, remarks (``REMARKS`` of the verifier), and entries
-that only say that a guard held a step back. A genuine log may also lack these, so a proof without them is no lie: the
-failure of an attempt (one that waited leaves no entry), the answers of an attempt that no entry ends (its worker may
-have died), figures of the guards that no call relies on, and a last question that nobody answered.
+A change is not counted as a forgery if no claim covers the changed part. These parts are left out: the free text of
+people and of other systems, the reasons of steps, answers of the cluster, remarks (``REMARKS`` of the verifier), and
+entries that only record that a guard held a step back. A genuine log may lack some entries, so removing them is no
+forgery either: the failure of an attempt (one that waited leaves no entry), the answers of an attempt that no entry
+ends (its worker may have died), figures of the guards that no call relies on, and a last question that nobody answered.
 
 A forgery is signed with the valid key. It has one of two forms. ``signed``: the forger changed the statements and
-signed them. ``rewritten``: the forger also renumbered the entries and computed every digest anew, as one can who
-rewrites the whole audit log. Then only claims about the meaning of the statements help, or the anchor.
+signed them. ``rewritten``: the forger also renumbered the entries and recomputed every digest, as if the whole audit
+log had been rewritten. Only claims about the meaning of the statements, or the anchor, detect this.
 """
 
 import copy

@@ -1,8 +1,8 @@
-"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets a Redis of its own, and the whole of what shares
-one running installation.
+"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets its own Redis, and tests that share one running
+installation run on the same worker.
 
-pytest-django gives every worker its own database; a broker and its channels have no such names. The hook wraps the
-loading of the first conftests because pytest-django reads the settings, and with them the environment, right there.
+pytest-django gives every worker its own database, but a broker and its channels have no names per worker. The hook
+wraps the loading of the first conftests, because pytest-django reads the settings and the environment there.
 """
 
 import os

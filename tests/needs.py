@@ -1,4 +1,4 @@
-"""What the chosen tests need on this machine: ``python3 -m tests.needs ARGUMENTS-OF-PYTEST`` prints it, one word each.
+"""The requirements of the selected tests: ``python3 -m tests.needs ARGUMENTS-OF-PYTEST`` prints one word for each.
 
 `make test ARGS="tests/kcover -x"` installs and starts only that. Without a path among the arguments the answer is
 everything. Standard library only: it runs before .venv exists.

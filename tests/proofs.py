@@ -1,4 +1,4 @@
-"""Makes proofs of rescues and verifies them with the file that strangers get, under a key of the tests."""
+"""Makes proofs of rescues and verifies them with the script that third parties use, under a key of the tests."""
 
 import base64
 import json

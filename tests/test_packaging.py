@@ -1,4 +1,4 @@
-"""What a wheel holds: every file that the running programs read, wherever it lies in the checkout."""
+"""The contents of a wheel: every file that the running programs read, wherever it is in the checkout."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""The shape of the code that no linter checks: the length of files, and which way lookups may follow relations."""
+"""Rules of code structure that no linter checks: the length of files, and the direction of lookups across relations."""
 
 import ast
 import re

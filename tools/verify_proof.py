@@ -292,7 +292,7 @@ def span(seconds: int) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """What one guard says: whether it holds the act back, and otherwise its reason with the figures."""
+    """The result of one guard: whether it holds the act back, and otherwise its reason with the figures."""
 
     guard: str
     holds: bool
@@ -433,7 +433,7 @@ class Rule:
         }
 
     def matches(self, facts: Json) -> bool:
-        """Whether it covers the fault on the node."""
+        """True if it covers the fault on the node."""
         return self._covers(facts) and self._selects(facts["node"]["labels"]) and self._often(facts["fault"])
 
     def _covers(self, facts: Json) -> bool:
@@ -520,7 +520,7 @@ def present(**values: Any) -> Json:
 
 
 def takes_away(step: Json) -> bool:
-    """Whether a step ends running work."""
+    """True if the step ends running work."""
     return step["name"] in TAKES_AWAY or (step["name"] == "taint" and step["args"].get("effect") == "NoExecute")
 
 
@@ -616,7 +616,7 @@ class Decision:
         claim(passed == self.facts["passed"], "guards", "the recorded figures of the guards do not follow")
 
     def _is_hardware(self) -> bool:
-        """Whether the fault is a catalogued Xid or SXid that no program caused or wrote."""
+        """True if the fault is a catalogued Xid or SXid that no program caused or wrote."""
         facts = self.facts
         return bool(facts["cataloged"] and not facts["program_fault"] and not facts["fault"]["drill"])
 

@@ -132,7 +132,7 @@ class GpuMemory:
 
 
 def _why_skipped(device: Device) -> str:
-    """Why this GPU is not measured; empty if it is measured."""
+    """The reason why this GPU is not measured; empty if it is measured."""
     if device.lost:
         return f"the GPU does not answer: {device.lost}"
     if device.mig:

@@ -1,4 +1,4 @@
-"""What a health check is, and how it reads its arguments."""
+"""The base of health checks, and the parsing of their arguments."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol

@@ -1,4 +1,4 @@
-"""``ping``: whether this node can reach its peers."""
+"""``ping``: tests that this node can reach its peers."""
 
 import re
 import threading

@@ -35,7 +35,7 @@ LANES = journal_entry.LANES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a command ended:
+    """The result of a command:
 
     ``status`` is ``done``, ``failed``, ``refused`` or ``expired``. ``checks`` and ``faults`` are its findings about the
     node.

@@ -1,4 +1,4 @@
-"""What the agent needs from its machine: running programs, durable files, deadlines for calls that may hang.
+"""Access to the machine: running programs, durable files, deadlines for calls that may hang.
 
 Belongs here: helpers that know nothing of GPUs, faults or the portal. Never here: a probe.
 """

@@ -27,7 +27,7 @@ class ProgramTimeout(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramResult:
-    """How a program ended: exit status (negative: the signal), standard output and standard error as text."""
+    """The result of a program: exit status (negative: the signal), standard output and standard error as text."""
 
     status: int
     stdout: str

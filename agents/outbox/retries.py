@@ -1,4 +1,4 @@
-"""When to send a report again that was not accepted, and when other reports go first."""
+"""Schedules retries of reports that were not accepted, and lets other reports go first."""
 
 import logging
 import random

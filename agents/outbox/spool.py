@@ -70,7 +70,7 @@ class Spool:
 
     @property
     def mark(self) -> Mark:
-        """How far the sources were read. Empty at the very first start."""
+        """The mark up to which the sources were read. Empty at the very first start."""
         return self._mark
 
     @property

@@ -13,7 +13,7 @@ ResultSink = Callable[[Sequence[Check], Sequence[Fault], datetime], None]
 
 
 class Severity(enum.StrEnum):
-    """How bad a finding is. It decides the status of the check result, and whether the portal opens an incident.
+    """The severity of a finding. It decides the status of the check result, and whether the portal opens an incident.
 
     Choose ``FAULT`` only if a single observation proves that the node is broken.
     """

@@ -1,1 +1,1 @@
-"""Real agents, many in one process and one alone: what they lose (nothing) and what they cost."""
+"""Real agents, many in one process and one alone: lost faults (none) and resource usage."""

@@ -44,8 +44,9 @@ KMSG = "kmsg"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What to run. ``folder`` has one folder per node with its kernel log. ``heartbeat``: seconds. ``boots``: the boot
-    id of each node."""
+    """The parameters of a run. ``folder`` has one folder per node with its kernel log. ``heartbeat``: seconds.
+    ``boots``: the boot id of each node.
+    """
 
     url: str
     token: str

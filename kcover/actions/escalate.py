@@ -1,4 +1,4 @@
-"""escalate: the portal has done its part, and a person must do the rest. The node stays as it is."""
+"""escalate: hand the rescue to a person. The node stays as it is."""
 
 from dataclasses import dataclass
 

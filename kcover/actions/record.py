@@ -14,7 +14,7 @@ from kcover.sentences.i18n import gettext_noop
 
 
 class Form(StrEnum):
-    """How the value of a field is shown."""
+    """The format in which the value of a field is shown."""
 
     TEXT = "text"
     NUMBER = "number"  # 0 is not shown
@@ -30,7 +30,7 @@ class Form(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What people see of a field. ``title`` and the labels in ``choices`` are messages to translate."""
+    """The presentation of a field to people. ``title`` and the labels in ``choices`` are messages to translate."""
 
     title: str
     form: Form = Form.TEXT
@@ -100,13 +100,13 @@ class Args(Record):
 
     @property
     def time_limit(self) -> timedelta | None:
-        """How long the step may take from its start; None if its arguments set no limit."""
+        """The time that the step may take from its start; None if its arguments set no limit."""
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(Record):
-    """What a step remembers between two runs. It is stored before the call that it describes."""
+    """The data that a step keeps between two runs. It is stored before the call that it describes."""
 
     retry: int = shown(gettext_noop("Retries"), Form.NUMBER, default=0, kept=True)  # by an operator
     gated: bool = hidden(default=False)  # approve mode was set while the step ran: it needs an approval to continue

@@ -33,7 +33,7 @@ class Stage(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAction:
-    """How a rule of a policy names the action.
+    """The syntax of the action in a rule of a policy.
 
     ``attributes``: each with its validator. ``required``: attributes that must be present. ``needs``: groups of
     actions; the rule must have one of each group. ``excludes``: actions that the rule must not have as well, and why.
@@ -50,7 +50,7 @@ class PolicyAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOptions:
-    """What a rule says in addition to its actions. ``code``: of the reported fault."""
+    """The parts of a rule besides its actions. ``code``: of the reported fault."""
 
     code: str = ""
     on_drain_timeout: str = "hold"

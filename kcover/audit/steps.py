@@ -26,7 +26,7 @@ class StepAct(Act):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepSettled(StepAct):
-    """How an attempt ended, and the resulting state of the step."""
+    """The result of an attempt, and the resulting state of the step."""
 
     because: Reason | None
     attempt: int

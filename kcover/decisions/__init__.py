@@ -1,4 +1,4 @@
-"""Which rule applies, what holds it back, and whether the votes approve it.
+"""Decisions: the rule that applies, the guards that hold it back, and the approvals.
 
 Pure functions: facts in, an answer with reasons out.
 """

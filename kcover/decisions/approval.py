@@ -1,4 +1,4 @@
-"""Approvals: whether people's votes allow a gated step to run.
+"""Approvals: evaluate people's votes on a gated step.
 
 An approval is bound to the rescue, the step, the plan's hash and the node. A change of any of them voids it. Requesters
 cannot approve their own request, each person counts once, one rejection is enough (a requester's, too), and approvals
@@ -19,7 +19,7 @@ PROGRAM = "token:"  # names of programs begin with it; a program never stands fo
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What must be approved: one step of one plan for one node. ``uid`` distinguishes machines of the same name."""
+    """The subject of an approval: one step of one plan for one node. ``uid`` distinguishes machines of one name."""
 
     rescue: int
     step: int
@@ -144,7 +144,7 @@ def check(request: Request, votes: Iterable[Vote], *, actual: Subject, healed: b
 
 
 def objection(request: Request, votes: Iterable[Vote], vote: Vote) -> reasons.Reason | None:
-    """Why this approval is not another person's beside the earlier votes; None if it is. Times are not checked."""
+    """The reason why this approval adds no person to the earlier votes; None if it does. Times are not checked."""
     refusal = _refused_person(vote, request)
     if refusal is not None or not vote.approved:
         return refusal
@@ -164,7 +164,7 @@ def _people(votes: Iterable[Vote]) -> list[list[Vote]]:
 
 
 def _repeats(people: Iterable[list[Vote]]) -> tuple[reasons.Reason, ...]:
-    """Why a person's further votes do not count."""
+    """The reason why a person's further votes do not count."""
     return tuple(
         reasons.of("vote_same_person", by=vote.by, other=first.by)
         for first, *further in people
@@ -183,7 +183,7 @@ def _difference(expected: Subject, actual: Subject) -> tuple[str, str, str] | No
 
 
 def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
-    """Why a vote does not count."""
+    """The reason why a vote does not count."""
     changed = _difference(request.subject, vote.subject)
     if changed is not None:
         part, requested, voted = changed
@@ -199,7 +199,7 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
 
 
 def _refused_person(vote: Vote, request: Request) -> reasons.Reason | None:
-    """Why this person cannot cast the vote. A rejection by the requester counts: it prevents the act."""
+    """The reason why this person cannot cast the vote. A rejection by the requester counts: it prevents the act."""
     if vote.by.startswith(PROGRAM):
         return reasons.of("vote_of_program", by=vote.by)
     if not vote.approved:

@@ -152,7 +152,7 @@ def needs_counts(situation: Situation, chosen: match.Candidate) -> bool:
 
 
 def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> reasons.Reason | None:
-    """Why the plan that another system requests would not help, given the node's past rescues; None if it may.
+    """The reason why another system's plan would not help, given the node's past rescues; None if it may.
 
     Neither rules nor guards are evaluated.
     """
@@ -181,7 +181,7 @@ def match_rules(situation: Situation) -> match.Matched:
 
 
 def _why_unmatched(situation: Situation) -> reasons.Reason | None:
-    """Why no rule is tried at all."""
+    """The reason why no rule is tried at all."""
     fault, node, cluster = situation.fault, situation.node, situation.cluster
     if not node.known:
         return reasons.of("node_unknown", cluster=cluster.name, node=node.name)
@@ -261,7 +261,7 @@ def _handled_elsewhere(situation: Situation, decision: Decision) -> Decision | N
 
 
 def _repair_objection(situation: Situation, decision: Decision) -> reasons.Reason | None:
-    """Why another reboot, or reset of a GPU, would not help; None if it may."""
+    """The reason why another reboot, or reset of a GPU, would not help; None if it may."""
     mending = {step.name for step in decision.steps if actions.ACTIONS[step.name].mends}
     if not mending:
         return None

@@ -119,7 +119,8 @@ def counts(check: str, *, seen_at: datetime, heard_at: datetime | None) -> bool:
 
 
 def status_moves(changes: Iterable[tuple[str, str, datetime]]) -> tuple[datetime, ...]:
-    """When a check changed from good to bad or back, from its status changes (before, after, when), oldest first.
+    """The times at which a check changed from good to bad or back, from its status changes (before, after, when),
+    oldest first.
 
     ``error`` and ``skipped`` in between say nothing about the node, and ``warn`` counts as ``pass``.
     """

@@ -115,7 +115,7 @@ def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:
 def fault_refusal(
     rule: document.Rule, *, kind: str, code: str, cause: int | None = None, fatal: bool | None = None
 ) -> reasons.Reason | None:
-    """Why the rule does not cover this fault; None if it does.
+    """The reason why the rule does not cover this fault; None if it does.
 
     A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
     faults of the node but not those of a user's program. A code that is in no catalog is a fault of the node.
@@ -130,7 +130,7 @@ def fault_refusal(
 
 
 def _fault_mismatch(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:
-    """What the rule covers instead."""
+    """The faults that the rule covers instead."""
     if rule.any_fault:
         return reasons.of("means_xids", kind=kind)
     if rule.codes and not (rule.sxids or rule.checks or rule.phrases or rule.kinds):
@@ -153,7 +153,7 @@ def _count_refusal(rule: document.Rule, seen_within: Mapping[int, int]) -> reaso
 
 
 def label_refusal(rule: document.Rule, labels: Mapping[str, str]) -> reasons.Reason | None:
-    """Why the rule does not select a node with these labels; None if it does."""
+    """The reason why the rule does not select a node with these labels; None if it does."""
     if not rule.labels:
         return None
     hits = [labels.get(key) == value for key, value in rule.labels.items()]

@@ -1,7 +1,7 @@
-"""Finds pairs of rules that may need a warning, without comparing each rule with each other one.
+"""Finds pairs of rules that may need a warning, without comparing all pairs.
 
 Rules are indexed by the faults and labels that they name. Of 1,500 rules for 1,500 pools, no pair is yielded; of 1,500
-equal rules, every pair is. So the cost is that of the answer, and callers bound the number of pairs that they take.
+equal rules, every pair is. So the cost is proportional to the number of yielded pairs, and callers bound that number.
 """
 
 from collections import Counter, defaultdict

@@ -76,7 +76,7 @@ class Handover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """What the portal changed on a standby, stored on the standby, so that exactly that can be reverted.
+    """The portal's changes to a standby, stored on the standby, so that exactly these can be reverted.
 
     ``before``, ``after``: the old and the new value of each label that was set or removed (None: absent). ``added``,
     ``dropped``: taints. ``active`` False: it is only reserved.
@@ -181,7 +181,7 @@ def handover(
     rule: document.StandbyRule | None = None,
     ours: Collection[Taint] = (),
 ) -> Handover:
-    """Which labels and taints of the node move to the standby.
+    """The labels and taints of the node that move to the standby.
 
     A label moves if it is a role: ``node-role.kubernetes.io/…``, one of ``keys`` (such as the pool label), or a label
     by which the rule selects nodes. A label that the rule also requires of the standby stays as it is. Facts about the
@@ -214,7 +214,7 @@ def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
 
 
 def why_busy(standby: Standby) -> reasons.Reason | None:
-    """Why a standby is not free; None if it is."""
+    """The reason why a standby is not free; None if it is."""
     if not standby.ready:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:

@@ -91,7 +91,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended; the agent sends it in its next report."""
+    """The result of a command; the agent sends it in its next report."""
 
     id: str
     status: str

@@ -19,10 +19,9 @@ A node must not be rebooted for an error of an earlier boot, so these lines are 
   long as the firmware keeps it. With ``NVRM:`` before it, the NVIDIA driver repeats its Xid.
 
 A corrected or deferred error lost no data. If a decoder such as Intel's EDAC or mcelog takes x86's records, the kernel
-prints only ``Machine check events logged``, for corrected errors too. Then no line tells; for memory, EDAC's counters
-do. Sources: Linux, arch/x86/kernel/cpu/mce/core.c, drivers/edac/mce_amd.c,
-drivers/firmware/efi/cper.c, drivers/acpi/apei/{ghes,bert}.c; NVIDIA's open kernel modules; Intel SDM 3B,
-IA32_MCi_STATUS.
+prints only ``Machine check events logged``, for corrected errors too. Then no line reports the error; for memory,
+EDAC's counters do. Sources: Linux, arch/x86/kernel/cpu/mce/core.c, drivers/edac/mce_amd.c, drivers/firmware/efi/cper.c,
+drivers/acpi/apei/{ghes,bert}.c; NVIDIA's open kernel modules; Intel SDM 3B, IA32_MCi_STATUS.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Decode NVLink 5 lines: Xid 144 to 150 mean anything from no problem to a lost GPU, and the line says which.
+"""Decode NVLink 5 lines: Xid 144 to 150 range from no problem to a lost GPU; the line has the details.
 
 ``149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 01 (0x021425c6 0x00000000 ...)``: the unit, the driver's severity, whether
 the error crossed containment, whether it was injected, the link, then register words. The first word contains the

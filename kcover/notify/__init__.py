@@ -1,1 +1,1 @@
-"""Notification events: which of them a route selects, and what each means to a pager."""
+"""Notification events: their selection by routes, and their effect on pagers."""

@@ -1,4 +1,4 @@
-"""Notification events: which of them a route selects, and how a burst of them becomes a few lines.
+"""Notification events: their selection by routes, and the batching of a burst into a few lines.
 
 An event is, for example: an incident opened, an approval was requested, a rescue failed. Routes select the events that
 a channel receives. Events that wait for a channel are batched into one message, in which similar events share a line.
@@ -68,7 +68,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Which events a channel receives: the kinds, the cluster ("" for any), and the lowest severity of incidents."""
+    """The events that a channel receives: the kinds, the cluster ("" for any), and the lowest severity of incidents."""
 
     kinds: Collection[str]
     cluster: str = ""
@@ -120,7 +120,7 @@ def lines(events: Iterable[Event]) -> list[Line]:
 
 
 def group_key(event: Event) -> tuple[object, ...]:
-    """What events on one line have in common: kind, cluster, fault, severity, drill and reminder."""
+    """The common properties of events on one line: kind, cluster, fault, severity, drill and reminder."""
     # Each message of a rule keeps its own line: people are to act on every one of them.
     message = event.because if event.kind == "rule.notify" else None
     return (event.kind, event.cluster, event.what, event.severity, event.drill, event.again, message)
@@ -133,7 +133,7 @@ def _line(group: list[Event]) -> Line:
 
 
 def reminder_at(sent_at: datetime, expires_at: datetime, *, after: int | None) -> datetime | None:
-    """When to send a reminder of an approval request that can be answered until it expires; None for no reminder.
+    """The time of the reminder of an approval request that can be answered until it expires; None for none.
 
     ``after``: seconds since the request was sent. None: half of the time that was left, so that as much is left to
     act in. 0: never.
@@ -144,7 +144,7 @@ def reminder_at(sent_at: datetime, expires_at: datetime, *, after: int | None) -
 
 
 def retry_at(failures: int, *, now: datetime, wait: float = 0) -> datetime | None:
-    """When to retry after this many failed attempts; None when attempts are used up.
+    """The time of the retry after this many failed attempts; None when attempts are used up.
 
     ``wait``: the seconds that the receiver asks for (Retry-After); at most the longest retry delay is granted.
     """

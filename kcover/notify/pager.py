@@ -1,8 +1,8 @@
-"""What a notification event means to a pager: which alert it opens, acknowledges or resolves.
+"""Maps notification events to the alerts of a pager that they open, acknowledge or resolve.
 
-A pager wakes somebody once for an alert and is silent once the alert is over. So each event that needs a person opens
-an alert, named after its subject. The event that ends the subject (a proof of health, an answer, a rescue that
-continues) resolves the alert, whether or not a route selects that event.
+A pager pages once per alert and stops when the alert is resolved. So each event that needs a person opens an alert,
+named after its subject. The event that ends the subject (a proof of health, an answer, a rescue that continues)
+resolves the alert, whether or not a route selects that event.
 """
 
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ def alert_name(subject: str, record: int | str) -> str:
 
 
 def alert_changes(event: events.Event, *, key: str) -> tuple[AlertChange, ...]:
-    """What the event does to alerts; ``key`` names the alert of an event without a subject."""
+    """The effect of the event on alerts; ``key`` names the alert of an event without a subject."""
     changes = []
     if event.kind in KINDS:
         changes.append(AlertChange(TRIGGER, _alert(_ALERT_SUBJECTS.get(event.kind, ""), event) or key))
@@ -80,7 +80,7 @@ def _alert(subject: str, event: events.Event) -> str:
 
 
 def severity(event: events.Event) -> str:
-    """One of ``catalog.SEVERITIES``. A drill has the lowest: nobody is woken for a fault that is not real."""
+    """One of ``catalog.SEVERITIES``. A drill has the lowest, because its fault is not real."""
     if event.drill:
         return catalog.SEVERITIES[0]
     known = event.severity in catalog.SEVERITIES

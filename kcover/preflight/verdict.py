@@ -74,7 +74,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What ``classify`` needs of a run: its size, the time of its first report, and how many reports it has."""
+    """The input of ``classify``: its size, the time of its first report, and how many reports it has."""
 
     size: int
     first_at: datetime
@@ -83,7 +83,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportChange:
-    """What a report does to a run. ``name``: one of CHANGES. ``over``: the run had expired and ended without it."""
+    """The effect of a report on a run. ``name``: one of CHANGES. ``over``: the run had expired and ended without it."""
 
     name: str
     because: reasons.Reason | None = None
@@ -98,7 +98,7 @@ def classify(
     now: datetime,
     within: timedelta = COLLECT_TIMEOUT,
 ) -> ReportChange:
-    """What the report does to the run. ``summary`` is None without a run; ``earlier`` is the node's previous report."""
+    """The effect of the report on the run. ``summary``: None without a run; ``earlier``: the node's previous report."""
     if summary is None:
         return ReportChange(name="counted")
     complete = summary.received >= summary.size
@@ -208,8 +208,8 @@ def cleared(run: Run, verdict: Verdict) -> Cleared:
 def _outcomes(normal: Mapping[str, Report]) -> Mapping[str, Mapping[int, bool]]:
     """For each node: the slots it ran against a node that is not abnormal, and whether each slot failed.
 
-    A pair counts for both of its nodes, whichever reported it, and failed if either says so. An address that two nodes
-    claim is ignored, because its owner would be a guess.
+    A pair counts for both of its nodes, whichever reported it, and failed if either reports it. An address that two
+    nodes claim is ignored, because its owner would be a guess.
     """
     claims = Counter(address for report in normal.values() for address in report.addresses)
     owners = {address: node for node, report in normal.items() for address in report.addresses if claims[address] == 1}

@@ -1,4 +1,4 @@
-"""The catalog: every sentence by which the portal explains itself, one for each reason code.
+"""The catalog: every sentence that the portal shows as a reason, one for each reason code.
 
 A sentence is English and a template: its fields are the parameters of the reason. It is a full sentence that ends with
 a full stop, unless it ends with free text, names a thing inside of another sentence, or is shown beside its field or

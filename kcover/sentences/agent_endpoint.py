@@ -1,6 +1,6 @@
 """Refused requests of agents. They are answered in English, because they end up in the log of an agent.
 
-A sentence about the body, a header or a parameter stands behind its name.
+A sentence about the body, a header or a parameter follows its name.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The audit stream: its sinks, and why one does not receive."""
+"""The audit stream: invalid sinks, and failed deliveries."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Calls to other systems: how they failed, and what became of a notification."""
+"""Calls to other systems: their failures, and the results of notifications."""
 
 from collections.abc import Mapping
 

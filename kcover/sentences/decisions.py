@@ -1,11 +1,11 @@
-"""Why a decision came out as it did: rules, and what is weighed once a rule matches."""
+"""Reasons of decisions: rules, and the conditions that are checked once a rule matches."""
 
 from collections.abc import Mapping
 
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    # No rule is asked.
+    # No rule is evaluated.
     "node_unknown": _("Cluster {cluster} has no node {node}. Its reports are kept, but nothing is done to it."),
     "node_without_gpus": _("Node {node} has no GPUs. Policies act on GPU nodes only."),
     "drill_recorded": _("Drill: the log line was written by a program, and this cluster only records drills."),
@@ -23,7 +23,7 @@ SENTENCES: Mapping[str, str] = {
     "program_fault": _("{kind} {code} is not a node fault; only a rule that lists it matches."),
     "no_label": _("The node has none of these labels: {labels}."),
     "not_all_labels": _("The node does not have all of these labels: {labels}."),
-    # What is weighed once a rule matches.
+    # Conditions that are checked once a rule matches.
     "excluded": _("Node {node} is excluded (label {label}=true)."),
     "paused": _("Automation is paused."),
     "paused_because": _("Automation is paused: {why}"),

@@ -1,4 +1,4 @@
-"""What is wrong with the portal's own set-up."""
+"""Problems of the portal's own configuration."""
 
 from collections.abc import Mapping
 

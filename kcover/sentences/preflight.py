@@ -1,4 +1,4 @@
-"""Preflight runs, and reports that are not counted. A sentence about a field of a report stands behind its name."""
+"""Preflight runs, and reports that are not counted. A sentence about a field of a report follows its name."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Single sign-on: why it was refused, and what the person or the operator does about it."""
+"""Single sign-on: reasons of a refusal, with the remedy for the person or the operator."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Sources: what is wrong with their settings, their items and their requests. Most stand beside a field."""
+"""Sources: invalid settings, items and requests. Most sentences are shown beside a field."""
 
 from collections.abc import Mapping
 

@@ -123,7 +123,7 @@ def rows_of(settings: Mapping[str, Any]) -> tuple[Row, ...]:
 
 
 def read(node: str, found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> tuple[Observation, ...]:
-    """What the conditions of a node say: a fault for each that a row names, a pass for each that it clears.
+    """The observations in the conditions of a node: a fault for each that a row names, a pass for each that it clears.
 
     A condition that has not lasted long enough says nothing yet.
     """

@@ -1,4 +1,4 @@
-"""What a source says about a node, whatever its format."""
+"""An observation: a source's report about a node, independent of the source's format."""
 
 import re
 from collections.abc import Mapping

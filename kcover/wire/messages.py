@@ -45,7 +45,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """How many items of a report were accepted, which were rejected, and the commands for the node.
+    """The number of accepted items of a report, the rejected ones, and the commands for the node.
 
     ``unsupported`` lists commands in a received answer that this version does not support; it is never sent.
     """

@@ -84,7 +84,7 @@ class RoleBinding(models.Model):
 
     @property
     def verbs(self) -> frozenset[str]:
-        """What the role contains today."""
+        """The present verbs of the role."""
         return frozenset(self.custom.verbs) if self.custom is not None else VERBS_OF[self.role]
 
     @property

@@ -1,4 +1,6 @@
-"""How publication goes, and what the comparison with an anchor found. The evidence itself is outside the database."""
+"""The state of publication, and the result of the comparison with an anchor. The evidence itself is outside the
+database.
+"""
 
 from django.db import models
 
@@ -14,7 +16,7 @@ class Publication(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why the last attempt failed; None if it succeeded."""
+        """The reason why the last attempt failed; None if it succeeded."""
         return reasons.kept(self.problem)
 
 

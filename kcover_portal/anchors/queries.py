@@ -21,7 +21,7 @@ INSTALLATION = ""  # the cluster of the installation's own chain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contradiction:
-    """What an anchor says and the database does not."""
+    """A contradiction between an anchor and the database."""
 
     cluster: str
     because: reasons.Reason
@@ -108,7 +108,7 @@ class AnchorFile:
 
 
 def publications() -> list[Publication]:
-    """How publication goes, by place."""
+    """The state of publication, by place."""
     return list(Publication.objects.order_by("place"))
 
 

@@ -1,4 +1,4 @@
-"""Publishes signed heads, and pauses automation if the database lacks what an anchor says."""
+"""Publishes signed heads, and pauses automation if the database lacks a head that an anchor has."""
 
 import logging
 from datetime import datetime, timedelta

@@ -50,7 +50,7 @@ class Sink(ModelWithSecrets):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why the last attempt failed; None if it succeeded."""
+        """The reason why the last attempt failed; None if it succeeded."""
         return reasons.kept(self.problem)
 
 

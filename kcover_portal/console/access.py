@@ -1,4 +1,4 @@
-"""Who may open a page: signed in, with a role, and seeing only the clusters that the role covers."""
+"""Access to pages: a signed-in person with a role sees only the clusters that the role covers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager

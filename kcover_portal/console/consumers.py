@@ -1,4 +1,4 @@
-"""The WebSocket of open pages: it tells which record changed, never its content."""
+"""The WebSocket of open pages: it reports which record changed, never its content."""
 
 import asyncio
 from collections import Counter

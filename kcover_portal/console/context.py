@@ -100,7 +100,7 @@ class Banner:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """What the person may do in at least one cluster; pages of one cluster check that cluster again."""
+    """The verbs that the person has in at least one cluster; pages of one cluster check that cluster again."""
 
     operate: bool
     approve: bool
@@ -157,7 +157,7 @@ def palette(user: User, mode: str) -> list[Entry]:
 
 
 def rights(user: User) -> Rights:
-    """What the person may do in at least one cluster; pausing everything requires the role for all clusters."""
+    """The verbs that the person has in at least one cluster; pausing everything requires the role for all clusters."""
     return Rights(
         operate=accounts.may_somewhere(user, Verb.REPAIR),
         approve=accounts.may_somewhere(user, Verb.APPROVE),
@@ -182,7 +182,7 @@ def banner(user: User) -> Banner:
 
 
 def _why(cluster: Cluster) -> str:
-    """Why a cluster's mode is stricter: the reason of its pause, or the other system that acts there."""
+    """The reason why a cluster's mode is stricter: the reason of its pause, or the other system that acts there."""
     if not cluster.acted_on_by:
         return cluster.pause_reason
     other = localization.say(reasons.of("acted_on_by", system=cluster.acted_on_by))

@@ -1,4 +1,4 @@
-"""Adding a second factor: the two forms, and what became of them. Used at sign-in and on the account page."""
+"""Adding a second factor: the two forms, and their results. Used at sign-in and on the account page."""
 
 from dataclasses import dataclass
 from datetime import datetime

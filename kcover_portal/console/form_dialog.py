@@ -1,4 +1,4 @@
-"""A form in a dialog, or on a page of its own if no script runs: shown, refused, carried out."""
+"""A form in a dialog, or on a page of its own without JavaScript: display, validation and execution."""
 
 from collections.abc import Callable
 from datetime import datetime

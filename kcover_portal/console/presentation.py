@@ -1,4 +1,4 @@
-"""The look of each state: a label, a tone and an icon, in one table, so that colour never stands alone.
+"""The look of each state: a label, a tone and an icon, in one table, so that colour is never the only signal.
 
 Red (bad) and amber (ask) are reserved for what needs a person; blue is the portal at work, green is good, slate is
 idle.

@@ -26,14 +26,14 @@ CACHED: Final = 2048  # decrypted values that a process remembers
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a value is stored: the column as table.column, and the value that identifies the row for good."""
+    """The place where a value is stored: the column as table.column, and the value that identifies the row for good."""
 
     column: str
     row: str
 
     @property
     def associated(self) -> bytes:
-        """What an encrypted value is bound to."""
+        """The data that an encrypted value is bound to."""
         return f"{self.column}\0{self.row}".encode()
 
 

@@ -74,7 +74,7 @@ class EncryptedTextField(TextField):
         return found
 
     def place(self, instance: models.Model) -> envelope.Place:
-        """Where the value of this row is stored. Raises ValueError if the row is not identified yet."""
+        """The place where the value of this row is stored. Raises ValueError if the row is not identified yet."""
         row = getattr(instance, self.bound_to)
         if row in (None, ""):
             raise ValueError(f"{self}: set {self.bound_to} before saving, because the value is encrypted for it")

@@ -1,7 +1,7 @@
 """The key-encryption keys of this process: read once from a file, or from the output of a command.
 
 The first key encrypts, all keys decrypt. The source is read again if a value names an unknown key, so that a new key
-needs no restart. Nothing is read before the first secret is, so that the portal starts without its keys and can say
+needs no restart. Nothing is read before the first secret is, so that the portal starts without its keys and can report
 which secrets it cannot read.
 """
 
@@ -36,7 +36,7 @@ class KeysUnusable(reasons.ExplainedError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key-encryption key. ``id`` identifies it in encrypted values and tells nothing about it."""
+    """A key-encryption key. ``id`` identifies it in encrypted values and reveals nothing about it."""
 
     id: str
     secret: bytes
@@ -108,7 +108,7 @@ def _current(*, again: bool) -> _Loaded:
 
 
 def source() -> tuple[str, ...]:
-    """Where the keys come from: ("command", ...), ("file", path), ("own file", path) or ()."""
+    """The source of the keys: ("command", ...), ("file", path), ("own file", path) or ()."""
     if settings.KCOVER_ENCRYPTION_KEY_COMMAND:
         return ("command", settings.KCOVER_ENCRYPTION_KEY_COMMAND)
     if settings.KCOVER_ENCRYPTION_KEY_FILE:

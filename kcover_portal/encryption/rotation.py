@@ -1,4 +1,4 @@
-"""All encrypted values of the database: under which keys they are, which cannot be read, and their rotation."""
+"""All encrypted values of the database: their keys, the unreadable ones, and their rotation."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ BATCH = 500  # rows read at a time
 
 @dataclass(slots=True)
 class Rotation:
-    """How many values were encrypted anew, were so already, and could not be read."""
+    """The numbers of values that were encrypted again, were up to date, and could not be read."""
 
     changed: int = 0
     unchanged: int = 0

@@ -86,7 +86,7 @@ class Incident(models.Model):
 
     @property
     def message_reason(self) -> reasons.Reason | None:
-        """What the portal found itself; None if the message is a log line."""
+        """The portal's own finding; None if the message is a log line."""
         return reasons.kept(self.because)
 
     @property

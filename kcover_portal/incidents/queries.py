@@ -41,7 +41,7 @@ def due_for_decision(*, now: datetime, limit: int = 200) -> list[tuple[int, tupl
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Who reported a fault: a source by its name, the node's ``agent`` or the ``portal`` itself."""
+    """A witness of a fault: a source by its name, the node's ``agent`` or the ``portal`` itself."""
 
     source: str
     first_seen_at: datetime
@@ -62,7 +62,7 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
 
 
 def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
-    """How often the fault was seen in the last ``seconds``: by its best witness, because all saw the same fault."""
+    """The number of occurrences in the last ``seconds``, by the best witness, because all saw the same fault."""
     rows = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now).order_by()
     counts = rows.values("witness").annotate(total=Sum("count")).values_list("total", flat=True)
     return max(counts, default=1)

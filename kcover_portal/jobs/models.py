@@ -73,7 +73,7 @@ class JobOrder(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """What it waits for, or how it ended."""
+        """The reason why it waits, or its result."""
         return reasons.kept(self.because)
 
 

@@ -43,7 +43,7 @@ def look() -> None:
 
 @shared_task(name="jobs.look_in")
 def look_in(cluster_id: int) -> None:
-    """Looks in one cluster. A cluster that does not answer is told by its own watch."""
+    """Looks in one cluster. A cluster that does not answer is reported by its own watch."""
     for cluster in Cluster.objects.filter(pk=cluster_id):
         try:
             services.look_for_returns(cluster, now=timezone.now())

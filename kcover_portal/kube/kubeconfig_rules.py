@@ -1,4 +1,6 @@
-"""What a kubeconfig may make the portal run or read: nothing, except what ``KCOVER_KUBECONFIG_COMMANDS`` names."""
+"""Programs and files that a kubeconfig may make the portal run or read: only those in
+``KCOVER_KUBECONFIG_COMMANDS``.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Training jobs as a whole: which job a pod belongs to, who consented to its restart, whether it runs again.
+"""Training jobs as a whole: the job of a pod, its owner's consent to a restart, and its state after a restart.
 
 A job is known by the most specific label of its pods, and then by the controllers above it: a pod of a TrainJob names
 a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOADS`` is restarted, with all its pods.
@@ -112,7 +112,7 @@ def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Return:
-    """How far a restarted job has come back. All are names of pods.
+    """The progress of a restarted job. All are names of pods.
 
     ``stuck``: old pods that are still leaving. ``starting``: new pods that do not run yet. ``roomless``: those of them
     for which the scheduler found no node. ``absent``: how many pods nobody has created yet.

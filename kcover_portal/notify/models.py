@@ -80,7 +80,7 @@ class Channel(ModelWithSecrets):
 
 
 class Route(models.Model):
-    """Which events go to a channel (``kcover.notify.events``)."""
+    """The events that go to a channel (``kcover.notify.events``)."""
 
     SEVERITIES = (
         ("info", _("Info")),
@@ -187,7 +187,7 @@ class Notice(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why the event happened, or what a rule says about it."""
+        """The reason of the event, or the message of a rule."""
         return reasons.kept(self.because)
 
 
@@ -211,7 +211,7 @@ class Alert(models.Model):
 
 
 class Cursor(models.Model):
-    """How far the events of one source have been read: a cluster's chain in the ledger, incidents by id."""
+    """The position up to which one source of events was read: a cluster's chain in the ledger, or incidents by id."""
 
     name = models.CharField(max_length=120, primary_key=True)
     position = models.BigIntegerField(default=0)

@@ -143,7 +143,7 @@ def counts() -> list[tuple[str, str, int]]:
 
 
 def oldest_waiting() -> datetime | None:
-    """When the oldest message was opened that was attempted and has not ended; None if there is none."""
+    """The opening time of the oldest message that was attempted and has not ended; None if there is none."""
     rows = Delivery.objects.filter(state__in=Delivery.UNDER_WAY, attempts__gt=0)
     found: datetime | None = rows.aggregate(at=Min("opened_at"))["at"]
     return found

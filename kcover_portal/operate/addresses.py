@@ -23,7 +23,7 @@ def without_nul(get_response: Handler) -> Handler:
 
 
 def without_forged_scheme(get_response: Handler) -> Handler:
-    """Middleware that believes X-Forwarded-Proto of trusted proxies, and of a Unix socket, which has no address."""
+    """Middleware that accepts X-Forwarded-Proto of trusted proxies, and of a Unix socket, which has no address."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         peer = request.META.get("REMOTE_ADDR", "")

@@ -1,4 +1,4 @@
-"""System checks of a deployment (``manage.py check --deploy``): secrets, plain HTTP, and who may pass for a proxy."""
+"""System checks of a deployment (``manage.py check --deploy``): secrets, plain HTTP, and trusted proxies."""
 
 from collections.abc import Sequence
 from typing import Any

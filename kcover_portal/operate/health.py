@@ -87,7 +87,7 @@ def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
 
 
 def _heads(now: datetime) -> list[Finding]:
-    """Whether signed heads of the audit log get to each place outside of the database."""
+    """Checks that signed heads of the audit log reach each place outside of the database."""
     rows = {row.place: row for row in anchors.publications()}
     found = []
     for place in sorted({"key", "log", *rows}):

@@ -200,7 +200,7 @@ def _sources(*, now: datetime) -> Iterable[Metric]:
 
 
 def _sinks(*, now: datetime) -> Iterable[Metric]:
-    """How far the sinks of the audit stream are behind."""
+    """The lag of the sinks of the audit stream."""
     behind = GaugeMetricFamily("kcover_audit_stream_behind", "Records that a sink has not received", labels=("sink",))
     text = "Age of the oldest record that a sink has not received"
     lag_seconds = GaugeMetricFamily("kcover_audit_stream_lag_seconds", text, labels=("sink",))

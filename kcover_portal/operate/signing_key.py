@@ -14,7 +14,7 @@ from kcover_portal.ledger import signatures
 def ensure() -> None:
     """Creates the key in var/ on the first start, unless KCOVER_SIGNING_KEY names another file.
 
-    A key that cannot be written is no error: the portal then runs with unsigned heads and says so.
+    A key that cannot be written is no error: the portal then runs with unsigned heads and reports this.
     """
     path = settings.KCOVER_SIGNING_KEY
     if path.is_relative_to(settings.VAR_DIR) and not path.exists():

@@ -140,7 +140,7 @@ class Rescue(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why it waits, is held or ended."""
+        """The reason why it waits, is held or ended."""
         return reasons.kept(self.because)
 
     @property
@@ -189,7 +189,7 @@ class Step(models.Model):
 
     @property
     def why(self) -> reasons.Reason | None:
-        """Why it waits, stopped or ended."""
+        """The reason why it waits, stopped or ended."""
         return reasons.kept(self.because)
 
     @property
@@ -284,7 +284,7 @@ class Assignment(models.Model):
 
 
 class JobRestart(models.Model):
-    """When a training job was last restarted: at most once within a window, over all rescues (kcover's rule)."""
+    """The last restart of a training job: at most one within a window, over all rescues (kcover's rule)."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_restarts")
     namespace = models.CharField(max_length=63)

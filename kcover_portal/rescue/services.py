@@ -1,4 +1,4 @@
-"""What other apps may call: decide incidents, request, run and control rescues."""
+"""The interface for other apps: decide incidents, request, run and control rescues."""
 
 from kcover_portal.rescue.control.approvals import approve, reject
 from kcover_portal.rescue.control.callbacks import callback, take_over

@@ -5,7 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 class Mode(models.TextChoices):
-    """How far automation goes; the strictest of installation, cluster and rule wins."""
+    """The mode of automation; the strictest of installation, cluster and rule wins."""
 
     PAUSED = "paused", _("Paused")
     SHADOW = "shadow", _("Shadow")
@@ -34,7 +34,7 @@ class Installation(models.Model):
 
 
 class Heartbeat(models.Model):
-    """When a process or a periodic task last ran."""
+    """The time when a process or a periodic task last ran."""
 
     name = models.CharField(max_length=60, primary_key=True)
     at = models.DateTimeField()

@@ -21,7 +21,7 @@ def alive_since(name: str, *, gap: timedelta, now: datetime) -> datetime | None:
 
 
 def lease_renewed_at(name: str) -> datetime | None:
-    """When a holder last acquired or renewed the lease; None if never."""
+    """The time when a holder last acquired or renewed the lease; None if never."""
     return Lease.objects.filter(name=name).values_list("renewed_at", flat=True).first()
 
 

@@ -36,7 +36,7 @@ class NeedsPerson:
 
 
 def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
-    """What needs a person in the scope, of which these clusters are wholly part. The querysets are not evaluated."""
+    """The items that need a person in the scope, of which these clusters are wholly part. Evaluates nothing."""
     return NeedsPerson(
         ledgers=scope.rows(rescue.open_ledger_incidents(), node=None),
         storms=scope.rows(rescue.open_storms(), node=None),

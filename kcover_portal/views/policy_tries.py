@@ -24,7 +24,7 @@ Counts = collections.Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What is known of a try. ``results``: one for each incident that was decided, as ``PolicyTryResult.data``."""
+    """The state of a try. ``results``: one for each incident that was decided, as ``PolicyTryResult.data``."""
 
     done: int
     results: list[dict[str, Any]]

@@ -1,4 +1,4 @@
-"""What is wrong with the portal itself, for /readyz, /metrics and the page System."""
+"""Problems of the portal itself, for /readyz, /metrics and the page System."""
 
 import re
 from collections.abc import Iterator

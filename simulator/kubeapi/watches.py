@@ -48,7 +48,7 @@ class Watch:
             self._next = self._history.position_after(after)
 
     def lines(self) -> Iterator[bytes]:
-        """What this client has not received, at most one batch. Raises ``ApiError`` 410 if it fell too far behind."""
+        """The changes that this client has not received, at most one batch. Raises ``ApiError`` 410 if it lags."""
         first, self._first = self._first, []
         yield from first
         for count, change in enumerate(self._history.since(self._next)):

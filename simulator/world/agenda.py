@@ -48,7 +48,7 @@ class Agenda:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next action is due; None if nothing is planned."""
+        """The time when the next action is due; None if nothing is planned."""
         while self._entries and self._entries[0].action is None:
             heapq.heappop(self._entries)
         return self._entries[0].due if self._entries else None

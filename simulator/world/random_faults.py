@@ -45,7 +45,7 @@ class RandomFaults:
 
     @property
     def compression(self) -> float:
-        """How many times faster hardware fails than in a real fleet of this size."""
+        """The factor by which hardware fails faster than in a real fleet of this size."""
         gpus = sum(host.gpus for host in self.world.machines.values())
         return self.faults_per_hour / (self.odds.rate(self.preset, visible=True) * gpus) if gpus else 0.0
 

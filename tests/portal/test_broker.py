@@ -1,4 +1,4 @@
-"""Losing Redis: the worker's connection goes, the worker stays."""
+"""Loss of Redis: the worker loses its connection and keeps running."""
 
 import contextlib
 import shutil

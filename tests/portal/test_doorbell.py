@@ -1,4 +1,4 @@
-"""The doorbell where Redis takes connections and answers nothing: nobody is held up for long, and nothing is lost."""
+"""The doorbell while Redis accepts connections but does not answer: callers wait briefly, and nothing is lost."""
 
 import asyncio
 import socket

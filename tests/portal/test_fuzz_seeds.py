@@ -1,4 +1,4 @@
-"""The kept seeds of tools/fuzz.py: what the parsers once failed on, and one valid input of each kind."""
+"""The stored seeds of tools/fuzz.py: inputs that broke a parser, and one valid input of each kind."""
 
 from pathlib import Path
 

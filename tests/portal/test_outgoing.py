@@ -1,4 +1,4 @@
-"""Calls to other systems end in time, however the other side spends it."""
+"""Calls to other systems end within their time limit, whatever the other side does."""
 
 import socket
 import threading

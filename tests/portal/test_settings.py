@@ -1,4 +1,4 @@
-"""Starting with the settings: nonsense ends everything alike, in one line; what the portal writes is its own."""
+"""Start-up: an invalid setting stops every program with a one-line error, and the portal's files are private."""
 
 import os
 import stat

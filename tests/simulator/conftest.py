@@ -1,4 +1,4 @@
-"""A small cluster on a clock that stands still until told."""
+"""A small cluster with a clock that the test advances."""
 
 import random
 from dataclasses import dataclass

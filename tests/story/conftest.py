@@ -1,4 +1,4 @@
-"""The product, running, on both sets of real parts."""
+"""Fixtures: the running product, on PostgreSQL with Redis and on SQLite."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""Somebody with a browser: cookies, and forms with the token of the page they stand on."""
+"""An HTTP client that acts as a person with a browser: cookies, and forms with the CSRF token of the current page."""
 
 import http.cookiejar
 import re

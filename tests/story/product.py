@@ -1,4 +1,4 @@
-"""The whole product for a test: a simulated cluster, the portal's processes, and what may be done to them.
+"""The whole product for a test: a simulated cluster, the portal's processes, and operations on them.
 
 Everything is set up by the commands that users are told to use. On PostgreSQL and Redis each process runs on its own,
 so that one can be killed, or all of them under ``serve``; on SQLite it is ``standalone``.

@@ -1,4 +1,4 @@
-"""One rescue that uses what a policy may ask for beyond cordon, drain and reboot, against simulator and real agents."""
+"""One rescue with the actions other than cordon, drain and reboot, against the simulator and real agents."""
 
 from tests.story.product import Product
 

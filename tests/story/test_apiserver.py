@@ -1,6 +1,6 @@
-"""The product over a real kube-apiserver: the cluster of deploy/rbac.yaml, its nodes made by hand.
+"""The product against a real kube-apiserver, with the rights of deploy/rbac.yaml and nodes that the test creates.
 
-Nobody runs there but the API server; the test is kubelet, controllers and everybody else.
+Only the API server runs; the test plays kubelet, controllers and all other components.
 """
 
 import json

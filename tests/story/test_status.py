@@ -1,4 +1,4 @@
-"""Autopilot's ``/status`` from one end to the other: the portal asks, real agents answer."""
+"""Autopilot's ``/status`` end to end: the portal requests checks, and real agents run them."""
 
 import re
 

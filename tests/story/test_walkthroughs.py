@@ -1,6 +1,6 @@
 """The walk-throughs of KCE's help page and of Konduktor's documentation, from the log line to the node.
 
-One installation for all of them: each has a node and a code of its own.
+They share one installation; each has its own node and fault code.
 """
 
 from collections.abc import Iterator

@@ -25,7 +25,7 @@ class ExpectedGpuCount:
         self._remembered = self._read()
 
     def __call__(self, listed: int = 0) -> int:
-        """How many GPUs must be present; ``listed`` is how many the vendor's tool lists. 0: not a GPU node."""
+        """The number of GPUs that must be present. ``listed``: the count of the vendor's tool. 0: not a GPU node."""
         wanted = max(self._remembered, self._count_on_bus(), listed) if self._configured is None else self._configured
         if wanted != self._remembered:
             self._remembered = wanted

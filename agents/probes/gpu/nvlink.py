@@ -77,7 +77,7 @@ def _evaluate(device: Device, links: Links, others: list[int], seen: _GpuLinks) 
 
 
 def _expected_by_peers(device: Device, active: int, others: list[int]) -> int:
-    """How many links this GPU should have up, judged by its peers.
+    """The number of links that this GPU should have up, judged by its peers.
 
     With NVSwitches (known by the fabric; A100 and older report none) the majority decides. Without, all peers must
     agree and the GPU must have links at all, because others may be bridged in pairs.

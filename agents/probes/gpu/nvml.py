@@ -132,7 +132,7 @@ def inventory() -> Inventory:
 def devices(*, within_exclusive: bool = False) -> tuple[Device, ...]:
     """The state of every GPU.
 
-    Raises DriverError if the driver does not answer. A GPU that is lost or hangs says so in its own state.
+    Raises DriverError if the driver does not answer. The state of a GPU that is lost or hangs shows this.
 
     ``within_exclusive``: the caller holds ``exclusive``.
     """

@@ -80,7 +80,7 @@ def unidentified(devices: Iterable[Device]) -> Check:
 
 
 def remapping_problem(rows: Rows) -> str:
-    """What is wrong with the remapped rows of a GPU, or "". Shared by the probe and the check ``remapped``."""
+    """The problem with the remapped rows of a GPU, or "". Shared by the probe and the check ``remapped``."""
     problems = (
         ("a remapped row takes effect at the next reset", rows.pending),
         ("a row could not be remapped", rows.failed),

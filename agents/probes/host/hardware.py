@@ -91,6 +91,7 @@ def pci_devices(root: pathlib.Path, classes: tuple[str, ...], vendors: tuple[str
 
 
 def count_nvidia_gpus(root: pathlib.Path = pathlib.Path("/sys")) -> int:
-    """How many NVIDIA GPUs are on the PCI bus, whatever their driver says. Virtual functions do not count; they come
-    and go."""
+    """The number of NVIDIA GPUs on the PCI bus, whatever their driver reports. Virtual functions do not count; they
+    come and go.
+    """
     return sum(1 for device in pci_devices(root, GPU_CLASSES, (NVIDIA_VENDOR,)) if not (device / "physfn").exists())

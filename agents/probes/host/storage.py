@@ -171,7 +171,7 @@ class StorageProbe:
         return False
 
     def _why_unresponsive(self, point: str) -> str:
-        """Why a mount does not answer at its path; empty if it does. At most one child for each mount."""
+        """The reason why a mount does not answer at its path; empty if it does. At most one child for each mount."""
         if self._is_hanging(point):
             return _timeout_message()
         try:

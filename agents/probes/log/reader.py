@@ -45,7 +45,7 @@ class LogReader:
 
     @property
     def mark(self) -> dict[str, Any]:
-        """How far the sources were read, and the faults held back; plain data."""
+        """The positions up to which the sources were read, and the faults held back; plain data."""
         return dict(self._mark)
 
     def read(self, *, boot_id: str, now: datetime) -> LogUpdate:

@@ -1,7 +1,7 @@
-"""Guards bound automation that is right about one node and wrong about many.
+"""Guards limit automation that may be right for one node and wrong for many.
 
 ``isolation`` is evaluated when a rule matches, ``destructive`` right before each call that takes work away. ``storm``
-tells whether a fault is one of many with a shared cause. Pure: settings and counted facts in, reasons out.
+detects faults that share a cause. Pure: settings and counted facts in, reasons out.
 """
 
 from kcover.decisions.guards.evaluate import (

@@ -1,9 +1,9 @@
-"""How many faulty nodes chance explains, given that real faults clump.
+"""The number of faulty nodes that chance explains, given that real faults clump.
 
 Faults of a real fleet share causes: a switch, a power supply, a bad batch. So the number of newly faulty nodes in a
 window follows a negative binomial law: clumps arrive independently, and the size of a clump is logarithmic. Its mean
-comes from the fault rate. Its over-dispersion comes from the company of faults: how many other nodes fail within one
-window before each. Both are learned from the fleet's own past. A public trace of 400 GPU servers is the prior, see
+comes from the fault rate. Its over-dispersion comes from the number of other nodes that fail within one window before
+each fault. Both are learned from the fleet's own past. A public trace of 400 GPU servers is the prior, see
 docs/architecture/guards.md.
 
 The limit of a window is the smallest number of nodes for which the law holds back at most ``HELD_SHARE`` of all faults.

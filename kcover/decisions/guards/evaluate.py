@@ -1,7 +1,7 @@
 """Evaluate the guards: what holds an act back, and which guards it passed.
 
-Guards hold back isolation and destructive acts only. Recovery, uncordon, release and audit never ask them, so a tripped
-breaker never blocks those (invariant 31).
+Guards hold back isolation and destructive acts only. Recovery, uncordon, release and audit never evaluate them, so a
+tripped breaker never blocks those (invariant 31).
 """
 
 from collections.abc import Iterable, Mapping
@@ -46,7 +46,7 @@ class Storm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What holds an act back (empty: it may proceed), which guards it passed, and which a named user overrode."""
+    """The result of the guards: reasons that hold an act back (none: it may proceed), passed and overridden guards."""
 
     held: tuple[reasons.Reason, ...]
     passed: tuple[reasons.Reason, ...]
@@ -109,7 +109,7 @@ def during_storm(
 
 
 def too_many_plans(settings: Settings, *, active: int) -> reasons.Reason | None:
-    """Why a decision system's plan is refused, if it is. ``active``: their open rescues in the cluster."""
+    """The reason why a decision system's plan is refused, if it is. ``active``: their open rescues in the cluster."""
     limit = settings.plans.limit
     return reasons.of("plan_limit", limit=limit) if active >= limit else None
 
@@ -133,7 +133,7 @@ def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[s
 
 
 def _reevaluation_time(holding: Iterable[_Finding], *, now: datetime) -> datetime:
-    """When the last of the guards releases, within the bounds."""
+    """The time when the last of the guards releases, within the bounds."""
     latest = max(finding.until or now for finding in holding)
     return min(max(latest, now + REDECIDE_AFTER), now + MAX_REDECIDE_AFTER)
 

@@ -1,4 +1,4 @@
-"""What the guards evaluate: counts that the portal gathers for one node at one moment.
+"""The input of the guards: counts that the portal gathers for one node at one moment.
 
 The counts and the act that relies on them belong in one transaction under the cluster's lock. Otherwise two nodes that
 are decided at once would both see the last free slot (invariant 29).
@@ -60,7 +60,7 @@ class Faulty:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
-    """What the rate guard learned from the cluster's own past; see ``guards.chance``.
+    """The statistics that the rate guard learned from the cluster's own past; see ``guards.chance``.
 
     ``faults``: nodes that became faulty in ``node_hours``. The others: how many other nodes had become faulty within 10
     min, 1 h and 6 h before each of these faults, in total.

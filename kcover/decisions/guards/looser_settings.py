@@ -1,4 +1,4 @@
-"""Which guards a change of settings loosens: the portal may then act where it would have been held back before."""
+"""Finds the guards that a change of settings loosens, so that the portal may act where it was held back before."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which guard a reason belongs to."""
+"""The guard that each reason code belongs to."""
 
 from kcover.decisions.guards.evaluate import GUARDS
 

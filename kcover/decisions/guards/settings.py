@@ -78,7 +78,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plans:
-    """How many plans of decision systems may be open in the cluster at the same time (KCE's plan limit)."""
+    """The number of plans of decision systems that may be open in the cluster at the same time (KCE's plan limit)."""
 
     limit: int = 5
 

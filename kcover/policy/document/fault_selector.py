@@ -132,7 +132,7 @@ def _sxid_error(value: object) -> Reason | None:
 
 
 def _digits(value: object, *, example: str) -> Value:
-    """What to write instead of a value that is not a string of digits."""
+    """The text to write instead of a value that is not a string of digits."""
     if isinstance(value, int) and not isinstance(value, bool):
         return reasons.of("quoted", text=short_text(value))
     return reasons.of("quoted_example", text=example)

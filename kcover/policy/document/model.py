@@ -50,7 +50,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Minimum:
-    """How often a fault must have occurred: ``count`` times within the duration before the decision."""
+    """The minimum number of occurrences of a fault: ``count`` times within the duration before the decision."""
 
     count: int
     within: timedelta
@@ -134,7 +134,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyRule:
-    """Which standbys may replace which nodes; a node must have all labels of its side (semantics section 4)."""
+    """Nodes and the standbys that may replace them; a node must have all labels of its side (semantics section 4)."""
 
     index: int
     origin: Mapping[str, str]

@@ -1,6 +1,7 @@
 """Bounds the enrolment of names that the cluster does not have, and ends the credentials of those that stay unknown.
 
-An enrolment token can claim any name. Without bounds, its holder could fill the database, and the audit log for ever.
+An enrolment token can claim any name. Without bounds, its holder could fill the database and the audit log without
+limit.
 """
 
 import math

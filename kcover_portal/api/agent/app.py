@@ -67,7 +67,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 async def stay_open() -> None:
-    """Says again and again, for as long as the server runs, that agents are heard: a closed door silences nobody."""
+    """Records periodically that agents can report, so that no agent counts as silent while the portal is down."""
     while True:
         try:
             await sync_to_async(beat, thread_sensitive=False)()
@@ -77,7 +77,7 @@ async def stay_open() -> None:
 
 
 def beat() -> None:
-    """Notes once that this process hears agents, and the clusters whose tokens it cannot review."""
+    """Records once that this process accepts agents' reports, and the clusters whose tokens it cannot review."""
     close_old_connections()
     heartbeats.beat(silence.RECEIVER, gap=silence.HEARTBEAT_GAP, now=timezone.now())
     for cluster in known_accounts.blind():
@@ -170,7 +170,7 @@ async def _credential(headers: Headers) -> credentials.Credential:
 
 
 def _trouble(error: Exception) -> Refusal:
-    """What went wrong on this side, as the status that makes an agent do the right thing with its report."""
+    """Maps an error of the portal to the status that makes an agent handle its report correctly."""
     if isinstance(error, Full):
         ingest_counters.refused()
         return Refusal(429, reasons.of("queue_full"), retry_after=RETRY_AFTER)

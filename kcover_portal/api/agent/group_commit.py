@@ -1,7 +1,7 @@
-"""Many calls, one piece of work: what comes in within a few milliseconds is done together, in one thread.
+"""Group commit: calls that arrive within a few milliseconds are handled together, in one thread.
 
-While a batch is being worked on the next one gathers, so that the batches grow with the load and the cost of each call
-falls (group commit). What waits is bounded, in calls and in bytes: beyond that the answer is Full, never memory.
+While one batch is handled, the next one collects. So batches grow with the load, and the cost of each call falls. The
+queue is bounded in calls and in bytes; beyond the bound, a call gets Full.
 """
 
 import asyncio

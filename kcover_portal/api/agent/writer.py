@@ -1,6 +1,6 @@
-"""Keeping reports: those that gathered in one transaction, each answered after the commit.
+"""Stores the collected reports in one transaction, and answers each of them after the commit.
 
-A commit that many share makes durability nearly free. A report with a fault waits for no others.
+A shared commit makes durability nearly free. A report with a fault does not wait for others.
 """
 
 import logging

@@ -41,7 +41,9 @@ class ApprovalLinks(base.Acts):
 
     @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})
     def post(self, request: Request, pk: int) -> Response:
-        """Creates a link, on record. 409 if the rescue does not wait for an approval or the person may not answer."""
+        """Creates a link and records it in the audit log. 409 if the rescue does not wait for an approval or the person
+        may not answer.
+        """
         base.known_only(request)
         who = principal(request)
         visible = accounts.visible(who, Rescue.objects.select_related("cluster", "node"))

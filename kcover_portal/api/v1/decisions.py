@@ -42,7 +42,7 @@ class RescueActions(base.Acts):
         parameters=[
             OpenApiParameter("cluster", str, description="required unless the token is bound to a cluster"),
             OpenApiParameter(
-                "override", str, description="comma-separated guards to pass over; requires the scope override"
+                "override", str, description="comma-separated guards to override; requires the scope override"
             ),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],

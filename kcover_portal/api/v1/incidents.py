@@ -28,7 +28,7 @@ NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
 
 
 class WitnessSerializer(serializers.Serializer[queries.Witness]):
-    """Who reported a fault: a source by its name, ``agent`` or ``portal``; by the portal's time."""
+    """A witness of a fault: a source by its name, ``agent`` or ``portal``; by the portal's time."""
 
     source = serializers.CharField()  # type: ignore[assignment]  # DRF takes declared fields off the class
     first_seen_at = serializers.DateTimeField()
@@ -178,7 +178,7 @@ class Occurrences(base.Lists[Occurrence]):
 
 
 class CloseBody(base.Strict):
-    """Why the fault counts as gone."""
+    """The reason why the fault counts as gone."""
 
     reason = serializers.CharField(max_length=base.REASON)
 

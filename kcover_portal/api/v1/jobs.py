@@ -82,7 +82,7 @@ class OrderSerializer(serializers.ModelSerializer[JobOrder]):
 
 
 class OrderPreviewSerializer(serializers.Serializer[Any]):
-    """What an order would do, and what would hold it back."""
+    """The effects of an order, and the conditions that would hold it back."""
 
     dry_run = serializers.BooleanField()
     cluster = serializers.CharField()
@@ -135,7 +135,7 @@ class JobAct(base.Acts):
         operation_id="jobs_act",
         parameters=[
             OpenApiParameter("action", str, OpenApiParameter.PATH, enum=ACTIONS),
-            OpenApiParameter("dry_run", bool, description="return what it would do and do nothing"),
+            OpenApiParameter("dry_run", bool, description="return the effects without carrying out the order"),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
         request=ReasonBody,

@@ -93,7 +93,7 @@ class NodeAct(base.Acts):
         operation_id="nodes_act",
         parameters=[
             OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS),
-            OpenApiParameter("dry_run", bool, description="return the plan and do nothing"),
+            OpenApiParameter("dry_run", bool, description="return the plan without carrying it out"),
             OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER),
         ],
         request=NodeActBody,

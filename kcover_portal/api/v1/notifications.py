@@ -30,7 +30,7 @@ REST_NAMES = {"batching": "gather", "min_interval": "spacing"}  # settings that 
 
 
 class ChannelSerializer(serializers.ModelSerializer[Channel]):
-    """A channel. Only the ``host`` of its address is shown; ``signed`` tells whether it has a secret."""
+    """A channel. Only the ``host`` of its address is shown; ``signed`` shows whether it has a secret."""
 
     host = serializers.CharField(read_only=True)
     signed = serializers.SerializerMethodField()

@@ -218,7 +218,7 @@ class Rescues(base.Reads[Rescue]):
 
 
 def _canceller(who: accounts.Principal, rescue: Rescue) -> dict[str, Any]:
-    """Who cancels: the requester's name, and whether the caller may cancel questions that need two people.
+    """The canceller: the requester's name, and whether the caller may cancel questions that need two people.
 
     Raises Forbidden if the question is neither the caller's own nor may the caller cancel it.
     """

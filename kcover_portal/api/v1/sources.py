@@ -32,7 +32,7 @@ from kcover_portal.sources.models import Source
 
 
 class SourceSerializer(serializers.ModelSerializer[Source]):
-    """A source of faults. Its token is never shown; ``has_token`` tells whether it has one."""
+    """A source of faults. Its token is never shown; ``has_token`` shows whether it has one."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     url = MaskedTextField()
@@ -56,7 +56,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
 
 
 class SourcePatch(base.Strict):
-    """What to change. ``token`` is never shown again. Settings that are not named stay; null removes one."""
+    """The fields to change. ``token`` is never shown again. Settings that are not named stay; null removes one."""
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
     token = serializers.CharField(required=False, allow_blank=True, max_length=4000)
@@ -74,7 +74,7 @@ class SourceBody(SourcePatch):
 
 
 class SourceTestSerializer(serializers.Serializer[Any]):
-    """What a source saw in the last hour."""
+    """The observations of a source in the last hour."""
 
     ok = serializers.BooleanField()
     seen = serializers.IntegerField(help_text="events, without repetitions")
@@ -91,7 +91,7 @@ class RejectedItemSerializer(serializers.Serializer[Any]):
 
 
 class IntakeSerializer(serializers.Serializer[Any]):
-    """What became of the items of a request."""
+    """The results of the items of a request."""
 
     accepted = serializers.IntegerField()
     duplicates = serializers.IntegerField()

@@ -101,7 +101,7 @@ class TokenBody(base.Strict):
 
 
 class RotateBody(base.Strict):
-    """How long the old secret stays valid."""
+    """The time that the old secret stays valid."""
 
     overlap = serializers.IntegerField(
         required=False,

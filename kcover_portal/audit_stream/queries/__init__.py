@@ -1,4 +1,4 @@
-"""What sinks have not received yet."""
+"""The records that sinks have not received yet."""
 
 import heapq
 import itertools
@@ -23,7 +23,7 @@ Part = tuple[str, str]  # topic, part
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lag:
-    """How many records a sink has not received, and the age of the oldest."""
+    """The number of records that a sink has not received, and the age of the oldest."""
 
     records: int
     age: timedelta
@@ -67,7 +67,7 @@ class Heads:
 
 
 def lag(sink: Sink, *, now: datetime, heads: Heads | None = None) -> Lag:
-    """How far the sink is behind."""
+    """The lag of the sink."""
     unread = list((heads or Heads()).unread(sink))
     first = itertools.chain.from_iterable(topics.TOPICS[topic].read(part, at, 1) for (topic, part), at, _ in unread)
     oldest = min((record.at for record in first), default=now)
@@ -93,7 +93,7 @@ def batch(sink: Sink, *, most: int = MAX_RECORDS) -> list[Record]:
 
 
 def trouble(sink: Sink, found: Lag) -> reasons.Reason | None:
-    """What is wrong with an enabled sink, for people; None if it keeps up."""
+    """The problem of an enabled sink, for people; None if it keeps up."""
     if not sink.enabled or not found.records:
         return None
     behind = reasons.of("sink_behind", sink=sink.name, count=found.records, span=reasons.span(found.age))

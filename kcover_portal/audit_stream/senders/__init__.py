@@ -1,4 +1,6 @@
-"""The ways out. A sender returns when the receiver has every record, and raises SendError otherwise."""
+"""Senders, one for each kind of sink. A sender returns when the receiver has every record, and raises SendError
+otherwise.
+"""
 
 import json
 import os

@@ -40,8 +40,10 @@ class Held(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """What decides a node's labels: its periodic results, its finished invasive checks that are not yet written, and
-    the running one. Finished checks are in their order, so that only a later result replaces an earlier one."""
+    """The facts that decide a node's labels: its periodic results, its finished invasive checks that are not yet
+    written, and the running one. Finished checks are in their order, so that only a later result replaces an earlier
+    one.
+    """
 
     node: Node
     periodic: str | None

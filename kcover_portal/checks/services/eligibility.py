@@ -1,4 +1,4 @@
-"""Which nodes an automatic run leaves out: those under repair, in maintenance, excluded or not schedulable."""
+"""The nodes that an automatic run leaves out: those under repair, in maintenance, excluded or not schedulable."""
 
 from collections.abc import Iterable
 from datetime import datetime

@@ -40,7 +40,7 @@ def next_batch(run: CheckRun) -> int | None:
 
 
 def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] | None:
-    """Why the GPUs of a node of the batch are not idle, by node name.
+    """The reason why the GPUs of a node of the batch are not idle, by node name.
 
     None: the cluster does not answer, and the run is automatic, so try again later.
     """

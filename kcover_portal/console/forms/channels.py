@@ -176,7 +176,7 @@ def _initial(channel: Channel) -> dict[str, Any]:
 
 
 class RouteForm(Somewhere):
-    """Which events go to a channel."""
+    """The events that go to a channel."""
 
     channel = forms.ModelChoiceField(
         Channel.objects.order_by("name"),

@@ -17,7 +17,7 @@ def _line() -> forms.TextInput:
 
 
 class Checks(forms.Form):
-    """Which checks to run on which nodes of a cluster."""
+    """The checks to run, and the nodes of a cluster to run them on."""
 
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),

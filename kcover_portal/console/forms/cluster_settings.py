@@ -1,4 +1,4 @@
-"""Forms for settings of a cluster: which labels name the parts of its topology, and what needs a second person."""
+"""Forms for settings of a cluster: the labels of its topology, and the two-person rules."""
 
 from typing import Any
 

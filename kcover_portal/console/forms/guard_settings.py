@@ -1,6 +1,6 @@
-"""Forms for what bounds automation: one guard of a cluster, its mode, a maintenance window.
+"""Forms for the limits of automation: one guard of a cluster, its mode, a maintenance window.
 
-The core checks the values (``guards.merge``); these forms only carry them, times as people write them.
+The core validates the values (``guards.merge``). These forms only parse them, with times as people write them.
 """
 
 import re

@@ -68,7 +68,7 @@ class Kind:
 
 
 def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
-    """What the action would do to each node; writes nothing. Queries the cluster once per node if pods are evicted."""
+    """The effect of the action on each node; writes nothing. Queries the cluster once per node if pods are evicted."""
     found = []
     for node in nodes:
         page = reverse("console:node", args=(node.cluster.name, node.name))

@@ -57,7 +57,7 @@ class Summary:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many nodes are in each state."""
+        """The number of nodes in each state."""
         found = Counter(tile.state for tile in self.troubled)
         found["healthy"] += max(0, self.nodes - len(self.troubled))  # a node may have come between the queries
         return found
@@ -73,7 +73,7 @@ class Group:
 
     @property
     def counts(self) -> list[tuple[str, presentation.Badge, int]]:
-        """How many nodes are in each state, most urgent first, states without nodes left out."""
+        """The number of nodes in each state, most urgent first, without states that have no nodes."""
         found = Counter(tile.state for tile in self.tiles)
         return [(state, look, found[state]) for state, look in presentation.NODE.items() if found[state]]
 

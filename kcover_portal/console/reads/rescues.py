@@ -167,12 +167,14 @@ def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *,
 
 
 def rounds(steps: Sequence[Step]) -> dict[int, int]:
-    """Where later rounds begin: the index of their first step, and the number of the round."""
+    """The starts of later rounds: the index of their first step, and the number of the round."""
     return {after.index: after.round for before, after in pairwise(steps) if after.round > before.round}
 
 
 def held_back(rescue: Rescue) -> str:
-    """What holds back a rescue under way; "" if nothing does. The guards are evaluated again at ``due_at``."""
+    """The reason that holds back a rescue under way; "" if nothing does. The guards are evaluated again at
+    ``due_at``.
+    """
     waits = rescue.state == Rescue.State.WAITING and rescue.hold == Rescue.Hold.GUARD
     return localization.stored(rescue.because) if waits else ""
 
@@ -236,7 +238,7 @@ def _shown(value: object) -> str:
 
 
 def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:
-    """When the portal continues by itself, if that is more than POLLED away."""
+    """The time when the portal continues by itself, if that is more than POLLED away."""
     if rescue.state != Rescue.State.WAITING or rescue.due_at is None or rescue.due_at - now < POLLED:
         return None
     return rescue.due_at

@@ -133,7 +133,7 @@ def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Mainten
 
 
 def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
-    """What blocks automation now: storms, open breakers and maintenance windows."""
+    """The present blocks of automation: storms, open breakers and maintenance windows."""
     found = [
         Alarm(
             presentation.of("guard", "storm"),

@@ -75,7 +75,7 @@ def _versions(clusters: Collection[Cluster]) -> list[tuple[str, int]]:
 
 
 def queue(clusters: Collection[Cluster], *, now: datetime) -> Queue:
-    """What is due in the clusters."""
+    """The due work of the clusters."""
     due = Rescue.objects.filter(cluster__in=clusters, state__in=("waiting", "running"), due_at__lte=now)
     judge = Incident.objects.filter(cluster__in=clusters, state=Incident.State.OPEN, decide_at__lte=now)
     rescues = due.aggregate(n=Count("pk"), oldest=Min("due_at"))

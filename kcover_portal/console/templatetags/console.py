@@ -84,7 +84,7 @@ def span(seconds: float | None) -> str:
 
 @register.simple_tag
 def lasted(start: datetime | None, end: datetime | None) -> str:
-    """How long something took, or has taken so far."""
+    """The duration of something, or the time since its start."""
     return step_facts.duration((end or timezone.now()) - start) if start else ""
 
 
@@ -102,7 +102,7 @@ def rescued_fault(rescue: Rescue) -> str:
 
 @register.filter
 def symptom(text: str) -> str:
-    """What the nodes of a storm have in common."""
+    """The symptom that the nodes of a storm share."""
     return fault_names.symptom(text)
 
 
@@ -218,7 +218,7 @@ def message(row: Incident | Occurrence) -> str:
 
 @register.filter
 def act_title(entry: Entry) -> str:
-    """What was done, according to an audit entry."""
+    """The action of an audit entry, in words."""
     return entries.title(entry)
 
 

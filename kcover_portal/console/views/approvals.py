@@ -147,7 +147,7 @@ def _forget(response: HttpResponse) -> HttpResponse:
 
 
 def _invalid_link(request: HttpRequest, error: approval_links.LinkError) -> HttpResponse:
-    """Why a link is not valid. Shows no more of the rescue than the link's person already knows."""
+    """The reason why a link is not valid. Shows no more of the rescue than the link's person already knows."""
     context = {"shut": error.code, "vote": error.vote, "rescue": error.rescue}
     return _page(request, context, status=STATUS.get(error.code, GONE))
 

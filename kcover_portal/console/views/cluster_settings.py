@@ -1,4 +1,6 @@
-"""Settings of a cluster on the page Safety: its topology, what needs a second person, and changes that wait for one."""
+"""Settings of a cluster on the page Safety: its topology, the two-person rules, and changes that wait for another
+admin.
+"""
 
 from collections.abc import Mapping
 from typing import Any

@@ -19,7 +19,7 @@ MAX_QUERY = 1000  # characters of the filters in the audit log
 def export(request: Request, name: str, shape: str) -> HttpResponseBase:
     """The whole list with the same filters as the page; 400 for a bad filter, 429 while no place is free.
 
-    Each export is in the audit log, which nobody may shorten: a person begins a few a minute.
+    Each export is in the audit log, which cannot be pruned, so a person may start only a few exports a minute.
     """
     listing = lists.LISTINGS.get(name)
     if listing is None or shape not in exports.SHAPES:

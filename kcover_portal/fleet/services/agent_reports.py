@@ -1,7 +1,7 @@
 """Stores what agents report about themselves and their nodes, many reports at once.
 
 A heartbeat updates one narrow row and inserts none. The inventory and the check results are written only if they differ
-from the previous report's, which digests in that row tell. The time of an unchanged check result is updated every
+from the previous report's, as digests in that row show. The time of an unchanged check result is updated every
 REFRESH_SECONDS. Everything here runs in the transaction of the whole batch.
 """
 

@@ -53,7 +53,7 @@ class ChangedNode:
 
 @dataclass(slots=True)
 class _Sighting:
-    """What a batch shows of one node.
+    """The content of a batch about one node.
 
     ``last``: its last state, None if the batch only deletes it. ``boots``: its boot ids in their order. ``present``: it
     is in the cluster at the end of the batch. ``deleted``: it was deleted in between.

@@ -42,7 +42,7 @@ def close(
 
 
 def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
-    """Closes an incident for which a person vouches that the fault is gone.
+    """Closes an incident because a person confirms that the fault is gone.
 
     Raises CloseRefused if it is closed already. Faults that a closed storm held back are decided again at once.
     """

@@ -1,4 +1,4 @@
-"""Reads faults: their identity within a node, and the severity and cause that the log line tells."""
+"""Reads faults: their identity within a node, and the severity and cause in the log line."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

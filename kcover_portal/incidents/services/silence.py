@@ -1,8 +1,9 @@
 """Incidents of silent agents: opened by the sweep, confirmed by the cluster, closed by the next report.
 
 While the node is Ready, the agent itself is at fault, and the incident does not count as a fault of the node. Once the
-cluster reports NotReady too, it does. Rules that name the kind ``agent`` decide what is done. No agent is silent while
-the portal did not receive reports, while a rescue works on the node, or just after the node came up (invariant 35).
+cluster reports NotReady too, it does. Rules that name the kind ``agent`` decide what is done. No agent counts as silent
+while the portal did not receive reports, while a rescue works on the node, or just after the node came up (invariant
+35).
 
 While a cluster's API server does not answer, its agents' pod tokens cannot be verified or renewed. Then nothing is
 opened or confirmed in that cluster, until API_RECOVERY after it answers again.

@@ -52,6 +52,6 @@ def changes_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
 
 
 def first_decision(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:
-    """When an incident that these faults open is decided first: at once, unless a source reports old events only."""
+    """The first decision time of an incident of these faults: at once, unless a source reports old events only."""
     is_old = all(isinstance(one, SourceFault) and one.seen_at and one.seen_at < now - OLD_AFTER for one in seen)
     return now + SETTLING_TIME if is_old else now

@@ -1,4 +1,4 @@
-"""What doors and sources may call: order a restart or stop, report a failed pod, carry orders out."""
+"""Services for entry points and sources: order a restart or stop, report a failed pod, carry orders out."""
 
 from kcover_portal.jobs.services.labels import look_for_labels
 from kcover_portal.jobs.services.orders import JobUnknown, OrderRefused, Preview, kind_named, order, preview

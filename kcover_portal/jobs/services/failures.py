@@ -52,7 +52,7 @@ class Failed:
 
     @property
     def because(self) -> reasons.Reason:
-        """Why the job is restarted."""
+        """The reason why the job is restarted."""
         pod = f"{self.pod.namespace}/{self.pod.name}"
         return reasons.of("job_container_failed", container=self.container, pod=pod, exit_code=self.exit_code)
 

@@ -1,4 +1,4 @@
-"""Orders of people and programs: what is in their way, and the row that a worker carries out."""
+"""Orders of people and programs: the conditions that refuse an order, and the row that a worker carries out."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What an order would do: the pods that it takes away, and what holds it back.
+    """The effects of an order: the pods that it ends, and the conditions that hold it back.
 
-    ``passed_over``: the guards that an approver's order passes over.
+    ``passed_over``: the guards that an approver's order overrides.
     """
 
     target: Target
@@ -77,7 +77,7 @@ def read(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Target:
 def preview(
     cluster: Cluster, *, kind: str, namespace: str, name: str, action: str, now: datetime, may_approve: bool = False
 ) -> Preview:
-    """What the order would do now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
+    """The effects that the order would have now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
     target = read(cluster, kind=kind_named(kind), namespace=namespace, name=name)
     guarded = _held_by_guards(cluster, target, now=now) if action == JobOrder.Action.RESTART else ()
     held = [*_held_by_mode(cluster, may_approve=may_approve), *obstacles(target, action), *_under_way(cluster, target)]
@@ -119,7 +119,7 @@ def order(
 
 
 def obstacles(target: Target, action: str) -> Iterator[reasons.Reason]:
-    """What about the job itself is in the way of a restart or stop."""
+    """The property of the job itself that prevents a restart or stop."""
     job, workload = target.job, target.workload
     if (job.kind, job.name) != (workload.kind, workload.name):
         yield reasons.of("job_part_of", job=workload.name, kind=job.kind, owner=job.name)

@@ -55,7 +55,7 @@ def _look(cluster: Cluster, kube: port.Cluster, place: Place, *, now: datetime) 
 
 
 def _is_over(kube: port.Cluster, job: training_jobs.Job, workload: port.Workload) -> reasons.Reason | None:
-    """Why the job's failures are over; None if they are not."""
+    """The reason why the job's failures are over; None if they are not."""
     if workload.phase in (port.Phase.SUCCEEDED, port.Phase.FAILED):
         return reasons.of("job_ended")
     if workload.phase is not port.Phase.RUNNING:

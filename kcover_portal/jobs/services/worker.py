@@ -230,7 +230,7 @@ class _Work(OrderCalls):
 
 
 def _why(order: JobOrder) -> reasons.Reason:
-    """Why the order restarts the job, for the list of jobs."""
+    """The reason why the order restarts the job, for the list of jobs."""
     fault = reasons.kept(order.asked_because)
     if fault is not None:
         return fault

@@ -16,7 +16,7 @@ BATCH_LABEL: Final = "batch.kubernetes.io/job-name"
 
 
 class Verb(StrEnum):
-    """How a job is restarted, or stopped."""
+    """The way in which a job is restarted or stopped."""
 
     DELETE_PODS = "delete_pods"  # its controller creates them again
     COMMAND = "command"  # a Command of Volcano: single deletions could leave a gang below minAvailable
@@ -25,7 +25,7 @@ class Verb(StrEnum):
 
 
 class Phase(StrEnum):
-    """What the job's own status says; RUNNING also before it has begun."""
+    """The state in the job's own status; RUNNING also before it has begun."""
 
     RUNNING = "running"
     SUSPENDED = "suspended"

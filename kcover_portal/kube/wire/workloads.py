@@ -55,7 +55,7 @@ class WorkloadObject(base.AnyObject, frozen=True):
         return values.Phase.RUNNING
 
     def _words(self) -> Iterator[str]:
-        """What the status says: true conditions, Volcano's ``state.phase``, Ray's ``state`` and its job's status."""
+        """The facts of the status: true conditions, Volcano's ``state.phase``, Ray's ``state`` and its job's status."""
         status = self.status or {}
         for condition in _mappings(status.get("conditions")):
             if condition.get("status") == "True":

@@ -107,7 +107,7 @@ def _open_pages(delivery: Delivery) -> dict[tuple[object, ...], str]:
 def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]:
     """The events of a delivery that the pager has not accepted yet, oldest first.
 
-    Call it with the channel's language active. An alert that ended before it could be sent wakes nobody: only its end
+    Call it with the channel's language active. An alert that ended before it could be sent pages nobody: only its end
     is sent.
     """
     if delivery.test:

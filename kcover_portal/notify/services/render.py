@@ -165,12 +165,12 @@ def text(line: events.Line) -> str:
 
 
 def why(event: events.Event) -> str:
-    """Why the event happened, in the active language; "" if nobody knows."""
+    """The reason why the event happened, in the active language; "" if it is unknown."""
     return localization.say(event.because) if event.because is not None else ""
 
 
 def head(line: events.Line) -> str:
-    """What happened, and where."""
+    """The event and its place, in words."""
     first = line.first
     title = str(TITLES.get(first.kind, first.kind))
     if first.again:

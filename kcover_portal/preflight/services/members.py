@@ -1,4 +1,4 @@
-"""Whether a node takes part in a workload, according to the cluster."""
+"""Checks with the cluster that a node takes part in a workload."""
 
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet

@@ -1,4 +1,4 @@
-"""drain: evict what runs on the node, gracefully, for as long as the policy allows.
+"""drain: evict the pods of the node gracefully, for as long as the policy allows.
 
 DaemonSet and mirror pods stay. Completed and failed pods do not block. The step waits while a PodDisruptionBudget
 refuses (invariants 24 to 28).

@@ -1,4 +1,4 @@
-"""notify: tell people before anything is taken away.
+"""notify: notify people before work is taken away.
 
 The notify app, downstream, delivers the message: the step is a waiting row that this app finds and settles
 (``control.notify_steps``). A rescue never depends on it: after ``WITHIN`` the plan continues without delivery.

@@ -4,7 +4,7 @@ The boot ID is stored before the request. Whatever is unclear afterwards (a time
 by the node's boot ID, never by a second request for the same boot (invariants 13, 16, 17).
 
 The request may end with the machine that it reboots: a job's pod dies and the job fails, or its deadline passes while
-the firmware counts memory; a command gets no answer in time. So a failed request alone does not hold the rescue. The
+the firmware tests memory; a command gets no answer in time. So a failed request alone does not hold the rescue. The
 step looks at the node afterwards, and waits for its boot ID if the node went down or may be about to.
 """
 
@@ -70,7 +70,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
 
 
 def _drained_at(context: Context) -> datetime:
-    """When the previous step ended. The start of this step cannot be used, because a guard's refusal resets it."""
+    """The end of the previous step. The start of this step cannot be used, because a guard's refusal resets it."""
     before = context.rescue.steps.filter(index__lt=context.step.index).order_by("-index").first()
     return (before and before.finished_at) or context.step.started_at or context.now
 

@@ -95,7 +95,7 @@ def _same_rule(context: Context, fault: Incident) -> bool:
 
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:
-    """When the verification starts, by the portal's clock, and the boot ID that it is about."""
+    """The time when the verification starts, by the portal's clock, and the boot ID that it is about."""
     booted = queries.step_named(context.rescue, ready.SPEC.name)
     if booted is not None and booted.finished_at is not None:
         return booted.finished_at, booted.typed_progress.new_boot

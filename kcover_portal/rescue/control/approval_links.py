@@ -90,7 +90,7 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
 
 
 def read(token: str, *, now: datetime) -> Invitation:
-    """What the link opens now. Raises LinkError."""
+    """The request that the link opens now. Raises LinkError."""
     try:
         pk, plan_hash, step, user_pk, maker = _signer().unsign_object(token)
     except (signing.BadSignature, ValueError, TypeError) as error:

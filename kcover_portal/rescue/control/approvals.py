@@ -247,7 +247,7 @@ def _votes(rescue: Rescue) -> list[approval.Vote]:
 
 
 def _requested_at(rescue: Rescue) -> datetime:
-    """When approval was requested; only ``expires_at`` is stored, because the sweep looks for it."""
+    """The time when approval was requested; only ``expires_at`` is stored, because the sweep looks for it."""
     assert rescue.expires_at is not None  # set with the hold
     return rescue.expires_at - timedelta(seconds=rescue.approval_seconds)
 

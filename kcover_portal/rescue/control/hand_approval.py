@@ -1,7 +1,7 @@
-"""How many people must approve what a person or a program requests by hand (invariants 11, 44).
+"""The number of approvals that a request by hand needs, of a person or a program (invariants 11, 44).
 
-In approve mode somebody else approves each act that takes work away. A node that a two-person question is or was about
-takes such acts only with as many approvals: otherwise one person cancels the question and acts alone.
+In approve mode somebody else approves each act that takes work away. During and after a two-person request about a
+node, such acts on it need the same number of approvals. Otherwise one person could cancel the request and act alone.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def asks(cluster: Cluster, *, by_person: bool, mode: str) -> bool:
 
 
 def two_person_question(node: Node, *, now: datetime) -> Rescue | None:
-    """The question about this node that asked for most people and was not settled by a success; None without one."""
+    """The request about this node that needs the most approvals and did not end in a success; None without one."""
     bound = Q(state__in=lifecycle.OPEN_RESCUE) | Q(closed_at__gt=now - REMEMBERED)
     bound |= Q(incidents__state=Incident.State.OPEN)
     rows = Rescue.objects.filter(bound, node=node, approvers__gt=1, gate__isnull=False)
@@ -56,7 +56,7 @@ def question_about(incident: Incident) -> Rescue | None:
 
 
 def release_objection(under_way: Rescue | None) -> reasons.Reason | None:
-    """Why a release must not end the rescue on the node: it would end a question that only approvers may end."""
+    """The reason why a release must not end the rescue on the node: only approvers may end its request."""
     if under_way is None or not is_held_question(under_way):
         return None
     return reasons.of("question_first", rescue=str(under_way.pk), needed=under_way.approvers)

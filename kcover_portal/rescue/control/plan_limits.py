@@ -15,7 +15,7 @@ from kcover_portal.rescue.queries.past_rescues import PastRescues
 
 
 def full(node: Node) -> Reason | None:
-    """Why the cluster takes no more plans of decision systems; None if it does."""
+    """The reason why the cluster takes no more plans of decision systems; None if it does."""
     Cluster.objects.select_for_update(no_key=True).values_list("pk").get(
         pk=node.cluster_id
     )  # so that simultaneous requests count each other
@@ -30,7 +30,7 @@ def beyond_plans(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: dateti
 
 
 def tried_before(node: Node, steps: tuple[plan.PlannedStep, ...], *, now: datetime, code: str = "") -> list[Reason]:
-    """What was done on the node before without success, or was left to people (invariants 11, 35)."""
+    """Earlier actions on the node that had no success or were left to people (invariants 11, 35)."""
     settings = fleet.guards_of(node.cluster)
     kind = "xid" if code else ""
     fault, past = Incident(kind=kind, code=code, last_at=now), PastRescues([node])

@@ -1,7 +1,7 @@
 """Record requests that were refused: who requested what for which node, and why it was refused.
 
-A repeated request with the same answer adds no entry for a while, so that a program that asks all day, or a flood of
-one request, does not fill the audit log.
+A repeated request with the same answer adds no entry for a while, so that a program that repeats a request all day does
+not fill the audit log.
 """
 
 import contextlib

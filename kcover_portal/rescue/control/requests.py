@@ -44,7 +44,7 @@ class LimitReached(create.RescueRefused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What a request would do, what would hold it back, and how many people must approve it first."""
+    """The effects of a request, the conditions that would hold it back, and the number of approvals that it needs."""
 
     steps: list[dict[str, Any]]
     approvers: int

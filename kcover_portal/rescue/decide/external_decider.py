@@ -1,7 +1,7 @@
 """Ask a cluster's external decider what to do about a fault.
 
 The answer is KCE's list of actions. It becomes the only rule of this one decision, so modes, guards and approvals hold
-it back like a policy's rule (invariant 11). Silence is an answer too: the cluster's fallback says what follows.
+it back like a policy's rule (invariant 11). If no answer comes, the cluster's fallback decides.
 """
 
 from dataclasses import dataclass

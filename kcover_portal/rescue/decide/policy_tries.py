@@ -1,4 +1,5 @@
-"""Tries of policies as jobs: workers decide the incidents in slices, so that no request waits and none is endless.
+"""Tries of policies as jobs: workers decide the incidents in slices, so that no web request waits and each slice is
+bounded.
 
 A slice holds a lease on the row and one of two places of the portal. If its worker dies, another one goes on with the
 incidents that are left. Nothing is applied.

@@ -1,4 +1,4 @@
-"""The incidents that a worker process was told to decide: those that wait together are decided together.
+"""The queue of incidents that a worker process decides: incidents that wait together are decided together.
 
 In each lane (one for each cluster), one thread at a time decides and takes everything that waits. So a lone fault is
 decided at once, and the more faults there are, the more of them share a transaction. If the process dies, the sweep

@@ -62,7 +62,7 @@ def _end(rescue: Rescue, step: Step, *, now: datetime) -> tuple[str, Reason] | N
 
 
 def _stale(rescue: Rescue, *, now: datetime) -> Reason | None:
-    """Why a rescue that was held back expires; None if the fault was seen recently, or someone approved."""
+    """The reason why a rescue that was held back expires; None if the fault was seen recently, or someone approved."""
     expiry = fleet.guards_of(rescue.cluster).expiry
     since = now - expiry
     if rescue.opened_at >= since or rescue.approvals.filter(approved=True, at__gte=since).exists():

@@ -134,7 +134,7 @@ def finish(rescue: Rescue, steps: Sequence[Step], *, now: datetime) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a rescue ends whose steps are all finished."""
+    """The end of a rescue whose steps are all finished."""
 
     outcome: str
     because: reasons.Reason | None
@@ -158,7 +158,7 @@ def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
 
 
 def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
-    """What a finished step proves: a verification closes the incidents that were seen before it (invariant 4)."""
+    """Records the proof of a finished step: a verification closes the incidents seen before it (invariant 4)."""
     if step.spec.proves:
         Rescue.objects.filter(pk=rescue.pk).update(verified=True)
         boot_id = queries.new_boot(rescue)

@@ -115,7 +115,7 @@ def awaiting_approval(expires_at: datetime) -> dict[str, Any]:
 
 
 def _gate(decision: core.Decision, chosen: match.Candidate) -> dict[str, Any]:
-    """Which step needs approval first, from how many people, and how long a request stands.
+    """The first step that needs approval, the number of approvers, and the lifetime of a request.
 
     In approve mode nothing is done before approval. A rule that requires approval isolates the node at once and asks
     before the first step that takes running work away: without an answer the node ends isolated and not rebooted.

@@ -1,8 +1,8 @@
 """Machines that were replaced while a rescue was open on them.
 
-The machine that has the name now was not to be rescued. The rescue ends, and with it every request for approval: an
-approval was about the machine that is gone (invariant 43). A worker that is about to act notices the replacement at the
-live node. This module notices it from the watch, for rescues that no worker is running.
+The machine that now has the name is not the one to rescue. The rescue ends with all its requests for approval, because
+an approval is bound to the machine that is gone (invariant 43). A worker that is about to act notices the replacement
+at the live node. This module notices it from the watch, for rescues that no worker is running.
 """
 
 from datetime import datetime

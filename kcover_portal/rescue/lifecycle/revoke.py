@@ -8,7 +8,7 @@ rescue or skips the step withdraws it. A job is in the cluster: the same transac
 and the worker that claims it finds the job and deletes it, so neither a crash nor an API outage loses it. The worker
 looks twice, because a call of the rescue's worker may still be under way when a person ends the rescue.
 
-What an agent has fetched, or a job's pod has begun, cannot be recalled, and the record says so.
+A command that an agent has fetched, or a job whose pod has started, cannot be revoked; the audit log records this.
 """
 
 import logging

@@ -77,9 +77,9 @@ def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
 
 
 def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.Past:
-    """What earlier days taught about the faults of the cluster, which has so many eligible nodes.
+    """The statistics of faults from earlier days, for a cluster with so many eligible nodes.
 
-    The present day teaches nothing yet, so that a burst does not raise the limit that is to catch it.
+    The present day is left out, so that a burst does not raise the limit that is to catch it.
     """
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(today - LEARNS, cluster.created_at)

@@ -68,7 +68,7 @@ class _Counted:
 
 
 class Counts:
-    """What the guards evaluate about nodes of one cluster. What several nodes have in common is counted once.
+    """The counts that the guards evaluate about nodes of one cluster. Counts that several nodes share are taken once.
 
     ``nodes``: those that are asked about, and ``codes`` the kinds and codes of their faults. ``add`` counts a rescue
     that the caller is about to open, so that one transaction can decide several nodes one after the other.
@@ -203,7 +203,7 @@ class Counts:
 
     @cached_property
     def _ended(self) -> dict[tuple[int, str], datetime]:
-        """When the last rescue of each node ended: by node and rule, and by node and "" for any rescue."""
+        """The end of each node's last rescue: by node and rule, and by node and "" for any rescue."""
         rows = Rescue.objects.filter(node__in=self._nodes, state__in=lifecycle.CLOSED_RESCUE).order_by()
         found: dict[tuple[int, str], datetime] = {}
         for node, rule, at in (
@@ -240,7 +240,7 @@ def _numbers(
     codes: Collection[symptoms.Code],
     recheck: capacity.Recheck | None,
 ) -> dict[str, Any]:
-    """What the guards always or nearly always count, and what tells whether more must be read, in one statement."""
+    """The counts that guards nearly always need, and signs that more must be read, in one statement."""
     statement = _prepared(breaker=settings.breaker.enabled, codes=len(codes), recheck=recheck is not None)
     values: dict[str, Any] = {"cluster": cluster.pk, "now": now}
     if settings.breaker.enabled:

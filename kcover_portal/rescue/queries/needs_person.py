@@ -1,4 +1,4 @@
-"""Which rescues, faults and storms need a person: the one definition for lists, counts, metrics and reminders."""
+"""The one definition of rescues, faults and storms that need a person, for lists, counts, metrics and reminders."""
 
 from collections.abc import Sequence
 
@@ -64,8 +64,8 @@ def unhandled_incidents() -> QuerySet[Incident]:
 def _rejected_and_schedulable() -> Q:
     """Faults whose rescue was rejected or cancelled, on nodes that still take work.
 
-    These faults are decided again and again, but ``blocking_rescue`` holds each decision back until somebody releases
-    the node.
+    These faults are decided repeatedly, but ``blocking_rescue`` holds each decision back until a person releases the
+    node.
     """
     newest = Rescue.objects.filter(node=OuterRef("node")).order_by("-pk").values("pk")[:1]
     cancelled = Rescue.objects.filter(pk=Subquery(newest), state=Rescue.State.CANCELLED)

@@ -1,4 +1,4 @@
-"""What a decision depends on about one node."""
+"""The facts about one node that a decision depends on."""
 
 from datetime import datetime
 

@@ -40,7 +40,7 @@ class PastRescues:
         return self._by_node.get(node.pk, ())
 
     def repairs(self, node: Node, steps: Collection[str], *, since: datetime, code: str = "") -> int:
-        """How many of these steps are in the plans of the node's automatic rescues that were opened since.
+        """The number of these steps in the plans of the node's automatic rescues that were opened since.
 
         ``code``: only rescues for this kind and code of fault.
         """
@@ -53,7 +53,7 @@ class PastRescues:
 
 
 def repairs(past: Iterable[Rescue], *, since: datetime) -> int:
-    """How many steps that repair are in the plans of automatic rescues that were opened since."""
+    """The number of repairing steps in the plans of automatic rescues that were opened since."""
     return sum(map(len, _repair_steps(_automatic(past, since=since)).values()))
 
 

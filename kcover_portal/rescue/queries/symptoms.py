@@ -1,4 +1,4 @@
-"""What a fault has in common with faults of other nodes: the symptoms of a storm (invariant 33).
+"""The symptoms of a storm: properties that a fault shares with faults of other nodes (invariant 33).
 
 Only nodes that the cluster has are counted, so that invented nodes make no storm. A node that lost its GPUs counts,
 because that may be the symptom.
@@ -24,7 +24,7 @@ Code = tuple[str, str]  # kind and code of a fault
 
 
 def expressions(cluster: int, *, since: datetime, codes: Collection[Code]) -> dict[str, Any]:
-    """What ``Symptoms`` needs to know about the cluster, for one statement of the caller.
+    """The data about the cluster that ``Symptoms`` needs, for one statement of the caller.
 
     ``since``: faults of other nodes count if they were seen since then.
     """
@@ -42,7 +42,7 @@ def expressions(cluster: int, *, since: datetime, codes: Collection[Code]) -> di
 
 
 class Symptoms:
-    """The symptoms of faults of one cluster. What several faults have in common is counted once.
+    """The symptoms of faults of one cluster. Counts that several faults share are taken once.
 
     ``nodes``: the nodes whose faults are asked about. ``known``: the result of ``expressions``.
     """

@@ -1,4 +1,4 @@
-"""What every action uses: the context of one run of a step, its outcomes, locks, marks and drivers.
+"""Shared by all actions: the context of one run of a step, its outcomes, locks, marks and drivers.
 
 Belongs here: what several actions share. Never here: an action, or anything that chooses which step runs.
 """

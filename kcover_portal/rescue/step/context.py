@@ -65,7 +65,7 @@ class Context:
 
     @property
     def marks(self) -> core_marks.Marks:
-        """What this rescue (or the one whose marks it took over) has changed on the node."""
+        """The changes to the node by this rescue, or by the one whose marks it took over."""
         return core_marks.read(self.rescue.marks) or core_marks.Marks(rescue=self.rescue.pk)
 
     def check_machine(self, node: port.Node) -> None:

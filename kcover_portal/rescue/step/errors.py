@@ -22,5 +22,5 @@ class TakenBack(Stopped):
 
 
 def reason_of(error: port.KubeError | reasons.ExplainedError) -> reasons.Reason:
-    """Why a call was not made, or the cluster's answer if it did not carry out the call."""
+    """The reason why a call was not made, or the cluster's answer if it did not carry out the call."""
     return error.reason if isinstance(error, reasons.ExplainedError) else kube_reasons.of(error)

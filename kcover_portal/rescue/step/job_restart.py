@@ -118,7 +118,7 @@ class Restart:
 
 
 def missing(restart: Restart, back: Return) -> reasons.Reason:
-    """Which pods of the job are missing, and why."""
+    """The missing pods of the job, with the reasons."""
     parts = [reasons.of("job_partly_back", job=str(restart.job), running=len(back.running), wanted=restart.wanted)]
     starting = [name for name in back.starting if name not in back.roomless]
     for code, pods in (("pods_not_ended", back.stuck), ("pods_starting", starting), ("pods_lack_room", back.roomless)):

@@ -1,4 +1,4 @@
-"""How one run of a step ended: one frozen value with its reason, which the engine settles."""
+"""The outcome of one run of a step: a frozen value with its reason, which the engine settles."""
 
 from dataclasses import dataclass
 

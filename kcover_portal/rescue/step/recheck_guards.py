@@ -1,7 +1,8 @@
 """The guards, evaluated again by a rescue under way.
 
 They are evaluated before each call that takes work away, and before an isolation that begins long after the guards
-allowed it. A rescue that they hold back waits, visibly. What a named person overrode is recorded with its figures.
+allowed it. A rescue that they hold back waits visibly. Guards that a named person overrode are recorded with their
+figures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

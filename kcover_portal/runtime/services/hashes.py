@@ -1,4 +1,4 @@
-"""Remembered hashes: tell whether a value changed since the last look of any process."""
+"""Remembered hashes: detect that a value has changed since any process last read it."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""Tests of sources: what did it see in the last hour?"""
+"""Tests of sources: the observations of the last hour."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -40,7 +40,7 @@ def try_source(source: Source, *, now: datetime) -> Trial:
 
 
 def _unreachable(source: Source) -> reasons.Reason | None:
-    """Why the cluster's API server cannot be asked; None if it can."""
+    """The reason why the cluster's API server cannot be queried; None if it can."""
     try:
         fleet.connect(source.cluster).version()
     except port.KubeError as error:

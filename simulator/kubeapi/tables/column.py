@@ -53,7 +53,7 @@ def _pair(whole: int, unit: str, part: int, part_unit: str) -> str:
 
 
 def since(moment: str | None, now: datetime) -> str:
-    """How long ago an RFC 3339 time was."""
+    """The age of an RFC 3339 time."""
     return duration(now - datetime.fromisoformat(moment)) if moment else UNKNOWN
 
 

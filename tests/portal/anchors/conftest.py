@@ -1,4 +1,4 @@
-"""A real HTTP server that keeps what it is sent."""
+"""A real HTTP server that records the requests that it receives."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Real receivers: a syslog server by TCP, and an HTTP server that keeps what it is sent."""
+"""Real receivers: a syslog server over TCP, and an HTTP server that records requests."""
 
 import json
 import socket

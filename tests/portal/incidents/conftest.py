@@ -1,4 +1,4 @@
-"""A cluster, and reports of its nodes handed to the service that the agents' door calls."""
+"""A cluster, and reports of its nodes passed to the service that the agents' endpoint calls."""
 
 import uuid
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A world of training jobs."""
+"""Fixtures: a cluster with training jobs."""
 
 from collections.abc import Iterator
 

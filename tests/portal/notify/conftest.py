@@ -1,4 +1,4 @@
-"""A small world whose happenings are told to a real receiver."""
+"""A small installation whose events are sent to a real receiver."""
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Where a boot begins in a kernel log file: at the kernel's first line, which names its version."""
+"""Finds the start of a boot in a kernel log file: the kernel's first line, which contains its version."""
 
 import os
 import re

@@ -20,7 +20,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         verbs = parser.add_subparsers(dest="verb", required=True, metavar="set|remove|list")
         give = verbs.add_parser("set", help="give the members of a group a role; it replaces their role there")
-        remove = verbs.add_parser("remove", help="take the role of a group; its members lose it at once")
+        remove = verbs.add_parser("remove", help="remove a role from a group; its members lose it at once")
         for verb in (give, remove):
             verb.add_argument("group", help="as the provider's tokens name it")
             verb.add_argument("--cluster", help="default: all clusters")

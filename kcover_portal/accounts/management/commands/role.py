@@ -26,7 +26,7 @@ class Command(BaseCommand):
         delete.add_argument("role")
         verbs.add_parser("list", help="list all roles with their verbs")
         give = verbs.add_parser("give", help="give a user a role; it replaces the one that they have in that place")
-        take = verbs.add_parser("take", help="take the role that a user has in a place")
+        take = verbs.add_parser("take", help="remove the role that a user has in a place")
         for verb in (give, take):
             verb.add_argument("user")
             if verb is give:

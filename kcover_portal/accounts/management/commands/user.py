@@ -36,7 +36,7 @@ class Command(BaseCommand):
         create.add_argument("--cluster", help="limit the role to this cluster; default: all clusters")
         create.add_argument("--pool", default="", help="limit the role to the nodes of this pool of the cluster")
         invite = verbs.add_parser(
-            "invite", help="create a user without a password, or a new link for one; prints the link"
+            "invite", help="create a user without a password, or a new link for an invited user; prints the link"
         )
         invite.add_argument("name")
         invite.add_argument("--role", help=f"of a new user: {' | '.join(queries.ROLES)}")
@@ -52,7 +52,7 @@ class Command(BaseCommand):
             parser.add_argument("name")
             parser.add_argument("--reason", default="")
         link = verbs.add_parser("link", help="let a person of the identity provider sign in to the account")
-        unlink = verbs.add_parser("unlink", help="take the link back, and end the sessions of it")
+        unlink = verbs.add_parser("unlink", help="remove the link and end its sessions")
         for parser in (link, unlink):
             parser.add_argument("name")
             parser.add_argument("--subject", required=True, help="the claim sub of the person's ID token")

@@ -1,4 +1,4 @@
-"""Why a single sign-on is refused, and how many may run at a time."""
+"""Refusals of single sign-on, and the limit of concurrent sign-ins."""
 
 import contextlib
 import threading

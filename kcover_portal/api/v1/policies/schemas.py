@@ -28,7 +28,7 @@ class SelectorSerializer(serializers.Serializer[Any]):
 
 
 class MatchSerializer(serializers.Serializer[Any]):
-    """What a rule matches besides error codes. ``seconds`` is the window for ``minCount`` occurrences."""
+    """The conditions of a rule besides error codes. ``seconds`` is the window for ``minCount`` occurrences."""
 
     sxid = serializers.ListField(child=serializers.CharField())
     checks = serializers.ListField(child=serializers.CharField())

@@ -41,7 +41,7 @@ class Command(BaseCommand):
             "--keys", type=Path, help="verify: PEM file of the public keys to trust; default: the portal's"
         )
         parser.add_argument(
-            "--since", type=datetime.fromisoformat, metavar="TIME", help="verify: leave older lines of the anchor out"
+            "--since", type=datetime.fromisoformat, metavar="TIME", help="verify: ignore older lines of the anchor"
         )
         parser.add_argument("--path", type=Path, help="key: the private key's file; default: KCOVER_SIGNING_KEY")
         parser.add_argument("--rotate", action="store_true", help="key: replace the key and keep its public key")

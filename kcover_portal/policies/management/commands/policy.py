@@ -47,7 +47,7 @@ class Command(BaseCommand):
         install.add_argument("pack", choices=shipped.PACKS)
         install.add_argument("--mode", choices=shipped.MODES, default=shipped.FIRST_MODE, help="of every rule")
         for verb in (diff, rollback, delete):
-            verb.add_argument("--standby", action="store_true", help="the name is that of a WarmStandbyPolicy")
+            verb.add_argument("--standby", action="store_true", help="NAME is a WarmStandbyPolicy")
         for verb in (apply, rollback, delete, defaults, install):
             verb.add_argument("--reason", default="", required=verb is rollback, help="the reason for the audit log")
 

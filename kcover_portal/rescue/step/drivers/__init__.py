@@ -1,7 +1,7 @@
 """Drivers that reboot a machine or reset a GPU. Each driver is one module: ``ask`` (idempotent by key) and ``ended``.
 
-A driver never tells whether the machine rebooted: only the node's boot ID does (invariant 16). The result of a reset is
-known from its driver alone; the verification afterwards shows whether it helped.
+A driver never reports that the machine rebooted: only the node's boot ID shows it (invariant 16). The result of a reset
+is known from its driver alone; the verification afterwards shows whether it helped.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Driver(Protocol):
         """Requests one reboot that ends that boot, once for each key; returns what names the request."""
 
     def ended(self, context: Context, *, key: str) -> Reason | None:
-        """Why the request ended without success; None if it did not end, or may have ended with the machine."""
+        """The reason why the request failed; None if it did not end, or may have ended with the machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class Resetter(Protocol):
     """The interface of each module of this package that resets GPUs."""
 
     def refusal(self, context: Context) -> Reason | None:
-        """Why this driver cannot be used now; None if it can."""
+        """The reason why this driver cannot be used now; None if it can."""
 
     def ask(self, context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
         """Requests one reset of that GPU (``gpu_uuid`` or ``pci``), once for each key; returns what names it."""

@@ -30,7 +30,7 @@ def ask(context: Context, *, key: str, boot_id: str) -> Reason:
 
 
 def ended(context: Context, *, key: str) -> Reason | None:
-    """Why the agent will not reboot: it refused, it could not begin, or the command was withdrawn.
+    """The reason why the agent will not reboot: it refused, it could not begin, or the command was withdrawn.
 
     A command without an answer may have been carried out: the agent answers only from the next boot, and a machine with
     eight GPUs takes longer to boot than the offer stands. The caller bounds that wait. A late answer is believed if

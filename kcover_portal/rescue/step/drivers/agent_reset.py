@@ -12,7 +12,7 @@ WITHIN = timedelta(minutes=10)  # to fetch it, plus the agent's own three minute
 
 
 def refusal(context: Context) -> Reason | None:
-    """Why this driver cannot be used now; None if it can."""
+    """The reason why this driver cannot be used now; None if it can."""
     return None if agent.usable(context) else reasons.of("agent_silent_no_reset")
 
 

@@ -37,7 +37,7 @@ def ask(context: Context, *, key: str, boot_id: str) -> Reason:
 
 
 def ended(context: Context, *, key: str) -> Reason | None:
-    """Why the job failed, if it did. It also fails if its pod dies with the machine, or if its deadline passes."""
+    """The reason why the job failed, if it did. It also fails if its pod dies with the machine, or at its deadline."""
     namespace, _, called = place(context, key=key).partition("/")
     state = context.kube.job_state(namespace, called)
     if not state.failed:

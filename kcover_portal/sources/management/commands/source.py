@@ -31,7 +31,7 @@ class Command(BaseCommand):
         add.add_argument("--token-file", metavar="F", help="a file with the token that the portal sends")
         add.add_argument("--set", action="append", default=[], metavar="key=value", help="a setting; may be repeated")
         verbs.add_parser("list", help="list the sources without their tokens")
-        test = verbs.add_parser("test", help="tell what a source saw in the last hour; exit status 1 if it is broken")
+        test = verbs.add_parser("test", help="show what a source saw in the last hour; exit status 1 if it is broken")
         test.add_argument("name")
         change = verbs.add_parser("set", help="change settings, or switch a source on or off")
         change.add_argument("name")
