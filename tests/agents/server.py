@@ -1,4 +1,4 @@
-"""A portal for one test: a real HTTP server that keeps what it is told and answers as it is bidden."""
+"""A portal for one test: a real HTTP server that records requests and gives the answers that the test sets."""
 
 import gzip
 import http.server

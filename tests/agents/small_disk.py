@@ -1,4 +1,4 @@
-"""A real disk of a few pages: a tmpfs in a mount namespace of its own, reached through the process that keeps it."""
+"""A real disk of a few pages: a tmpfs in its own mount namespace, accessed through the process that holds it."""
 
 import contextlib
 import errno

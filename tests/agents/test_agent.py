@@ -1,4 +1,4 @@
-"""The agent's core: no threads, no clock, a ring in memory and a portal that is a list."""
+"""The agent's core without threads or a clock: the log is a ring in memory, the portal is a list."""
 
 import random
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What is told of findings that repeat."""
+"""The selection of repeated findings to report."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Checks: limits, what breaks, what is missing, who is disturbed."""
+"""Checks: limits, broken checks, missing tools, GPUs in use."""
 
 import contextlib
 import errno

@@ -1,4 +1,4 @@
-"""Settings: kcover's file, our keys, the environment."""
+"""Settings: kcover's file, the agent's own keys, the environment."""
 
 import pathlib
 import socket

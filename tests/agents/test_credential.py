@@ -1,4 +1,4 @@
-"""The node's own credential: renewed by itself, and never lost on the way."""
+"""The node's own credential: renewed automatically, and never lost during renewal."""
 
 import errno
 import json

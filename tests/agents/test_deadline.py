@@ -1,4 +1,4 @@
-"""Asking what may never answer."""
+"""Calls that may never return."""
 
 import contextlib
 import threading

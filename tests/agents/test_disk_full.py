@@ -1,4 +1,4 @@
-"""A spool on a disk that is really full: the kernel says ENOSPC, and nothing that matters is lost."""
+"""A spool on a full disk: the kernel returns ENOSPC, and no fault is lost."""
 
 import json
 import signal

@@ -1,4 +1,4 @@
-"""What a node does on command: checks with their results, and a GPU reset only with proof that nobody uses it."""
+"""Execution of commands: checks with their results, and a GPU reset only if no process uses the GPU."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""How many GPUs there must be: remembered, as the bus of this moment cannot miss what it does not show."""
+"""The expected number of GPUs: it is remembered, because the bus does not show missing GPUs."""
 
 import errno
 

@@ -1,4 +1,4 @@
-"""What GPU states mean, by the published limits; time and states are in the test's hand."""
+"""The meaning of GPU states by the published limits; the test sets time and states."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

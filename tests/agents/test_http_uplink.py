@@ -1,4 +1,4 @@
-"""The line to the portal, against a real HTTP server."""
+"""The uplink to the portal, against a real HTTP server."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Commands: at most once, whatever happens in between."""
+"""Commands are executed at most once, across crashes and reboots."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""The probe of kubelet and container runtime, against servers of its own."""
+"""The probe of kubelet and container runtime, against servers of the test."""
 
 import http.server
 import socket

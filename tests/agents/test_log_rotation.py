@@ -1,4 +1,4 @@
-"""Rotations at random between looks at random: every line comes once and in its order, or it is said."""
+"""Random rotations between random reads: every line arrives once and in order, or the loss is reported."""
 
 import itertools
 import os

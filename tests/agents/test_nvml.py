@@ -1,4 +1,4 @@
-"""The inventory, where there is no driver and where there is one that half answers."""
+"""The inventory without a driver, and with a driver that answers partly."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""The driver's Xids beside the kernel log's: one fault is told once."""
+"""Xids of the driver and of the kernel log: each fault is reported once."""
 
 import threading
 from datetime import UTC, datetime, timedelta

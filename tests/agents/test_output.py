@@ -1,4 +1,4 @@
-"""The commands' standard output: its reader may be gone, or there was none. No traceback, and the status stays."""
+"""Standard output of the commands if its reader is gone or missing: no traceback, and the exit status stays."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""GPUs asked one after the other, each under a deadline of its own."""
+"""GPUs are queried one after the other, each under its own deadline."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Probes under deadlines: one that hangs or breaks is a finding, and holds up nobody."""
+"""Probes under deadlines: a probe that hangs or breaks is a finding, and does not delay others."""
 
 import threading
 from datetime import UTC, datetime, timedelta

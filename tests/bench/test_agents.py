@@ -1,4 +1,4 @@
-"""The bench of a thousand agents can fail: what it compares, and what it writes to the logs."""
+"""The benchmark of a thousand agents detects losses: its comparison, and the lines that it writes."""
 
 import random
 from collections import Counter

@@ -1,4 +1,4 @@
-"""A real Chromium in front of the whole product, and a page that tolerates nothing: no error, no foreign request."""
+"""A real Chromium in front of the whole product; a page fails the test on any error or request to another host."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

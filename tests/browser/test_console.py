@@ -1,4 +1,4 @@
-"""The console as people use it: it follows by itself, works by keyboard, fits every screen, and hides from nobody."""
+"""The console as people use it: live updates, keyboard, screen sizes, and accessibility."""
 
 import os
 import re

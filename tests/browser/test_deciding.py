@@ -1,4 +1,4 @@
-"""What people decide on the console: a question answered on a phone, a link for somebody, a guard that is changed."""
+"""Decisions of people on the console: an approval on a phone, an approval link, a changed guard."""
 
 import re
 

@@ -1,4 +1,6 @@
-"""Notifications as an admin sets them up: a channel, a test that arrives, a route, and what comes of a pause, live."""
+"""Notifications as an admin sets them up: a channel, a test that arrives, a route, and the messages of a pause,
+live.
+"""
 
 import time
 from collections.abc import Iterator

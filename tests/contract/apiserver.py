@@ -1,4 +1,5 @@
-"""A real kube-apiserver on an etcd of its own, 1.20 or newer, and the rig that plays everybody else in its cluster.
+"""A real kube-apiserver on an etcd of its own, 1.20 or newer, and the rig that plays all other components of its
+cluster.
 
 Nothing but the API server runs: no controllers, no scheduler, no kubelet. The portal is let in as the service account
 of deploy/rbac.yaml with a token that the server itself signed, so that the real authorizer judges every request.

@@ -1,4 +1,4 @@
-"""Rigs of API servers that are spoken to over HTTP: what they share, and the simulator in a thread."""
+"""Rigs of API servers over HTTP: their common base, and the simulator in a thread."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""deploy/rbac.yaml as data, and what the live client is seen to ask for."""
+"""deploy/rbac.yaml as data, and the requests that the live client makes."""
 
 from collections.abc import Iterator
 from pathlib import Path

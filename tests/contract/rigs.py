@@ -1,7 +1,7 @@
-"""What a test may do behind the port's back: the other side of a cluster, the same for every server.
+"""The test's access to a cluster beside the port: the same interface for every server.
 
-A ``Rig`` holds the ``cluster`` under test and plays everybody else: it makes objects, is kubelet and controller, and
-breaks the API server on request. Names are unique to a test, so that a server may be shared.
+A ``Rig`` has the ``cluster`` under test and plays all other components: it creates objects, acts as kubelet and
+controller, and breaks the API server on request. Names are unique to a test, so that a server may be shared.
 """
 
 import abc

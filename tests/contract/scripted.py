@@ -1,4 +1,4 @@
-"""An HTTP server that answers what a test tells it to: for answers that no well-behaved API server gives."""
+"""An HTTP server with scripted answers, for answers that no correct API server gives."""
 
 import contextlib
 import http.server

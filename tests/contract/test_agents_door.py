@@ -1,4 +1,4 @@
-"""The agents' door with service accounts' tokens, on every kind of API server."""
+"""The agents' endpoint with service account tokens, on every kind of API server."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime

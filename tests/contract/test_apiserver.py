@@ -1,4 +1,4 @@
-"""What only a real API server does: it forgets, it waits, and it knows nothing that no controller told it."""
+"""Behaviour of a real API server only: compacted history, delays, and no state without controllers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Claims of storage: made once, looked at, taken away."""
+"""PersistentVolumeClaims: created once, read, deleted."""
 
 import pytest
 

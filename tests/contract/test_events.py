@@ -1,4 +1,4 @@
-"""Kubernetes Events: written once, where they may be, and read."""
+"""Kubernetes Events: written once, in allowed namespaces, and read."""
 
 from datetime import UTC, datetime
 

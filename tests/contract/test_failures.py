@@ -1,4 +1,4 @@
-"""What an API server in trouble does to the verbs. Only the simulator can be told to be in trouble."""
+"""The verbs against a failing API server. Only the simulator can fail on request."""
 
 import contextlib
 import threading

@@ -1,4 +1,4 @@
-"""What only the fake can do: play kubelet and people, fail on request, and remember what was asked."""
+"""Features of the fake only: it plays kubelet and people, fails on request, and records calls."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""How requests travel and answers are taken, also odd ones: what the official client would get wrong or hide."""
+"""Sending of requests and handling of answers, including odd ones that the official client would mishandle or hide."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""A real API server takes what deploy/ holds, and drops no field of it."""
+"""A real API server accepts the manifests in deploy/ and drops no field of them."""
 
 from pathlib import Path
 

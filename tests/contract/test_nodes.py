@@ -1,4 +1,4 @@
-"""Nodes: read, watched, and made what they should be."""
+"""Nodes: reads, watches and patches."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""An API server that hangs costs one caller its time, not all of them; it is found again when it answers."""
+"""A hanging API server delays one caller, not all of them; calls resume when it answers."""
 
 import threading
 import time

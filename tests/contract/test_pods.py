@@ -1,4 +1,4 @@
-"""Pods: found, told apart, and asked to go."""
+"""Pods: lists, identity by uid, and eviction."""
 
 import pytest
 

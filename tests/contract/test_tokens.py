@@ -1,4 +1,4 @@
-"""Whose token is this?"""
+"""Token reviews: the identity of a token."""
 
 import pytest
 

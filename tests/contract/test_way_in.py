@@ -1,4 +1,4 @@
-"""How the live client gets in: kubeconfigs, certificates, tokens that expire, proxies."""
+"""Authentication of the live client: kubeconfigs, certificates, tokens that expire, proxies."""
 
 import base64
 import json

@@ -1,6 +1,6 @@
-"""Asks the ledger commands about everything in one process; prints as JSON what is wrong, and the engine's steps.
+"""Runs the ledger commands on all records in one process; prints the problems and the engine's steps as JSON.
 
-``{"chains": "", "rescues": {"1": ""}, "proofs": {"1": ""}, "steps": ["cordon"]}``: empty texts where all is well.
+``{"chains": "", "rescues": {"1": ""}, "proofs": {"1": ""}, "steps": ["cordon"]}``: an empty text means no problem.
 """
 
 import io

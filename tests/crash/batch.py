@@ -1,7 +1,8 @@
-"""Many cases at once, each on a node of its own, in one installation; then what became of every one.
+"""Runs many cases at once, each on its own node, in one installation, and collects their results.
 
-The cases of a wave are begun so that their calls come at about the same time: then all hang when they are struck, and
-nothing else is going on. What came too late for its wave is struck with the next, or in the end.
+The cases of a wave start so that their calls arrive at about the same time. So all calls hang when the failure is
+injected, and nothing else is running. A call that is too late for its wave gets its failure with the next wave, or at
+the end.
 """
 
 import contextlib

@@ -1,5 +1,4 @@
-"""The product with servers of its own, so that each can be struck too, and the system that its webhooks and channels
-call."""
+"""The product with its own servers, so that these can fail too, and the system that its webhooks and channels call."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""What became of a trial: whether the rescue ended well, and whether anything was done twice or left behind."""
+"""The verdict on a trial: the rescue must end as planned, with nothing done twice and nothing left behind."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,7 @@
-"""The system that webhooks and channels call: it takes up each order once and calls back, hears each message once, and
-fails at a node's first call if planned.
+"""The system that webhooks and channels call: it accepts each order once and calls back, accepts each message once, and
+fails at a node's first call if this is planned.
 
-As at the simulator, «before» is a call that has had no effect, and one whose caller is gone never has one.
+As in the simulator, a call that fails «before» has no effect, and neither has a call whose caller is gone.
 """
 
 import contextlib

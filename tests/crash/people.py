@@ -1,4 +1,4 @@
-"""What people do beside the portal while the rescues run, and which rescues are over."""
+"""Actions of people while the rescues run, and the rescues that have ended."""
 
 import time
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The walk-throughs whose calls are struck, and how each ends when nothing strikes it."""
+"""The walk-throughs into whose calls failures are injected, and their ends without a failure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Where a rescue can be struck, and by what: the rows and columns of the crash matrix.
+"""The calls at which a rescue can fail, and the failures: the rows and columns of the crash matrix.
 
-A point is one call that a step makes, told apart from every other by what is asked and of which node. «before» is the
-moment at which the call has been begun (for a write: its ledger entry is committed) and has had no effect; «after» is
-the moment at which it has had its effect and the portal has not heard of it.
+A point is one call of a step, identified by its request and its node. «before»: the call has begun (for a write: its
+ledger entry is committed) and has had no effect. «after»: the call has had its effect, and the portal has no answer
+yet.
 """
 
 from collections.abc import Iterator

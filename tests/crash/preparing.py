@@ -1,4 +1,4 @@
-"""Everything is in place before the first fault: agents, pods, spares, channels, the planned failures."""
+"""Prepares the installation before the first fault: agents, pods, spares, channels, the planned failures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The rescues of nodes, as their rows have them."""
+"""Reads the rescues of nodes from their rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

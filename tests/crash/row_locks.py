@@ -1,4 +1,4 @@
-"""Holding a worker at a call that is no request but a row: a transaction of our own that it must wait for."""
+"""Holds a worker at a call that is a row instead of a request, by a transaction that locks the row."""
 
 from typing import Any
 

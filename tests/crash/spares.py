@@ -1,4 +1,4 @@
-"""Standbys for the nodes whose plan asks for one: made before anything is hurt, released when all is over."""
+"""Standbys for the nodes whose plan uses one: created before the first failure, released at the end."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,7 @@
-"""The blows: calls hang, at the simulator, at the other system, at a row's lock; then a process is struck.
+"""Injects the failures: calls hang at the simulator, at the other system or at a row's lock; then a process is killed.
 
-So the moments are exact. A call that is a row is caught last: its rescue waits at the last request before it until all
-others hang, and is let go on to its row right before the blow.
+So the moments are exact. A call that is a row is held last: its rescue waits at the request before it until all others
+hang, and continues to its row right before the failure.
 """
 
 import time

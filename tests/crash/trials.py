@@ -1,4 +1,4 @@
-"""A trial: one node on which one walk-through is carried out, and what is known of it meanwhile."""
+"""A trial: one walk-through on one node, and its state."""
 
 from dataclasses import dataclass, field
 from typing import Any

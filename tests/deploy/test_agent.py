@@ -1,4 +1,4 @@
-"""What deploy/agent holds fits the agent, the portal and deploy/rbac.yaml; the agent as one file runs."""
+"""deploy/agent matches the agent, the portal and deploy/rbac.yaml; the agent runs as a single file."""
 
 import configparser
 import json

@@ -1,4 +1,6 @@
-"""The pods of deploy/portal fit the portal, deploy/rbac.yaml and deploy/agent; nothing of it can drift unseen."""
+"""The pods of deploy/portal match the portal, deploy/rbac.yaml and deploy/agent, so that no difference goes
+unnoticed.
+"""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How the portal of deploy/portal is reached: probes, Services, budgets, the Ingress."""
+"""The network access of deploy/portal: probes, Services, budgets, the Ingress."""
 
 import pytest
 from django.urls import resolve

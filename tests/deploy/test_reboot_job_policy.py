@@ -1,4 +1,4 @@
-"""deploy/reboot-job-policy.yaml admits the job that the portal makes, and nothing beside it."""
+"""deploy/reboot-job-policy.yaml admits the portal's reboot job and no other job."""
 
 import copy
 from collections.abc import Callable

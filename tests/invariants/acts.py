@@ -1,4 +1,4 @@
-"""What can happen, as a table: each act takes the bed and a source of chance, and does one thing."""
+"""The table of events in a walk: each act takes the bed and a random source, and does one thing."""
 
 import random
 from collections.abc import Callable

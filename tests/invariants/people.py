@@ -1,4 +1,4 @@
-"""What people can do in a walk: each act takes the bed and a source of chance, and does one thing."""
+"""The actions of people in a walk: each act takes the bed and a random source, and does one thing."""
 
 import contextlib
 import random

@@ -1,4 +1,6 @@
-"""How an episode ends: people and machines behave, all comes to rest, and what is left is what may be left."""
+"""The end of an episode: people and machines behave correctly, all work finishes, and the remaining state is
+checked.
+"""
 
 import random
 from datetime import datetime, timedelta

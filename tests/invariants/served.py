@@ -1,4 +1,4 @@
-"""A cluster of the simulator behind the portal's own client: what is written to it is counted by its API server."""
+"""A simulated cluster behind the portal's own client; its API server counts the writes."""
 
 import uuid
 from collections.abc import Mapping

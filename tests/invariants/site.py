@@ -1,4 +1,4 @@
-"""The cluster's side of the bed: four nodes with their kubelets and agents, and the watch that tells of them."""
+"""The cluster of the bed: four nodes with their kubelets and agents, and the watch that reports their changes."""
 
 import uuid
 from collections.abc import Sequence

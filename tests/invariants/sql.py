@@ -1,4 +1,4 @@
-"""Questions as SQL, where they are asked after every step: the ORM would take much of the walk's time."""
+"""SQL queries that run after every step; with the ORM they would take most of the walk's time."""
 
 from typing import Any
 

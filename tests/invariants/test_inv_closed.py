@@ -1,4 +1,4 @@
-"""Invariant 12: whatever is said to a rescue that has ended changes nothing, in the rows, the ledger or the cluster."""
+"""Invariant 12: no message to a rescue that has ended changes the rows, the ledger or the cluster."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Invariants 25 to 28: which pods a drain may touch, how long, and what comes after."""
+"""Invariants 25 to 28: the pods that a drain may evict, its time limit, and its end state."""
 
 from datetime import timedelta
 

@@ -1,4 +1,6 @@
-"""Invariants 30, 31, 37 on the engine: who is counted, what no guard is asked about, hands off to the last moment."""
+"""Invariants 30, 31, 37 on the engine: the nodes that count, the acts without guards, and exclusion up to the last
+moment.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta

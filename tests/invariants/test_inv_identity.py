@@ -1,4 +1,4 @@
-"""Invariants 1 to 7, 15, 17, 23, 34: what is one fault, what is the same message again, what an outage leaves."""
+"""Invariants 1 to 7, 15, 17, 23, 34: the identity of faults, repeated messages, and the state after an outage."""
 
 import itertools
 import random

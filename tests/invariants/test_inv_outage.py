@@ -1,4 +1,6 @@
-"""Invariants 15 and 32 for rescues that wait: after an outage, a pause or a guard they go on by what is so then."""
+"""Invariants 15 and 32 for rescues that wait: after an outage, a pause or a guard they continue on the facts of that
+time.
+"""
 
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,7 +1,7 @@
-"""Invariant 48: shadow mode writes nothing to a cluster, whatever is under way: counted by the simulator, over HTTP.
+"""Invariant 48: shadow mode writes nothing to a cluster, whatever is in progress. The simulator counts over HTTP.
 
-Each case has something that is about to be written. It is not while the cluster is in shadow mode, however often all
-workers look; and it is once acts go on, which shows that there was something to write.
+Each case has a pending write. It is not made while the cluster is in shadow mode, however often all workers run. It is
+made after the mode changes, which proves that a write was pending.
 """
 
 from collections.abc import Callable, Iterator

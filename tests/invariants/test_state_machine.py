@@ -1,7 +1,7 @@
 """Acts at random on a bed: Hypothesis chooses, shrinks and prints what breaks an invariant; a seeded walk adds length.
 
-CI walks 10,000 steps and more, the same each time: what it finds is the change's doing. ``make soak`` looks for what
-nobody has met yet, with new seeds and as long as wanted, and any of its episodes can be played here.
+CI walks at least 10,000 steps with the same seed each time, so a failure is caused by the change. ``make soak``
+searches for unknown failures with new seeds, for any length, and any of its episodes can be repeated here.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The ledger, read along: the chain is whole, each write has its answer, and what was asked for could be."""
+"""Checks the ledger during a walk: the chain is intact, each write has its answer, and each request was allowed."""
 
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry

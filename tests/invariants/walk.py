@@ -1,4 +1,4 @@
-"""A walk: an episode of acts on a fresh bed, each with a seed of its own, so that any part can be played again."""
+"""A walk: episodes of acts on a fresh bed, each with its own seed, so that any part can be repeated."""
 
 import contextlib
 import random

@@ -1,7 +1,7 @@
-"""A cluster that looks over the portal's shoulder: every write is held against what must never happen.
+"""A cluster that observes the portal: every write is checked against the forbidden writes.
 
-It keeps its own account of what people did to a node and what the portal did, so that the portal's marks are checked
-and not believed. What people do comes in through ``hands_*``; all else that writes is the portal.
+It records the changes of people and of the portal to a node separately, so that the portal's marks are verified. People
+write through ``hands_*``; every other write is the portal's.
 """
 
 import contextlib

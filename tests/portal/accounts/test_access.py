@@ -1,4 +1,4 @@
-"""Who may do what, where; how tokens are made, found and withdrawn."""
+"""Permissions by role and place; creation, lookup and revocation of tokens."""
 
 from datetime import datetime, timedelta
 

@@ -1,4 +1,4 @@
-"""Whose address a failed sign-in is counted by: the client's, and never one that the client invents."""
+"""The address that a failed sign-in counts for: the client's, and never one that the client forges."""
 
 import logging
 from typing import Any

@@ -1,4 +1,4 @@
-"""What one password costs, and how many are hashed at a time."""
+"""The cost of a password hash, and the limit of concurrent hashes."""
 
 import threading
 import time

@@ -1,4 +1,4 @@
-"""Locks are taken in one order, or two would stop each other: nodes, their cluster, tokens, and the ledger's chain."""
+"""Locks are taken in one order, which prevents deadlocks: nodes, their cluster, tokens, and the ledger's chain."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""Guessing passwords is slow, for whom, and for how long it delays others."""
+"""Throttling of password guesses: the delays of the guesser, and of others."""
 
 import contextlib
 from collections import Counter

@@ -1,4 +1,4 @@
-"""Signed heads outside of the database: what a forger with the database's account rewrites consistently still shows."""
+"""Signed heads outside of the database: they reveal a consistent rewrite by a forger with the database's account."""
 
 import json
 from collections.abc import Callable

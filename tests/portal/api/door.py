@@ -1,4 +1,4 @@
-"""The agents' door for a test: the whole ASGI application, called in this process; and reports to hand to it."""
+"""The agents' endpoint for a test: the whole ASGI application, called in this process, and reports for it."""
 
 import asyncio
 import functools

@@ -1,4 +1,4 @@
-"""The own password by REST."""
+"""Changes of one's own password over REST."""
 
 from datetime import datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""Enrolment: a node gets its own credential, and nobody else gets that of a node that is heard of."""
+"""Enrolment: a node gets its own credential, and nobody gets the credential of a node that reports."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,6 @@
-"""Bad input at the agents' door: each is refused with a reason that says what to write, and nothing is half-stored."""
+"""Bad input at the agents' endpoint: it is refused with a reason that names the valid input, and stored not even
+partly.
+"""
 
 import asyncio
 import gzip

@@ -1,4 +1,4 @@
-"""A real agent at the real door: it goes on being heard, whatever is lost while it renews its credential."""
+"""A real agent at the real endpoint: it keeps reporting, whatever is lost while it renews its credential."""
 
 import json
 from collections.abc import Mapping

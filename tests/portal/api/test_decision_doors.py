@@ -1,4 +1,4 @@
-"""Every door and every method, derived from the URLs: a decision token acts on nothing but decisions."""
+"""Every endpoint and every method, derived from the URLs: a decision token can act only through decisions."""
 
 import re
 from collections.abc import Iterator

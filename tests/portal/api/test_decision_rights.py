@@ -1,4 +1,4 @@
-"""A decision system decides within its bounds: it sets none of them, ends none, and vouches for nothing."""
+"""A decision system acts within its limits: it cannot set or end them, and cannot confirm that a fault is gone."""
 
 from datetime import datetime, timedelta
 

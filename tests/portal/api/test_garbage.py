@@ -1,4 +1,4 @@
-"""Garbage in every place that the OpenAPI document names: refused with a problem document, never a failure of ours."""
+"""Invalid values for every field of the OpenAPI document: refused with a problem document, never a server error."""
 
 import json
 from collections.abc import Iterator

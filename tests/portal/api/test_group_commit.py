@@ -1,4 +1,4 @@
-"""Calls that are worked on together; credentials that are looked up so; what is refused rather than held."""
+"""Group commit of calls and of credential lookups, and refusals beyond the bound."""
 
 import asyncio
 import threading

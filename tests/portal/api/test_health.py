@@ -1,4 +1,4 @@
-"""What REST tells of health, and of agents whose version is another than most have."""
+"""Health over REST, and agents whose version differs from most others."""
 
 from datetime import UTC, datetime
 

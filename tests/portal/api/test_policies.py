@@ -1,4 +1,4 @@
-"""Policies over REST: text in, ETag out, lines of mistakes in between."""
+"""Policies over REST: publishing a text, ETags, and errors with their lines."""
 
 from datetime import datetime
 from typing import Any

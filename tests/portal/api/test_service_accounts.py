@@ -1,4 +1,4 @@
-"""Service accounts' tokens at the agents' door: the cluster says which node a pod is on, and nobody else does."""
+"""Service account tokens at the agents' endpoint: only the cluster determines the node of a pod."""
 
 import asyncio
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The WarmStandbyPolicy over REST: the same door as RescuePolicies, one object at most."""
+"""The WarmStandbyPolicy over REST: the same endpoints as for RescuePolicies, at most one object."""
 
 import pytest
 

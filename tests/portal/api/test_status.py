@@ -1,4 +1,4 @@
-"""GET /status: parameters, rights, text and JSON while the answers come in, and the run that survives its caller."""
+"""GET /status: parameters, rights, streamed text and JSON, and a run that continues without its caller."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A flood of forged tokens at the agents' door: who keeps a place, and what it costs the API server."""
+"""A flood of forged tokens at the agents' endpoint: the places of genuine pods, and the cost for the API server."""
 
 import asyncio
 import threading

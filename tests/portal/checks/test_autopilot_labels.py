@@ -1,4 +1,4 @@
-"""Autopilot's labels: only where asked for, one patch, only on change; EVICT and TESTING are an invasive run's."""
+"""Autopilot's labels: only if enabled, one patch, only on change; only invasive runs write EVICT and TESTING."""
 
 import random
 from collections.abc import Iterator

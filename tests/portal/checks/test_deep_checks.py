@@ -1,4 +1,4 @@
-"""Deep checks on a timer: asked by the portal where Autopilot's labels are wanted, and told by them."""
+"""Deep checks on a timer: requested by the portal in clusters with Autopilot's labels, with results in the labels."""
 
 from collections.abc import Iterator
 from datetime import timedelta

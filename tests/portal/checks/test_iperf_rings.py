@@ -1,4 +1,4 @@
-"""iperf's ring over the engine: who sends to whom at which step, who is left out, who leaves it on the way."""
+"""iperf's ring on check runs: the pairs of each step, nodes that are left out, nodes that leave the ring."""
 
 from collections.abc import Iterator
 from datetime import timedelta

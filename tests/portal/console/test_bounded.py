@@ -1,4 +1,4 @@
-"""What bounds automation, told where people look: on a rescue, a storm, a node, and in the dialog of an act."""
+"""The limits of automation on the pages of a rescue, a storm and a node, and in the dialog of an action."""
 
 from datetime import timedelta
 

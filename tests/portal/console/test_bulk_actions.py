@@ -1,4 +1,4 @@
-"""One act on many rows: what is previewed is what is hit, each with its own answer."""
+"""Bulk actions: the action affects exactly the previewed rows, each with its own result."""
 
 import re
 

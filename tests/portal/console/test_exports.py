@@ -1,4 +1,4 @@
-"""Lists as files: what the page means, whole, in stable columns, and harmless in a spreadsheet."""
+"""Exports of lists: all rows of the page's filters, stable columns, and no formulas for a spreadsheet."""
 
 import csv
 import json

@@ -1,4 +1,4 @@
-"""The pages' socket: who may listen, what they hear, and that they are put out when they may no longer."""
+"""The WebSocket of pages: permissions, messages, and the end of a connection when the permission ends."""
 
 import asyncio
 import json

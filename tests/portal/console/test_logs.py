@@ -1,4 +1,4 @@
-"""Any kernel log is read: pasted or as a file, whatever bytes are in it."""
+"""The analysis of any kernel log, pasted or as a file, with any bytes."""
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile

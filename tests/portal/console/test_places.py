@@ -1,4 +1,4 @@
-"""Expensive requests: few at a time, one a person, and the rest is told to come back."""
+"""Expensive requests: few at a time, one per person, and 429 with Retry-After for the others."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta

@@ -1,4 +1,4 @@
-"""The one word for a node, and what counts as left to people."""
+"""The state of a node in one word, and the rescues that count as left to people."""
 
 from collections import Counter
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""What the page of a rescue says of a step: the titles are those of the step's own action."""
+"""The details of a step on the page of a rescue: the titles are those of the step's action."""
 
 from datetime import UTC, datetime, timedelta
 

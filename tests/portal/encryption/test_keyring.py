@@ -1,4 +1,4 @@
-"""Where keys come from: a file, a command, or a file of the portal's own; and what is said if they cannot be read."""
+"""The sources of keys: a file, a command, or the portal's own file; and the errors if they cannot be read."""
 
 import stat
 import sys

@@ -1,4 +1,4 @@
-"""What the portal does while a secret cannot be read: it says so, and never acts with it."""
+"""The portal while a secret cannot be read: it reports this and never uses the secret."""
 
 from datetime import datetime
 from typing import Any

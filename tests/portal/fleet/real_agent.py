@@ -1,4 +1,4 @@
-"""A real agent over a world of the engine: its own loop, journal, runner and wire format, on a shorter line."""
+"""A real agent over a world of the engine: its own loop, journal, runner and wire format, without a network."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""``manage.py cluster``: a kubeconfig becomes independent of its machine; what is wrong with one is said."""
+"""``manage.py cluster``: a kubeconfig becomes independent of its machine; errors in a kubeconfig are reported."""
 
 import base64
 from datetime import datetime

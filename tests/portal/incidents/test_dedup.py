@@ -1,4 +1,4 @@
-"""Each line of a log is counted once, whoever tells of it and however it is folded."""
+"""Each line of a log is counted once, whichever agent reports it and however lines are grouped."""
 
 import random
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Reports by the batch: what each statement keeps, and what it leaves alone."""
+"""Reports in batches: the rows that each statement writes, and those that it leaves unchanged."""
 
 import uuid
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A fault that is seen again: how often counts, and so does what a later line says."""
+"""A fault that occurs again: its count rises, and the content of a later line is used."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Taking the database's guard off the ledger: for tests that play the forger, and for the flush between tests.
+"""Disables the ledger's triggers in the database: for tests that play the forger, and for the flush between tests.
 
 Only whoever owns the tables can do this; it is the migration's own way back, so production has no switch for it.
 """

@@ -1,4 +1,4 @@
-"""The database refuses to rewrite the ledger, whoever asks; and the proof finds what was rewritten all the same."""
+"""The database refuses every rewrite of the ledger, and verification finds a rewrite that was made anyway."""
 
 from datetime import datetime
 

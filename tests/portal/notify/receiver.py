@@ -1,4 +1,4 @@
-"""A real HTTP server on a free port that gets messages, and answers as it is told to."""
+"""A real HTTP server on a free port that receives messages and gives the answers that the test sets."""
 
 import json
 import threading

@@ -1,4 +1,4 @@
-"""What several tests tell of: a fault that comes back too often, a question that asks two."""
+"""Events that several tests use: a fault that recurs too often, a request that needs two approvals."""
 
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.policies import services as policies

@@ -1,4 +1,4 @@
-"""Many workers in the same moment: each event is told once, each message sent by one."""
+"""Many concurrent workers: each event is notified once, and each message is sent by one worker."""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor

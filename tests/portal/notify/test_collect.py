@@ -1,4 +1,4 @@
-"""What came about is told to whom it concerns: once, and a storm of it in one message."""
+"""Events reach the channels of their routes once, and a storm of events is one message."""
 
 from collections.abc import Callable
 from datetime import timedelta

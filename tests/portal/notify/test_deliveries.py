@@ -1,4 +1,4 @@
-"""Deliveries survive receivers that are down, slow or rude, and workers that die; nothing is sent twice knowingly."""
+"""Deliveries survive receivers that are down, slow or invalid, and workers that die; no known success is sent again."""
 
 import socket
 from collections.abc import Callable

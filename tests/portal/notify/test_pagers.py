@@ -1,4 +1,4 @@
-"""What an on-call service gets for one event, and how its answer is read."""
+"""The request to an on-call service for one event, and the handling of its answer."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime

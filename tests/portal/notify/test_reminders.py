@@ -1,4 +1,4 @@
-"""A question that still waits is told once more, on the channels that told of it, and never after its answer."""
+"""A pending approval request is sent once more, on the channels that sent it, and never after its answer."""
 
 from collections.abc import Callable
 from datetime import timedelta

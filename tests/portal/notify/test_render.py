@@ -1,4 +1,4 @@
-"""What people read: in their language, nothing in it that could pass for a line of ours, and links that are theirs."""
+"""The texts of messages: the reader's language, no quoted text that imitates the portal's lines, personal links."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What each service gets, and how its answer is read; mail goes through a real SMTP server."""
+"""The request to each service, and the handling of its answer; mail goes through a real SMTP server."""
 
 import base64
 import hashlib

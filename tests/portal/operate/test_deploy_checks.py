@@ -1,4 +1,4 @@
-"""The set-up's own weaknesses are told: secrets as they are, plain HTTP, and proxies that anybody can be."""
+"""Warnings about the configuration: secrets in plain text, plain HTTP, and proxy networks that are too large."""
 
 import ipaddress
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""/readyz: 503 for what the portal itself needs; a cluster without word is told of and takes nothing out of service."""
+"""/readyz: 503 if a dependency of the portal fails; a cluster that does not answer is reported without a 503."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a node's agent does in engine tests: it reports, and it answers commands."""
+"""A node's agent in engine tests: it reports and answers commands."""
 
 from typing import Any
 

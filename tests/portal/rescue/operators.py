@@ -1,4 +1,4 @@
-"""A cluster whose job controllers work: what they own is created again, on a node that takes pods."""
+"""A cluster with job controllers, which create their pods again on a schedulable node."""
 
 from kcover_portal.kube import values
 from kcover_portal.kube.fake import FakeCluster

@@ -1,4 +1,4 @@
-"""Another system that webhooks call: a real server on a free port, which answers what it is told to."""
+"""Another system that webhooks call: a real server on a free port, with answers that the test sets."""
 
 import json
 import threading

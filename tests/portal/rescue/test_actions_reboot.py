@@ -1,4 +1,4 @@
-"""What was asked to reboot a machine ends with it: whether that is a failure, the node tells and not its own word."""
+"""The request for a reboot may end with the machine: the node's boot ID shows the result, not the request's status."""
 
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Resetting one GPU: only where exactly one is hit and nothing uses it, once, and by the agent's word."""
+"""The reset of one GPU: only if exactly one is affected and unused, once, with the agent's answer as the result."""
 
 from datetime import timedelta
 

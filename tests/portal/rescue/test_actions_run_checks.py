@@ -1,4 +1,4 @@
-"""Checks as part of the proof: a failure is the node's, everything else that is no pass is a person's question."""
+"""Checks during verification: a failure is a fault of the node; any other result except a pass needs a person."""
 
 from typing import Any
 

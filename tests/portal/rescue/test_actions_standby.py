@@ -1,4 +1,4 @@
-"""Warm standbys: promised once, put into service in one patch, given back exactly (invariant 40)."""
+"""Warm standbys: reserved once, put into service in one patch, released exactly (invariant 40)."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier

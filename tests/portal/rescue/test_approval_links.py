@@ -1,4 +1,4 @@
-"""Links to approve: good for one person, one plan, one step and one asking, and for nothing else."""
+"""Approval links: valid for one person, one plan, one step and one request only."""
 
 from datetime import timedelta
 

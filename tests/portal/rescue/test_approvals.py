@@ -1,4 +1,4 @@
-"""Approvals on the engine: who may say yes to what, for how long, and what happens when nobody does."""
+"""Approvals on the engine: permissions, lifetime, and requests without an answer."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Who may do what to a node, as the engine sees it: a program's word is less than a person's."""
+"""Permissions on the engine: a program cannot override a person."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the guards count: only nodes that the cluster has, and what the days before taught about its faults."""
+"""The counts of the guards: only nodes that the cluster has, and the fault statistics of earlier days."""
 
 from datetime import timedelta
 

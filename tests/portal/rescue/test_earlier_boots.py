@@ -1,4 +1,6 @@
-"""Invariant 15: nothing is done about a fault of a boot that is over, whoever ended it, whenever it is heard of."""
+"""Invariant 15: nothing is done about a fault of an earlier boot, whatever ended the boot and however late the report
+is.
+"""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""Plans that were not to be started after a moment, and what may have been begun before it."""
+"""Plans with a latest start time, and calls that may have begun before it."""
 
 from datetime import timedelta
 

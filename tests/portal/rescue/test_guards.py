@@ -1,4 +1,6 @@
-"""Guards on the engine: counted by SQL, weighed by the kernel, asked again before each call that takes work away."""
+"""Guards on the engine: counted in SQL, evaluated by the core, evaluated again before each call that takes work
+away.
+"""
 
 from datetime import timedelta
 

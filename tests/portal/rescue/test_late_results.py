@@ -1,4 +1,4 @@
-"""What an agent says of a command that has expired is kept, and makes nothing bolder."""
+"""An agent's result of an expired command is stored, and permits no further action."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Invariant 38: a node takes work again when it is proved well, and what nobody told proves nothing."""
+"""Invariant 38: a node takes work again only after its health is proved, and missing reports prove nothing."""
 
 from datetime import timedelta
 

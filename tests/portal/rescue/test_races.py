@@ -1,4 +1,4 @@
-"""What happens at the same moment: clicks against workers, clicks against clicks, the watch against both."""
+"""Concurrency: clicks against workers, clicks against clicks, the watch against both."""
 
 from datetime import timedelta
 

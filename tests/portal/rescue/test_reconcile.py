@@ -1,4 +1,4 @@
-"""Rows and nodes that went separate ways while no rescue was open to see it."""
+"""Rows and nodes that diverged while no rescue was open."""
 
 import pytest
 

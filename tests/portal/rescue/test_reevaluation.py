@@ -1,4 +1,4 @@
-"""What is open when something else begins to decide is judged anew."""
+"""Open incidents are decided again when their decider or its settings change."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A request that is not met is in the ledger: who asked for what, of which node, and why not."""
+"""A refused request is in the ledger: requester, action, node and reason."""
 
 from datetime import timedelta
 

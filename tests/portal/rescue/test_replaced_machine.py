@@ -1,4 +1,4 @@
-"""A machine that is gone, and another with its name: what was begun for the one never reaches the other."""
+"""A machine that another one with the same name replaced: requests for the first never reach the second."""
 
 from datetime import timedelta
 

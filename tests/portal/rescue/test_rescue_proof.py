@@ -1,4 +1,4 @@
-"""Each rescue carries its proof, and lies about it are refused although they are signed with the valid key."""
+"""Each rescue has a proof, and false statements are refused although they are signed with the valid key."""
 
 import copy
 import random

@@ -1,4 +1,4 @@
-"""What was asked for and nobody wants any more is called back at once, whatever dies or is away meanwhile."""
+"""Requests that are no longer needed are revoked at once, despite dead workers and API outages."""
 
 import uuid
 from datetime import timedelta

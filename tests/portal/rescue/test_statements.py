@@ -1,4 +1,4 @@
-"""How many statements a fault costs on its way to the cordon. Each is a round trip, and they add up (performance)."""
+"""The number of SQL statements from a fault to the cordon. Each is a round trip (performance)."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""The sweep rings for what is due, and in a crowd not again and again for what workers have yet to come to."""
+"""The sweep wakes workers for due rows, and in a burst not repeatedly for rows that are still queued."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""Two people are two people: owners of tokens, accounts that an admin controls, acts by hand, cancelled questions."""
+"""Two-person control: owners of tokens, accounts that an admin controls, acts by hand, cancelled questions."""
 
 from collections.abc import Iterator
 from datetime import timedelta

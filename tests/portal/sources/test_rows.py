@@ -1,4 +1,4 @@
-"""Sources as rows: who may change them, what is refused, and what the audit log tells."""
+"""Sources as rows: permissions, refusals and audit log entries."""
 
 import io
 from datetime import datetime, timedelta

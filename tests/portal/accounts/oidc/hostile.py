@@ -1,4 +1,4 @@
-"""A provider over real HTTP, with real keys, that says whatever a test wants: for attacks and faults."""
+"""A provider over real HTTP, with real keys, whose answers the test sets: for attacks and faults."""
 
 import base64
 import functools
