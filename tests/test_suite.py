@@ -40,6 +40,25 @@ def test_unit_tests_import_no_django():
     assert found == []
 
 
+def test_core_tests_use_no_fixture_of_conftest():
+    """Mutants run with --noconftest."""
+    found = []
+    for path in (TESTS / "kcover").rglob("test_*.py"):
+        functions = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.FunctionDef)]
+        own = {function.name for function in functions}
+        found += [
+            (path.name, function.name)
+            for function in functions
+            if function.name.startswith("test_") and "now" not in own and _has_argument(function, "now")
+        ]
+    assert found == []
+
+
+def _has_argument(function, name):
+    decorated = any("now" in ast.unparse(decorator) for decorator in function.decorator_list)
+    return not decorated and name in {argument.arg for argument in function.args.args}
+
+
 @pytest.mark.parametrize(
     ("arguments", "wanted"),
     [

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    "secret_again": _(
+        "The address names another server. Enter the secret again, so that it is not sent to a server it was not for."
+    ),
     "secret_unreadable": _("The stored secret {secret} of {row} cannot be read: {why}"),
     "encryption_file_unreadable": _("The encryption keys cannot be read from {path}: {error}"),
     "encryption_command_failed": _("{program} of KCOVER_ENCRYPTION_KEY_COMMAND failed: {error}"),

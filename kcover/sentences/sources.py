@@ -85,6 +85,9 @@ SENTENCES: Mapping[str, str] = {
     "acted_on_by": _("{system} acts on its nodes."),
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
+    "source_rate": _(
+        "Source {source} sends too many requests; the limit is {rate} per second, {burst} at once. Retry later."
+    ),
     "source_broken": _("The data of the source could not be processed: {problem}"),
     "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),

@@ -1,6 +1,6 @@
 """Which conditions of a node are faults."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,6 +9,12 @@ from kcover.faults import fault
 from kcover.sources import conditions
 from kcover.sources.conditions import Condition, Row
 from kcover.sources.observation import Unreadable
+
+
+@pytest.fixture
+def now() -> datetime:
+    """Mutants run without the fixtures of tests/conftest.py."""
+    return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
 def read(*found: Condition, rows: tuple[Row, ...], now: datetime) -> list[tuple[str, str | int, bool]]:

@@ -227,9 +227,9 @@ def may_override(token: ApiToken, place: Place) -> bool:
 
 
 def may_do_all_of(who: Principal, other: User) -> bool:
-    """Returns whether ``who`` holds everything, everywhere, that the other person holds."""
+    """Returns whether ``who`` holds everything, everywhere, that the other person holds, or held until disabled."""
     own = _grants(who)
-    return all(grant.verbs <= _held(own, grant.cluster, grant.pool) for grant in _grants(other))
+    return all(grant.verbs <= _held(own, grant.cluster, grant.pool) for grant in _given_to(other))
 
 
 def second_factor_required(user: User) -> bool:
@@ -246,12 +246,15 @@ def _grants(who: Principal) -> list[Grant]:
     """
     if isinstance(who, ApiToken):
         return _grants_of_token(who)
-    if isinstance(who, AnonymousUser) or not who.is_active:
-        return []
-    if who.is_superuser:
+    return [] if isinstance(who, AnonymousUser) or not who.is_active else _given_to(who)
+
+
+def _given_to(user: User) -> list[Grant]:
+    """Returns what the user was given, even if the account is disabled."""
+    if user.is_superuser:
         return [Grant(VERBS_OF[Role.ADMIN], None)]
-    prefetch_related_objects([who], "bindings")
-    return [Grant(binding.verbs, binding.cluster_id, binding.pool) for binding in who.bindings.all()]
+    prefetch_related_objects([user], "bindings")
+    return [Grant(binding.verbs, binding.cluster_id, binding.pool) for binding in user.bindings.all()]
 
 
 def _grants_of_token(token: ApiToken) -> list[Grant]:

@@ -8,7 +8,16 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
 from kcover import audit
-from kcover_portal.accounts.models import ApiToken, Invitation, Passkey, Session, TotpDevice, User
+from kcover_portal.accounts.models import (
+    ApiToken,
+    GroupMapping,
+    Invitation,
+    Passkey,
+    RoleBinding,
+    Session,
+    TotpDevice,
+    User,
+)
 from kcover_portal.ledger import queries as ledger
 
 Principal = User | ApiToken | AnonymousUser
@@ -19,6 +28,7 @@ CONTROL_LASTS = timedelta(days=1)
 CONTROL_VERBS = (
     *(audit.PasswordChanged.VERB, audit.FactorsReset.VERB, audit.UserInvited.VERB),
     *(audit.RoleGiven.VERB, audit.RoleTaken.VERB, audit.UserEnabled.VERB),
+    *(audit.RoleChanged.VERB, audit.GroupMapped.VERB),
 )
 
 
@@ -43,22 +53,29 @@ def counted_as(who: Principal, *, at: datetime) -> list[str]:
 def controllers(name: str, *, at: datetime) -> list[str]:
     """Returns the people who could have used the account of an actor at that time, besides its owner.
 
-    Within the day before, they set the password or the role of the account, reset its second factors, invited its
-    owner or enabled it, or did so with the account of such a person. The shell is left out: whoever has it needs no
-    account.
+    Within the day before, they set the password or the role of the account, changed its custom role or the role of its
+    group, reset its second factors, invited its owner or enabled it, or did so with the account of such a person. The
+    shell is left out: whoever has it needs no account.
     """
     found, pending = {name}, [(name, at)]
     while pending:
         account, until = pending.pop()
         if not account.startswith(USER):
             continue
-        subject = f"user {account.removeprefix(USER)}"
-        changes = ledger.about(subject, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
+        subjects = _subjects(account.removeprefix(USER))
+        changes = ledger.about(subjects, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
         by_people = changes.filter(actor__startswith=USER).exclude(actor__in=found)
         news = list(by_people.values_list("actor", "at"))
         found.update(by for by, _ in news)
         pending += news
     return sorted(found - {name})
+
+
+def _subjects(username: str) -> list[str]:
+    """Returns the subjects of the audit log that decide what an account may do."""
+    roles = RoleBinding.objects.filter(user__username=username, custom__isnull=False).values_list("role", flat=True)
+    groups = GroupMapping.objects.filter(members__username=username).values_list("group", flat=True)
+    return [f"user {username}", *(f"role {role}" for role in roles), *(f"group {group}" for group in groups)]
 
 
 def place_key(who: Principal) -> str:

@@ -52,10 +52,14 @@ def make_role(
 def change_role(
     role: CustomRole, verbs: Collection[str], *, giver: queries.Principal | None, actor: str, now: datetime
 ) -> CustomRole:
-    """Changes what a custom role contains, at once for everybody who has it. Raises Refused like ``make_role``."""
+    """Changes what a custom role contains, at once for everybody who has it.
+
+    Raises Refused like ``make_role``, and if the role contained more than its changer holds.
+    """
     after = _checked(verbs, giver)
     with transaction.atomic():
         row = CustomRole.objects.select_for_update().get(pk=role.pk)
+        _check_held(row.verbs, giver)
         before, row.verbs = row.verbs, after
         if before != after:
             row.save(update_fields=["verbs"])
@@ -86,11 +90,14 @@ def bind(
 ) -> RoleBinding:
     """Gives the user this role by hand; it replaces the one that they had there by hand.
 
-    Raises Refused for an unknown role, a pool without a cluster, or a role with more than the giver holds there.
+    Raises Refused for an unknown role, a pool without a cluster, or a role with more than the giver holds there. That
+    also applies to the role that is replaced.
     """
     check_giver(giver, role, cluster, pool)
     defaults = {"role": role, "custom": custom_of(role)}
     with transaction.atomic():
+        for replaced in RoleBinding.objects.filter(user=user, cluster=cluster, pool=pool, source=Source.HAND):
+            check_giver(giver, replaced.role, cluster, pool)
         rows = RoleBinding.objects.select_related(None)  # PostgreSQL locks no row of an outer join
         binding, _ = rows.update_or_create(user=user, cluster=cluster, pool=pool, source=Source.HAND, defaults=defaults)
         _record(audit.RoleGiven, user, Binding(role, cluster, pool), Source.HAND, actor=actor, now=now)
@@ -173,10 +180,14 @@ def _checked(verbs: Collection[str], giver: queries.Principal | None) -> list[st
         raise Refused(reasons.of("verb_unknown", verb=short_repr(unknown[0]), known=", ".join(Verb.values)))
     if Verb.READ not in verbs:
         raise Refused(reasons.of("verb_missing", verb=Verb.READ.value))
-    held = queries.verbs_in(giver, None) if giver is not None else frozenset(Verb.values)
-    if more := sorted(set(verbs) - held):
-        raise Refused(reasons.of("verbs_beyond_own", verbs=", ".join(more)))
+    _check_held(verbs, giver)
     return [verb for verb in Verb.values if verb in verbs]
+
+
+def _check_held(verbs: Collection[str], giver: queries.Principal | None) -> None:
+    """Raises Refused unless the giver holds the verbs everywhere."""
+    if giver is not None and (more := sorted(set(verbs) - queries.verbs_in(giver, None))):
+        raise Refused(reasons.of("verbs_beyond_own", verbs=", ".join(more)))
 
 
 def check_giver(giver: queries.Principal | None, role: str, cluster: Cluster | None, pool: str) -> None:

@@ -135,7 +135,8 @@ ADMINS = frozenset(
         *("job_namespace", "topology", "hand_approval", "second_admin", "job_recovery"),
     }
 )
-LOOSENS = ("mode", "hand_approval", "second_admin", "acted_on_by")  # a change of these can wait for another admin
+# A change of these can wait for another admin.
+LOOSENS = ("mode", "hand_approval", "second_admin", "acted_on_by", "job_recovery")
 
 
 class Clusters(base.Reads[Cluster]):

@@ -21,6 +21,7 @@ from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser
+from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.masked_fields import MaskedTextField
@@ -29,6 +30,8 @@ from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+
+REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
 
 
 class SourceSerializer(serializers.ModelSerializer[Source]):
@@ -211,6 +214,9 @@ class BatchParser(StrictJsonParser):
     media_type = cloudevents.BATCH
 
 
+request_rates: LeakyBuckets[int] = LeakyBuckets(rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)  # by key of the source
+
+
 class Events(base.Acts):
     """Takes the events of Alertmanager, and CloudEvents."""
 
@@ -226,10 +232,14 @@ class Events(base.Acts):
     def post(self, request: Request, name: str) -> Response:
         """Stores events; a repeated event changes nothing. Items that cannot be stored are listed in ``rejected``.
 
-        Requires a token of kind source for this source. The answer comes once everything accepted is durable.
+        Requires a token of kind source for this source. The answer comes once everything accepted is durable. Each
+        source may send 10 requests per second, 20 at once (429).
         """
         base.known_only(request)
         source = _own(request, name)
+        if wait := request_rates.take(source.pk):
+            limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
+            raise http_errors.Later(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
         taken = services.receive(
             source,
             request.data,

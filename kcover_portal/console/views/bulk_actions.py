@@ -27,6 +27,7 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     posted = request.method == "POST"
     query = (request.POST if posted else request.GET).copy()
     seen = dict(part.partition(":")[::2] for part in query.get("picked", "").split(",") if part)
+    seen = {str(int(key)): version for key, version in seen.items() if lists.KEY.fullmatch(key)}
     query["picked"] = ",".join(seen)
     if posted:
         query.pop("all", None)  # rows outside the preview are not affected
@@ -43,7 +44,7 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     # After the preview, the number to type stays the same, whatever has changed since.
     shown = len(seen) if posted else len(willing)
     form = forms.Act(request.POST or None, typed=f"{verb} {shown}" if shown > MANY or pods >= forms.MUCH else "")
-    once = request.POST.get("once", "")[:40] or secrets.token_hex(8)
+    once = request.POST.get("once", "").replace("\0", "")[:40] or secrets.token_hex(8)
     if posted and form.is_valid():
         if verb == "approve":
             confirm(request)

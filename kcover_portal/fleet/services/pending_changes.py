@@ -22,6 +22,7 @@ from kcover_portal.runtime.models import Installation, Mode
 
 VALID_FOR = timedelta(days=1)
 HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
+JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
 
@@ -42,8 +43,13 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         loosens_mode(cluster, changes.get("mode"))
         or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
         or (cluster.second_admin and not changes.get("second_admin", True))
+        or _recovers_more(cluster, changes.get("job_recovery", cluster.job_recovery))
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
     )
+
+
+def _recovers_more(cluster: Cluster, job_recovery: str) -> bool:
+    return JOB_RECOVERIES.index(job_recovery) > JOB_RECOVERIES.index(cluster.job_recovery)
 
 
 def loosens_guards(cluster: Cluster, patch: object) -> bool:

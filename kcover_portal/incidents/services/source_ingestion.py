@@ -59,7 +59,7 @@ def ingest_observed(
             by_node.setdefault(node.pk, []).append(seen)
         for pk in sorted(by_node):  # incidents are locked in the order of their nodes
             node = nodes[pk]
-            for alike in _alike(_with_slots(node, by_node[pk])):
+            for alike in _in_turns(_with_slots(node, by_node[pk])):
                 # Counted again for each: two names of one fault share an incident.
                 open_now = overflow.open_by_kind([pk]).get(pk, Counter())
                 record_faults.keep_faults(node, alike, open_now=open_now, boot_id=node.boot_id, now=now)
@@ -76,12 +76,15 @@ def _with_slots(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
     return [replace(one, pci=one.pci or slots.get(one.gpu_uuid or "")) for one in seen]
 
 
-def _alike(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
-    """The faults by identity, in the order of the first of each."""
+def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
+    """The faults by identity, in the order of the first of each; those beyond the bound of a report together."""
     groups: dict[Identity, list[SourceFault]] = {}
     for one in seen:
         groups.setdefault(identity_of(one), []).append(one)
-    return groups.values()
+    turns = list(groups.values())
+    yield from turns[: overflow.MAX_FAULTS_PER_REPORT]
+    if rest := [one for alike in turns[overflow.MAX_FAULTS_PER_REPORT :] for one in alike]:
+        yield rest
 
 
 def _close(passed: Sequence[tuple[Node, Passed]], *, witness: str, now: datetime) -> None:

@@ -62,9 +62,9 @@ def content(entry: Entry) -> dict[str, Any]:
     }
 
 
-def about(subject: str, *, verbs: Collection[str], since: datetime, until: datetime) -> QuerySet[Entry]:
-    """Returns the entries of all chains about a subject, later than ``since`` and not later than ``until``."""
-    return Entry.objects.filter(subject=subject, verb__in=verbs, at__gt=since, at__lte=until)
+def about(subjects: Collection[str], *, verbs: Collection[str], since: datetime, until: datetime) -> QuerySet[Entry]:
+    """Returns the entries of all chains about the subjects, later than ``since`` and not later than ``until``."""
+    return Entry.objects.filter(subject__in=subjects, verb__in=verbs, at__gt=since, at__lte=until)
 
 
 def timeline(cluster: str, *, node: str = "", rescue: int | None = None) -> QuerySet[Entry]:

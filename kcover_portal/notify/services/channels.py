@@ -14,7 +14,7 @@ from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.faults import catalog
 from kcover.notify import events, pager
-from kcover_portal import doorbell, encryption
+from kcover_portal import doorbell, encryption, stored_secrets
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -63,6 +63,8 @@ def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, re
         row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
         before = {name: encryption.peek(row, name) for name in given if name in SETTINGS}
         shown = _shown(row, before)
+        if row.pages and "url" in given and "secret" not in given and encryption.is_set(row, "secret"):
+            stored_secrets.check_server(before["url"] or "", given["url"], secret="secret")
         _set(row, given)
         changed = [name for name, value in before.items() if getattr(row, name) != value]
         if changed:

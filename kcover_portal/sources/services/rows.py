@@ -11,7 +11,7 @@ from kcover import audit, masked_addresses, reasons
 from kcover.actions import attributes
 from kcover.sources import settings
 from kcover.sources.observation import Unreadable
-from kcover_portal import doorbell, encryption
+from kcover_portal import doorbell, encryption, stored_secrets
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.errors import FieldError
@@ -75,6 +75,8 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
         row = Source.objects.select_related("cluster").select_for_update(of=("self",)).get(pk=source.pk)
         before = {name: encryption.peek(row, name) for name in CHANGEABLE}
         merged = dict(given)
+        if "url" in given and "token" not in given and encryption.is_set(row, "token"):
+            stored_secrets.check_server(row.url, given["url"], secret="token")
         if "settings" in given:
             merged["settings"] = {**row.settings, **given["settings"]}
         _set(row, merged)

@@ -6,7 +6,8 @@ import pytest
 
 from kcover.faults.fault import Fault
 from kcover_portal.accounts import services as accounts
-from kcover_portal.api.agent import app, report_rates
+from kcover_portal.api import leaky_buckets
+from kcover_portal.api.agent import app
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.agent.report_rates import (
     BURST_REPORTS,
@@ -98,23 +99,23 @@ def test_many_distinct_faults_count_as_several_reports(rates: ReportRates, clock
 def test_a_node_never_waits_for_longer_than_it_is_remembered(rates: ReportRates, clock: Clock) -> None:
     for _ in range(100):
         rates.charge(NODE, faults(1_000))
-    assert 0 < wait_of(rates) < report_rates.NODES_KEPT_SECONDS / 2
+    assert 0 < wait_of(rates) < leaky_buckets.KEPT_SECONDS / 2
 
 
 def test_the_memory_is_bounded(rates: ReportRates, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_rates, "MAX_NODES", 100)
+    monkeypatch.setattr(leaky_buckets, "MAX_SENDERS", 100)
     for number in range(1_000):
         rates.admit((1, f"gpu-{number}"))
         assert len(rates) <= 200
     for _ in range(2):
-        clock.at += report_rates.NODES_KEPT_SECONDS + 1
+        clock.at += leaky_buckets.KEPT_SECONDS + 1
         rates.admit(NODE)
     assert len(rates) <= 2
 
 
 def test_a_busy_node_is_not_forgotten(rates: ReportRates, clock: Clock) -> None:
     accepted(rates, BURST_REPORTS)
-    clock.at = 1_000.0 + report_rates.NODES_KEPT_SECONDS - 1
+    clock.at = 1_000.0 + leaky_buckets.KEPT_SECONDS - 1
     accepted(rates, BURST_REPORTS)
     clock.at += 1.5  # the generations change
     assert accepted(rates, BURST_REPORTS) <= 1.5 * SUSTAINED_REPORTS_PER_SECOND < BURST_REPORTS

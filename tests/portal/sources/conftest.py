@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.api.v1 import sources
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
@@ -20,6 +21,12 @@ from tests.portal.sources.stand_ins import StandIns
 def now() -> datetime:
     """The endpoints judge the age of events by the real clock."""
     return timezone.now()
+
+
+@pytest.fixture(autouse=True)
+def _no_requests_counted() -> None:
+    """Tests share this process, and their sources have the same keys."""
+    sources.request_rates.forget()
 
 
 @pytest.fixture

@@ -30,12 +30,15 @@ def map_group(
     """Gives the members of a group a role in a pool, a cluster or everywhere; it replaces the group's role there.
 
     People who already have a role from this group and place have the new one at once, others from their next sign-in.
-    Raises Refused, also for a role with more than the giver holds there; ``giver`` None: the shell.
+    Raises Refused, also if the new role or the replaced one has more than the giver holds there; ``giver`` None: the
+    shell.
     """
     if not 0 < len(group) <= MAX_NAME or not group.isprintable():
         raise Refused(reasons.of("group_invalid", most=MAX_NAME))
     roles.check_giver(giver, role, cluster, pool)
     with transaction.atomic(), ledger.last():
+        for replaced in GroupMapping.objects.filter(group=group, cluster=cluster, pool=pool):
+            roles.check_giver(giver, replaced.role, cluster, pool)
         mapping, _ = GroupMapping.objects.update_or_create(
             group=group, cluster=cluster, pool=pool, defaults={"role": role, "custom": roles.custom_of(role)}
         )

@@ -65,7 +65,7 @@ def install_pack(request: Request) -> HttpResponse:
             request.POST.get("pack", ""),
             request.POST.get("mode", services.FIRST_MODE),
             author=accounts.actor(request.user),
-            reason=request.POST.get("reason", "")[:500],
+            reason=request.POST.get("reason", "").replace("\0", "")[:500],
             now=timezone.now(),
         )
     except services.UnknownPack as error:

@@ -1,0 +1,18 @@
+"""The token of a pulled source goes to the address that it was given for, and to no other."""
+
+from datetime import datetime
+
+from kcover_portal import encryption
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.sources import services
+
+
+def test_a_token_does_not_follow_a_changed_address(east: Cluster, now: datetime) -> None:
+    given = {"url": "https://loki.example", "token": "hush", "given": {}}
+    row = services.make_source("logs", "loki", east, **given, actor="test", now=now)
+    try:
+        row = services.change_source(row, {"url": "https://evil.example"}, actor="user:bob", reason="", now=now)
+    except FieldError:
+        return
+    assert not encryption.is_set(row, "token")

@@ -1,0 +1,34 @@
+"""Somebody with the token of a source: how much work may they make?"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from kcover_portal.api.leaky_buckets import LeakyBuckets
+from kcover_portal.api.v1 import sources
+from kcover_portal.incidents.models import Incident
+from tests.portal.sources.conftest import Sender, notification
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_one_request_costs_a_bounded_number_of_statements(alertmanager: Sender, alert: Make) -> None:
+    """A node may report 64 distinct faults at a time; those beyond are counted together."""
+    alerts = [alert(f"Fault{number}") for number in range(300)]
+    with CaptureQueriesContext(connection) as made:
+        assert alertmanager.post(notification(*alerts)).status_code == 202
+    assert Incident.objects.count() <= 65
+    assert len(made) < 64 * 20, len(made)
+
+
+def test_requests_in_a_row_are_refused_in_the_end(
+    alertmanager: Sender, alert: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: LeakyBuckets[int] = LeakyBuckets(rate=10, burst=2, clock=lambda: 0.0)  # time stands still
+    monkeypatch.setattr(sources, "request_rates", rates)
+    answers = [alertmanager.post(notification(alert(f"Fault{number}"))) for number in range(3)]
+    assert [answer.status_code for answer in answers] == [202, 202, 429]
+    assert (answers[-1].json()["code"], answers[-1].headers["Retry-After"]) == ("source_rate", "1")
