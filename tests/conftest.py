@@ -3,6 +3,7 @@
 Nothing here imports Django: `make unit` runs tests/kcover and tests/agents without it.
 """
 
+import gc
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,6 +19,13 @@ CRASH = Path(__file__).parent / "crash"
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)
 hypothesis.settings.load_profile("suite")
+gc.set_threshold(50_000, 20, 100)  # as in production (kcover_portal/gc_tuning.py), also where Django is left out
+
+
+def pytest_collection_finish() -> None:
+    """Keeps the garbage collector from scanning all of Django and all tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_configure(config: pytest.Config) -> None:
