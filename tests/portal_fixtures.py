@@ -7,6 +7,7 @@ from django.db import connection
 from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
+from tests import migrated
 from tests.portal.ledger import tampering
 
 
@@ -15,6 +16,13 @@ def _language_of_its_own() -> Iterator[None]:
     """A request sets the language of its thread, and the next test may make no request: it starts with the default."""
     yield
     translation.deactivate()
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """Lets each worker's test database begin as a copy of one that is migrated."""
+    if connection.vendor == "postgresql":
+        connection.settings_dict["TEST"]["TEMPLATE"] = migrated.template()
 
 
 @pytest.fixture(scope="session")

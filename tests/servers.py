@@ -180,6 +180,7 @@ class Postgres(Server):
         }
         if not self.durable:
             options |= {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off"}
+            options |= {"wal_level": "minimal", "max_wal_senders": "0", "jit": "off"}
         pairs = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return [str(self.bin / "postgres"), "-D", str(self.data), *pairs]
 

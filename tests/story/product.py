@@ -22,7 +22,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import redis as redis_client
 
-from tests import servers
+from tests import migrated, servers
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -325,7 +325,7 @@ def on_postgres(folder: Path, *, one_command: bool = False) -> Iterator[Product]
     base = os.environ["KCOVER_DATABASE_URL"]
     name = f"story_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(base, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {migrated.template()}")
     with servers.redis() as redis:
         database = urlunsplit(urlsplit(base)._replace(path=f"/{name}"))
         product = Product(folder, database=database, redis=redis, one_command=one_command)
