@@ -191,6 +191,7 @@ def test_a_node_that_is_gone_is_not_silent(world: Quiet) -> None:
 
 def test_coming_and_going_is_damped(world: Quiet) -> None:
     """Each silence of the hour keeps the next one open five minutes longer."""
+    world.stride = 28
     for _ in range(30):
         world.listen(140)
         world.report()
