@@ -6,6 +6,18 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "agent_silent": _("The agent has not reported since {since}."),
+    # Xid 13 and 31, by what else failed.
+    "programs_on_one_gpu": _(
+        "{programs} programs failed with Xid 13 or 31 on this GPU within {within}, and on no other GPU: {names}. "
+        "The GPU is suspected. Run its diagnostics."
+    ),
+    "program_on_many_gpus": _(
+        "{program} failed with Xid 13 or 31 on {gpus} GPUs within {within}. The program is suspected."
+    ),
+    "program_undecided": _(
+        "{programs} programs failed with Xid 13 or 31 on this GPU within {within}. This does not show whether the GPU or "
+        "a program is at fault, so it counts as a fault of a program."
+    ),
     # Faults beyond the bounds of open incidents.
     "faults_overflow": _("{count} more distinct faults, beyond the limit of {limit} open incidents per kind and node."),
     "faults_overflow_more": _(

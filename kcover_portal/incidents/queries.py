@@ -9,10 +9,13 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Window
 from django.db.models.functions import RowNumber
 
 from kcover.decisions import health
-from kcover.faults import xid
+from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
+
+MOST_SIGHTINGS = 5_000  # of programs' faults in a cluster; the latest
+_PROGRAM_CODES = tuple(str(code) for code in program_context.CODES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,33 @@ def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple
     """The open incidents of a kind on nodes of these names, as pairs of node and code."""
     rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind, state=Incident.State.OPEN)
     return {(name or "", code) for name, code in rows.order_by().values_list("node__name", "code")}
+
+
+def program_faults(*, since: datetime, limit: int) -> list[Incident]:
+    """Incidents of programs (Xid 13 and 31) on a known GPU that were seen since then, the latest first. No drills."""
+    rows = Incident.objects.filter(
+        kind="xid", code__in=_PROGRAM_CODES, drill=False, node__in_cluster=True, last_at__gte=since
+    ).exclude(device="")
+    return list(rows.select_related("node").order_by("-last_at")[:limit])
+
+
+def program_context_of(incident: Incident, *, now: datetime) -> program_context.Judgement | None:
+    """Who is suspected of a program's fault, by what else failed in its cluster; None for every other incident."""
+    if incident.kind != "xid" or incident.code not in _PROGRAM_CODES or not incident.device or incident.node is None:
+        return None
+    rows = Occurrence.objects.filter(
+        incident__cluster=incident.cluster_id,
+        incident__kind="xid",
+        incident__code__in=_PROGRAM_CODES,
+        at__gte=now - program_context.WINDOW,
+        drill=False,
+    ).exclude(incident__device="")
+    columns = rows.order_by("-pk").values_list("node_id", "incident__device", "message")
+    sightings = [
+        program_context.Sighting(gpu=f"{node} {device}", program=program_context.program_of(message))
+        for node, device, message in columns[:MOST_SIGHTINGS]
+    ]
+    return program_context.judge(f"{incident.node_id} {incident.device}", sightings)
 
 
 def open_on(node: Node) -> QuerySet[Incident]:

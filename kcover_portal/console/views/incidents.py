@@ -19,7 +19,7 @@ from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import services
+from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
@@ -88,6 +88,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "rescues": list(row.rescues.all()),
         "occurrences": list(row.occurrences.all()[:OCCURRENCES]),
         "scope": _scope(row),
+        "context": queries.program_context_of(row, now=row.last_at),
         "jobs": jobs.of_incidents([row.pk]).get(row.pk, ()),
         "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Verb.CLOSE, row.node or row.cluster),
     }

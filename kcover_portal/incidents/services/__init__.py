@@ -3,6 +3,7 @@
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
 from kcover_portal.incidents.services.decided_incidents import Decided, mark_decided
+from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs
 from kcover_portal.incidents.services.portal_fault import PortalFault
@@ -40,4 +41,5 @@ __all__ = [
     "redecide_cluster",
     "redecide_if_labels_changed",
     "redecide_nodes",
+    "suspect_gpus",
 ]
