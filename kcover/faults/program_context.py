@@ -1,8 +1,8 @@
 """Tell the faults of programs (Xid 13 and 31) from those of a GPU, by what else failed with them.
 
-One program that fails on many GPUs is at fault itself. Many programs that fail on one GPU, and on no other, point to the
-GPU: NVIDIA then recommends its diagnostics (https://docs.nvidia.com/deploy/xid-errors/, Xid 13 and 31). Everything else
-stays what the catalog calls it: a fault of a program.
+One program that fails on many GPUs is at fault itself. Many programs that fail on one GPU, and on no other, point to
+the GPU: NVIDIA then recommends its diagnostics (https://docs.nvidia.com/deploy/xid-errors/, Xid 13 and 31). Everything
+else stays what the catalog calls it: a fault of a program.
 """
 
 from collections.abc import Iterable

@@ -15,8 +15,8 @@ SENTENCES: Mapping[str, str] = {
         "{program} failed with Xid 13 or 31 on {gpus} GPUs within {within}. The program is suspected."
     ),
     "program_undecided": _(
-        "{programs} programs failed with Xid 13 or 31 on this GPU within {within}. This does not show whether the GPU or "
-        "a program is at fault, so it counts as a fault of a program."
+        "{programs} programs failed with Xid 13 or 31 on this GPU within {within}. This does not show whether the GPU "
+        "or a program is at fault, so it counts as a fault of a program."
     ),
     # Faults beyond the bounds of open incidents.
     "faults_overflow": _("{count} more distinct faults, beyond the limit of {limit} open incidents per kind and node."),
