@@ -39,6 +39,7 @@ app.conf.beat_schedule = {
     "notify-prune": {"task": "notify.prune", "schedule": 3600.0},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
     "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
+    "policy objects": {"task": "policies.read_objects", "schedule": 15.0, "options": {"expires": 15.0}},
     "suspected GPUs": {"task": "incidents.suspect_gpus", "schedule": 60.0, "options": {"expires": 60.0}},
     "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
     "preflight objects": {"task": "preflight.read_objects", "schedule": 10.0, "options": {"expires": 10.0}},

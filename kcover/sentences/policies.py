@@ -150,6 +150,15 @@ SENTENCES: Mapping[str, str] = {
     "try_too_long": _("The try took longer than {most}. Try fewer incidents or rules."),
     # Revisions.
     "policy_unknown": _("unknown policy {policy}"),
+    # Policies that a cluster keeps as objects.
+    "policy_is_object": _(
+        "cluster {cluster} keeps the policy {policy} as an object: change it there, or delete the object"
+    ),
+    "policy_object_name": _("the name {policy} belongs to another policy: give the object another name"),
+    "policy_object_loosens": _(
+        "{rule} would take faults from {own} and act with looser limits: give it a lower priority or the same limits"
+    ),
+    "policy_objects_many": _("the portal reads at most {most} policies of a cluster"),
     "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),
     "revision_unknown": _("policy {policy} has no revision {revision}"),
     "revision_already_active": _("revision {revision} of {policy} is already active"),

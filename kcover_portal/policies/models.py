@@ -4,6 +4,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover.policy import document
+from kcover_portal.fleet.models import Cluster
 
 
 class Policy(models.Model):
@@ -16,6 +17,13 @@ class Policy(models.Model):
     kind = models.CharField(max_length=20, choices=Kind.choices, default=Kind.RESCUE)
     name = models.CharField(max_length=253)
     revision = models.PositiveIntegerField(default=0)
+    cluster = models.ForeignKey(
+        Cluster,
+        on_delete=models.CASCADE,
+        null=True,
+        related_name="policy_objects",
+        help_text="the cluster that keeps the policy as an object: it holds there only; null: one of the portal's own",
+    )
     created_at = models.DateTimeField()
     archived_at = models.DateTimeField(null=True)
     archived_by = models.CharField(max_length=200, blank=True)

@@ -3,6 +3,7 @@
 import hashlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from django.db.models import F, OuterRef, QuerySet, Subquery
 from django.db.models.functions import MD5
@@ -14,7 +15,26 @@ from kcover_portal.policies.models import Policy, Revision
 log = logging.getLogger(__name__)
 
 _Key = tuple[tuple[int, int, str], ...]
-_cached: tuple[_Key, tuple[match.Candidate, ...]] = ((), ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Cached:
+    """The active rules, and of those that a cluster keeps as objects, the cluster by the policy's name."""
+
+    key: _Key
+    rules: tuple[match.Candidate, ...]
+    clusters: Mapping[str, int]
+    by_cluster: dict[int, tuple[match.Candidate, ...]] = field(default_factory=dict)
+
+    def rules_in(self, cluster: int) -> tuple[match.Candidate, ...]:
+        """The rules that hold in a cluster; the same tuple each time."""
+        if cluster not in self.by_cluster:
+            held = (one for one in self.rules if self.clusters.get(one.policy, cluster) == cluster)
+            self.by_cluster[cluster] = tuple(held)
+        return self.by_cluster[cluster]
+
+
+_cached = _Cached((), (), {})
 _channel_names: Callable[[], Iterable[str]] = tuple
 
 RESCUE, STANDBY = Policy.Kind.RESCUE.value, Policy.Kind.STANDBY.value
@@ -28,7 +48,7 @@ def policies(kind: str = RESCUE) -> QuerySet[Policy]:
 def in_force(kind: str = RESCUE) -> QuerySet[Revision]:
     """Returns the active revision of each policy of a kind, by the policy's name."""
     rows = Revision.objects.filter(policy__kind=kind, policy__revision__gt=0, number=F("policy__revision"))
-    return rows.select_related("policy").order_by("policy__name")
+    return rows.select_related("policy__cluster").order_by("policy__name")
 
 
 def archived(kind: str = RESCUE) -> QuerySet[Revision]:
@@ -54,17 +74,23 @@ def channels() -> frozenset[str]:
     return frozenset(_channel_names())
 
 
-def candidates() -> tuple[match.Candidate, ...]:
-    """Returns all active rules, as the core matches them.
+def candidates(cluster: int | None = None) -> tuple[match.Candidate, ...]:
+    """Returns all active rules, as the core matches them; with ``cluster`` (its key), those that hold there.
 
     The rules are cached, and one query tells whether they changed. A revision that this version cannot read (written by
     a newer one) is skipped and logged, so that the other policies keep working.
     """
     global _cached
     key: _Key = tuple(in_force().annotate(sum=MD5("text")).values_list("pk", "policy_id", "sum"))
-    if key != _cached[0]:
-        _cached = (key, tuple(_read()))
-    return _cached[1]
+    cached = _cached
+    if key != cached.key:
+        _cached = cached = _Cached(key, *_read())
+    return cached.rules if cluster is None or not cached.clusters else cached.rules_in(cluster)
+
+
+def cluster_of(candidate: match.Candidate) -> int | None:
+    """Returns the cluster (its key) that keeps the rule's policy as an object; None for the portal's own policies."""
+    return _cached.clusters.get(candidate.policy)
 
 
 def revision_numbered(policy: str, number: int) -> Revision | None:
@@ -79,9 +105,14 @@ def candidates_of(policy: str, number: int) -> tuple[match.Candidate, ...]:
     return tuple(_rules_of(row)) if row is not None else ()
 
 
-def _read() -> Iterator[match.Candidate]:
+def _read() -> tuple[tuple[match.Candidate, ...], Mapping[str, int]]:
+    rules: list[match.Candidate] = []
+    clusters: dict[str, int] = {}
     for row in in_force():
-        yield from _rules_of(row)
+        rules += _rules_of(row)
+        if row.policy.cluster_id is not None:
+            clusters[row.policy.name] = row.policy.cluster_id
+    return tuple(rules), clusters
 
 
 def _rules_of(row: Revision) -> Iterator[match.Candidate]:
@@ -95,9 +126,14 @@ def _rules_of(row: Revision) -> Iterator[match.Candidate]:
         )
 
 
-def standby_rules() -> tuple[document.StandbyRule, ...]:
-    """Returns the rules of the active WarmStandbyPolicy in order; empty without such a policy."""
+def standby_rules(cluster: int | None = None) -> tuple[document.StandbyRule, ...]:
+    """Returns the rules of the active WarmStandbyPolicy in order; empty without such a policy.
+
+    ``cluster``: the key of the cluster in which they are to hold; None: anywhere.
+    """
     for row in in_force(STANDBY):
+        if None not in (cluster, row.policy.cluster_id) and row.policy.cluster_id != cluster:
+            continue
         policy = _parse(row)
         if isinstance(policy, document.StandbyPolicy):
             return policy.matches

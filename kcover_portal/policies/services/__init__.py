@@ -2,6 +2,7 @@
 
 from kcover_portal.policies.services.diff import Change, Difference, compare, compare_revisions, two_revisions
 from kcover_portal.policies.services.export import export
+from kcover_portal.policies.services.policy_objects import read_policy_objects
 from kcover_portal.policies.services.revisions import Conflict, NotFound, apply, delete, rollback
 from kcover_portal.policies.services.shipped import (
     FIRST_MODE,
@@ -39,6 +40,7 @@ __all__ = [
     "missing_defaults",
     "pack_text",
     "packs",
+    "read_policy_objects",
     "rollback",
     "two_revisions",
     "validate",

@@ -10,6 +10,7 @@ from django.db.models import Max
 
 from kcover import audit, masked_addresses, reasons
 from kcover_portal import doorbell
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy, Revision
@@ -36,8 +37,11 @@ def apply(
     name: str | None = None,
     kind: str = queries.RESCUE,
     expected: int | None = None,
+    of: Cluster | None = None,
 ) -> list[Policy]:
     """Publishes all policies of the text, or none; returns them in the text's order, changed or not.
+
+    ``of``: the cluster that keeps them as objects; None for the portal's own policies.
 
     ``name``: the text must contain only this policy (of this ``kind``). ``expected``: the number that the active
     revision must have (0: not active). Raises Invalid, or Conflict if the active revision differs.
@@ -50,7 +54,7 @@ def apply(
         found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
         others = reasons.of("other_policies", policy=name, found=found)
         raise Invalid((Problem(1, 1, "metadata.name", others),))
-    return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False)
+    return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False, of=of)
 
 
 def rollback(
@@ -89,15 +93,17 @@ def delete(
     now: datetime,
     kind: str = queries.RESCUE,
     expected: int | None = None,
+    of: Cluster | None = None,
 ) -> None:
-    """Disables a policy. Its revisions are kept, and rescues in progress continue with their copied plans.
+    """Disables a policy. ``of``: the cluster that keeps it as an object; None for one of the portal's own.
 
-    Raises NotFound or Conflict.
+    Its revisions are kept, and rescues in progress continue with their copied plans. Raises NotFound or Conflict.
     """
     with transaction.atomic():
         row = Policy.objects.select_for_update().filter(kind=kind, name=name, revision__gt=0).first()
         if row is None:
             raise NotFound(reasons.of("policy_unknown", policy=name))
+        _own(row, of)
         if expected is not None:
             _expect(row, expected)
         previous, row.revision = row.revision, 0
@@ -109,12 +115,19 @@ def delete(
 
 
 def _put(
-    parsed: tuple[Parsed, ...], *, author: str, reason: str, now: datetime, expected: int | None, always: bool
+    parsed: tuple[Parsed, ...],
+    *,
+    author: str,
+    reason: str,
+    now: datetime,
+    expected: int | None,
+    always: bool,
+    of: Cluster | None = None,
 ) -> list[Policy]:
     keys = [policy.key for policy in parsed]
     try:
         with transaction.atomic():
-            rows = _locked(keys, now=now)
+            rows = _locked(keys, now=now, of=of)
             if expected is not None:
                 _expect(rows[keys[0]], expected)
             for policy in parsed:
@@ -124,13 +137,32 @@ def _put(
     return [rows[key] for key in keys]
 
 
-def _locked(keys: list[Key], *, now: datetime) -> dict[Key, Policy]:
-    """Returns the policies' rows, created if missing, and locked in one order to avoid deadlocks between authors."""
+def _locked(keys: list[Key], *, now: datetime, of: Cluster | None) -> dict[Key, Policy]:
+    """Returns the policies' rows, created if missing, and locked in one order to avoid deadlocks between authors.
+
+    Raises Conflict if one of them belongs to somebody else.
+    """
     for kind, name in sorted(keys):
-        Policy.objects.get_or_create(kind=kind, name=name, defaults={"created_at": now})
+        Policy.objects.get_or_create(kind=kind, name=name, defaults={"created_at": now, "cluster": of})
     names = [name for _, name in keys]
-    rows = Policy.objects.select_for_update().filter(name__in=names).order_by("kind", "name")
-    return {(row.kind, row.name): row for row in rows}
+    rows = Policy.objects.select_for_update(of=("self",)).filter(name__in=names).order_by("kind", "name")
+    found = {(row.kind, row.name): row for row in rows}
+    for key in keys:
+        row = found[key]
+        if of is None and row.cluster_id is not None and not row.revision:  # the object is gone
+            row.cluster = None
+            row.save(update_fields=["cluster"])
+        _own(row, of)
+    return found
+
+
+def _own(row: Policy, of: Cluster | None) -> None:
+    """Raises Conflict if the policy belongs to a cluster and the portal would change it, or the other way round."""
+    if row.cluster_id == (of.pk if of is not None else None):
+        return
+    if row.cluster is not None:
+        raise Conflict(reasons.of("policy_is_object", policy=row.name, cluster=row.cluster.name))
+    raise Conflict(reasons.of("policy_object_name", policy=row.name))
 
 
 def _expect(row: Policy, expected: int) -> None:

@@ -62,7 +62,7 @@ def _without(context: Context, because: reasons.Reason) -> Outcome:
 
 def _reserve(context: Context, origin: port.Node) -> Assignment | core.Shortage:
     """Reserves a free standby for this rescue; another rescue may be doing the same."""
-    nodes, rules = Node.objects.filter(cluster=context.cluster), policies.standby_rules()
+    nodes, rules = Node.objects.filter(cluster=context.cluster), policies.standby_rules(context.cluster.pk)
     choice: core.Chosen | core.Shortage = core.Shortage(because=())
     for _ in range(RACES):
         facts = [spare.fact for spare in standbys.spares(nodes, now=context.now)]
@@ -107,7 +107,9 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
     for found in standbys.spares(Node.objects.filter(pk=spare.pk), now=context.now):
         if not (found.fact.ready and found.fact.healthy):
             raise Unfit(found.busy or reasons.of("standby_unhealthy", standby=spare.name))
-    wanted = standby_marks.in_service(assignment, origin, rules=policies.standby_rules(), ours=context.marks)
+    wanted = standby_marks.in_service(
+        assignment, origin, rules=policies.standby_rules(context.cluster.pk), ours=context.marks
+    )
     activate = partial(context.kube.apply_node, spare.name, wanted, expect=context.renew_if_needed)
     _, after = context.write(audit.Call.ACTIVATE, activate, node=spare.name, wanted=change)
     kept = Assignment.objects.filter(pk=assignment.pk, state=Assignment.State.RESERVED).update(

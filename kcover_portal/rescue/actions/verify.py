@@ -81,7 +81,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
 
 def _same_rule(context: Context, fault: Incident) -> bool:
     chosen, _ = match.match(
-        policies.candidates(),
+        policies.candidates(context.cluster.pk),
         kind=fault.kind,
         code=fault.code,
         cause=fault.cause,

@@ -58,7 +58,7 @@ class Situations:
         self._now = now
         self._counts: counts.Counts | None = None
         self._past = PastRescues([node for node, _ in cases])
-        rules = policies.candidates() if rules is None else rules
+        rules = policies.candidates(cluster.pk) if rules is None else rules
         settings = fleet.guards_of(cluster)
         cluster_facts = _cluster_facts(cluster, mode or fleet.mode_of(cluster))
         self._facts: dict[int, decide.Situation] = {}

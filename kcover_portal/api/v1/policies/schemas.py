@@ -125,6 +125,13 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
     archived_at = serializers.DateTimeField(source="policy.archived_at", read_only=True, allow_null=True)
     archived_by = serializers.CharField(source="policy.archived_by", read_only=True)
     archived_because = serializers.CharField(source="policy.archived_because", read_only=True)
+    cluster = serializers.CharField(
+        source="policy.cluster.name",
+        read_only=True,
+        default=None,
+        allow_null=True,
+        help_text="the cluster that keeps the policy as an object: it holds there only, and is read-only here",
+    )
     rules = serializers.SerializerMethodField()
     matches = serializers.SerializerMethodField()
 
@@ -133,6 +140,7 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
         fields: tuple[str, ...] = (
             "name",
             "kind",
+            "cluster",
             "revision",
             "text",
             "rules",

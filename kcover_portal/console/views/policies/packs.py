@@ -72,6 +72,8 @@ def install_pack(request: Request) -> HttpResponse:
         return _page(request, refused=localization.say(error.reason), status=422)
     except services.Invalid as error:
         return _page(request, refused="; ".join(localization.say(it.reason) for it in error.problems), status=422)
+    except services.Conflict as error:
+        return _page(request, refused=localization.say(error.reason), status=409)
     return redirect("console:policies")
 
 

@@ -1,0 +1,46 @@
+"""Whether a rule from elsewhere would take faults from one of the portal's own rules and act more loosely on them.
+
+Policies that people keep as objects of a cluster may add rules. They never loosen what the portal's own rules say.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from kcover.decisions import match, overlap
+from kcover.policy import document
+
+
+def loosened_by(candidate: match.Candidate, own: Iterable[match.Candidate]) -> match.Candidate | None:
+    """The first of the portal's ``own`` rules that ``candidate`` would loosen; None if there is none.
+
+    A rule is loosened if the candidate is tried before it, both can match the same fault of a node, and the candidate
+    has a looser mode, approval, budget, cooldown, verification, end of a drain or minimum.
+    """
+    for other in match.rank(own):
+        earlier, _ = match.rank((candidate, other))
+        if (
+            earlier is candidate
+            and overlap.shared(candidate.rule, other.rule)
+            and is_looser(candidate.rule, other.rule)
+        ):
+            return other
+    return None
+
+
+def is_looser(rule: document.Rule, other: document.Rule) -> bool:
+    """Return whether ``rule`` allows more than ``other`` in any of its limits."""
+    modes = document.MODES  # the strictest first
+    return (
+        modes.index(rule.mode) > modes.index(other.mode)
+        or _approvers(rule) < _approvers(other)
+        or (other.budget is not None and rule.budget != other.budget)
+        or (rule.cooldown or timedelta()) < (other.cooldown or timedelta())
+        or (other.verify and not rule.verify)
+        or (other.verify_agent and not rule.verify_agent)
+        or (other.on_drain_timeout == "hold" and rule.on_drain_timeout != "hold")
+        or (other.minimum is not None and rule.minimum != other.minimum)
+    )
+
+
+def _approvers(rule: document.Rule) -> int:
+    return rule.approval.approvers if rule.approval is not None else 0

@@ -1,0 +1,179 @@
+"""Policies as objects of a cluster: read, bounded to it, never looser than the portal's own, and told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import connections, port
+from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.policies import queries, services
+from kcover_portal.policies.models import Policy
+from kcover_portal.rescue.models import Rescue
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+KSYUN, STANDBY, OWN, _ = port.POLICY_KINDS
+RULE = {"priority": 10, "errorCode": ["62"], "actions": [{"name": "cordon"}]}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="")
+    yield made
+    made.uninstall()
+
+
+def put(world: World, name: str = "gitops", kind: port.CustomKind = KSYUN, **rule: Any) -> None:
+    world.kube.put_custom_object(kind, name, {"rules": [{**RULE, **rule}]})
+
+
+def read(world: World) -> int:
+    return services.read_policy_objects(world.cluster, now=world.now)
+
+
+def told(world: World, kind: port.CustomKind = KSYUN, name: str = "gitops") -> tuple[str, str]:
+    [one] = [one for one in world.kube.custom_objects(kind) if one.name == name]
+    [condition] = one.conditions
+    assert (condition.type, condition.generation) == ("Accepted", one.generation)
+    return condition.status, condition.reason
+
+
+def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
+    put(world)
+    assert read(world) == 1
+    assert told(world) == ("True", "Accepted")
+    assert [one.policy for one in queries.candidates(world.cluster.pk)] == ["gitops"]
+    writes = len(world.kube.writes)
+    assert read(world) == 1
+    assert (len(world.kube.writes), Policy.objects.get().revision) == (writes, 1)
+    world.fault(62)
+    world.work()
+    assert Rescue.objects.get().rule == "gitops#1"
+    put(world, errorCode=["79"])
+    read(world)
+    assert (queries.candidates()[0].rule.codes, told(world)) == (("79",), ("True", "Accepted"))
+    world.kube.remove_custom_object(KSYUN, "gitops")
+    assert read(world) == 0
+    assert queries.candidates() == ()
+    assert Policy.objects.get().archived_by == "cluster:c1"
+
+
+def test_it_holds_in_its_own_cluster_only(world: World) -> None:
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    uninstall = connections.install(other.pk, FakeCluster())
+    put(world)
+    read(world)
+    assert services.read_policy_objects(other, now=world.now) == 0
+    assert queries.candidates(other.pk) == ()
+    assert len(queries.candidates(world.cluster.pk)) == len(queries.candidates()) == 1
+    world.kube.put_custom_object(STANDBY, "spares", {"matches": [{"originNode": {"a": "b"}, "targetNode": {"a": "b"}}]})
+    read(world)
+    assert told(world, STANDBY, "spares") == ("True", "Accepted")
+    assert queries.standby_rules(other.pk) == ()
+    assert len(queries.standby_rules(world.cluster.pk)) == 1
+    uninstall()
+
+
+def test_it_is_read_only_in_the_portal_and_can_be_exported(world: World) -> None:
+    put(world)
+    read(world)
+    text = services.export()
+    for act in (
+        lambda: services.apply(text.replace("62", "63"), author="user:a", reason="", now=world.now),
+        lambda: services.delete("gitops", author="user:a", reason="x", now=world.now),
+        lambda: services.rollback("gitops", 1, author="user:a", reason="x", now=world.now),
+    ):
+        with pytest.raises(services.Conflict):
+            act()
+    world.kube.remove_custom_object(KSYUN, "gitops")
+    read(world)
+    [own] = services.apply(text, author="user:a", reason="", now=world.now)
+    assert (own.cluster, own.revision) == (None, 2)
+    put(world)
+    assert read(world) == 0
+    assert told(world) == ("False", "NameTaken")
+    assert Policy.objects.get().revision == 2
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs", "accepted"),
+    [
+        ({"mode": "approve"}, {}, False),
+        ({"mode": "approve"}, {"errorCode": ["79"]}, True),
+        ({"mode": "approve"}, {"priority": 1}, True),
+        ({"approval": {"required": True}}, {}, False),
+        ({"mode": "enforce"}, {}, True),
+    ],
+)
+def test_it_never_loosens_a_rule_of_the_portal(
+    world: World, own: dict[str, Any], theirs: dict[str, Any], accepted: bool
+) -> None:
+    put(world, "theirs", **theirs)
+    assert read(world) == 1
+    content = {**RULE, "priority": 5, **own}
+    document = {"apiVersion": "kcover.io/v1", "kind": "RescuePolicy", "metadata": {"name": "own"}}
+    text = yaml.safe_dump({**document, "spec": {"rules": [content]}})
+    services.apply(text, author="user:a", reason="", now=world.now)
+    assert read(world) == int(accepted)
+    assert told(world, name="theirs") == (("True", "Accepted") if accepted else ("False", "Loosens"))
+    assert len(queries.candidates(world.cluster.pk)) == 1 + accepted
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (KSYUN, {}),
+        (KSYUN, {"rules": "x"}),
+        (KSYUN, {"rules": [{**RULE, "mode": "enforce"}]}),  # not in KCE's dialect
+        (OWN, {"rules": [{**RULE, "errorCode": [62]}]}),
+        (OWN, {"rules": [{**RULE, "errorCode": ["62"] * 300_000}]}),
+        (STANDBY, {"matches": [{}]}),
+    ],
+)
+def test_a_wrong_object_is_told_and_stops_no_other(world: World, kind: port.CustomKind, spec: dict[str, Any]) -> None:
+    world.kube.put_custom_object(kind, "wrong", spec)
+    put(world)
+    assert read(world) == 1
+    assert told(world, kind, "wrong") == ("False", "Invalid")
+    assert told(world) == ("True", "Accepted")
+
+
+def test_two_objects_of_one_name_are_not_mixed(world: World) -> None:
+    put(world)
+    put(world, kind=OWN, errorCode=["79"])
+    assert read(world) == 1
+    assert sorted([told(world), told(world, OWN)]) == [("False", "NameTaken"), ("True", "Accepted")]
+
+
+@pytest.mark.parametrize("setting", [{"mode": "shadow"}, {"mode": "paused"}, {"acted_on_by": "KCE"}])
+def test_inv_48_in_shadow_nothing_is_written(world: World, setting: dict[str, Any]) -> None:
+    cluster_settings.set_cluster(world.cluster, setting, actor="test", reason="", now=world.now)
+    put(world)
+    assert read(world) == 1
+    world.fault(62)
+    world.work()
+    assert world.kube.writes == []
+    assert Incident.objects.get().decisions.get().mode != "enforce"
+
+
+def test_a_silent_cluster_changes_nothing(world: World) -> None:
+    put(world)
+    read(world)
+    world.kube.fail("custom_objects", port.Unavailable("down"))
+    with pytest.raises(port.KubeError):
+        read(world)
+    assert len(queries.candidates()) == 1
+    put(world, errorCode=["79"])
+    world.kube.fail("state_condition", port.Unavailable("down"))
+    assert read(world) == 1
+    assert told_later(world) == ("True", "Accepted")
+
+
+def told_later(world: World) -> tuple[str, str]:
+    read(world)
+    return told(world)
