@@ -180,6 +180,15 @@ def test_a_watched_source_is_tested_against_its_cluster(admin: Admin, east: Clus
         uninstall()
 
 
+def test_a_token_is_not_sent_to_another_host(admin: Admin) -> None:
+    admin.call("post", "", body())
+    refused = admin.call("patch", "/loki-a", {"url": "http://elsewhere.example:3100"})
+    assert (refused.status_code, [one["field"] for one in refused.json()["errors"]]) == (400, ["token"])
+    assert admin.call("patch", "/loki-a", {"url": "http://loki.loki:3100/behind"}).status_code == 200
+    moved = {"url": "http://elsewhere.example:3100", "token": "another"}
+    assert admin.call("patch", "/loki-a", moved).status_code == 200
+
+
 def test_old_identities_are_forgotten(alertmanager: Sender, alert: Any, now: datetime) -> None:
     alertmanager.post(notification(alert()))
     assert services.prune(now=now + timedelta(days=6)) == 0
