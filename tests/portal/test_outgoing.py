@@ -1,9 +1,13 @@
 """Calls to other systems end within their time limit, whatever the other side does."""
 
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -139,3 +143,22 @@ def test_this_machine_is_called_only_where_it_is_listed(host: str, settings: Any
     with pytest.raises(outgoing.Silent) as refused:
         outgoing.post(f"http://{host}:9/", {}, secret="", seconds=SECONDS)
     assert refused.value.reason.code == "address_blocked"
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl to make a certificate with")
+def test_a_certificate_of_its_own_is_accepted_only_on_request(serve, tmp_path: Path) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+    made = f"openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -keyout {key}"
+    subprocess.run([*made.split(), "-out", str(certificate), "-subj", "/CN=gpud"], capture_output=True, check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def talk(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secure:
+            secure.recv(4096)
+            secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
+
+    url = f"https://127.0.0.1:{serve(talk)}/v1/states"
+    with pytest.raises(outgoing.Silent):
+        outgoing.request("GET", url, seconds=5)
+    assert outgoing.request("GET", url, seconds=5, verify=False).data == b"[]"
