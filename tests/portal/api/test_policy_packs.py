@@ -53,6 +53,6 @@ def test_a_pack_says_what_it_would_install(admin: Api, viewer: Api) -> None:
 
 
 def test_an_unknown_pack_mode_or_parameter_is_named(viewer: Api) -> None:
-    assert problem(viewer.get("policies/packs/x"), 404)["code"] == "pack_unknown"
+    assert problem(viewer.get("policies/packs/x"), 404)["code"] == "not_found"
     assert problem(viewer.get("policies/packs?mode=paused"), 400)["errors"][0]["field"] == "mode"
     assert problem(viewer.get("policies/packs?more=1"), 400)["errors"][0]["field"] == "more"

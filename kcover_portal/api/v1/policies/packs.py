@@ -8,6 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import reasons
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.permissions import require, step_up
@@ -68,7 +69,7 @@ def _packs(request: Request, names: tuple[str, ...]) -> list[services.Pack]:
         return services.packs(request.query_params.get("mode", services.FIRST_MODE), names=names)
     except services.UnknownPack as error:
         if error.field == "pack":
-            raise http_errors.NotFound(error.reason) from error
+            raise http_errors.NotFound(reasons.of("not_found")) from error
         raise FieldError(error.field, error.reason) from error
 
 
