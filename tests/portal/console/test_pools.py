@@ -67,7 +67,8 @@ def _doors(resolver: URLResolver, names: str, path: str) -> Iterator[tuple[str, 
 
 def addresses(route: str, two: TwoPools, node: str) -> Iterator[str]:
     """The addresses of a route that are about the node, with the keys of all its rows and of rows of the cluster."""
-    words = {"<slug:cluster>": ["c1"], "<str:name>": [node], "<slug:verb>": ["drain", "cancel", "approve"]}
+    named = "kcover" if "/packs/" in route else node  # a pack's refusal repeats the name that was asked for
+    words = {"<slug:cluster>": ["c1"], "<str:name>": [named], "<slug:verb>": ["drain", "cancel", "approve"]}
     words |= {"<slug:guard>": ["storm"], "<slug:name>": ["c1", *_listings()], "<slug:shape>": ["csv", "jsonl"]}
     words |= {"<slug:kind>": ["slack"], "<slug:public_id>": ["x"], "<str:token>": ["x"]}
     rows = [*Incident.objects.filter(node__name=node), *Rescue.objects.filter(node__name=node)]
