@@ -59,9 +59,12 @@ def forget_failure() -> None:
     _calm_until = 0.0
 
 
-def ring(task: str, *ids: int) -> None:
-    """Wake a worker for ``task`` after the current transaction commits."""
-    transaction.on_commit(partial(_ring, task, ids), robust=True)
+def ring(task: str, *ids: int, expires: float | None = None) -> None:
+    """Wake a worker for ``task`` after the current transaction commits.
+
+    A message that no worker took within ``expires`` seconds is dropped.
+    """
+    transaction.on_commit(partial(_ring, task, ids, expires), robust=True)
 
 
 def publish(topic: str, record: int | str, *, cluster: str = "") -> None:
@@ -69,13 +72,13 @@ def publish(topic: str, record: int | str, *, cluster: str = "") -> None:
     transaction.on_commit(partial(_publish, topic, record, cluster), robust=True)
 
 
-def _ring(task: str, ids: tuple[int, ...]) -> None:
+def _ring(task: str, ids: tuple[int, ...], expires: float | None) -> None:
     global _calm_until
     began = time.monotonic()
     if began < _calm_until:
         return
     try:
-        current_app.send_task(task, args=ids, retry=False)
+        current_app.send_task(task, args=ids, expires=expires, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         ended = time.monotonic()
         _calm_until = ended + CALM * (ended - began)

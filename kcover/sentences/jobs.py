@@ -29,6 +29,10 @@ SENTENCES: Mapping[str, str] = {
     "job_in_queue": _("Kueue decides when the job runs (queue {queue}). Deactivate its Workload instead."),
     "job_order_running": _("Order {order} about this job is running."),
     "job_needs_approver": _("The cluster is in mode approve. An approver must give this order."),
+    "job_hand_approval": _(
+        "In this cluster another person must approve every act by hand, and orders about jobs cannot wait for that. "
+        "An approver can give an order for which the portal asks. Otherwise use kubectl."
+    ),
     # What an order waits for, and how it ends.
     "job_backs_off": _("Restarted {count} times in the last hour. The next restart is at {until}."),
     "job_crash_loop": _("Restarted {count} times in the last hour and still failing. A person must decide."),

@@ -173,5 +173,6 @@ def _observation(
         pci=seen.pci,
         devices=frozenset((seen.pci,)) if seen.pci else frozenset(),
         message=line.strip()[: observation.MAX_MESSAGE],
+        is_program=bool(query.texts),  # any program can print this line
         seen_at=observation.not_ahead(moment(at), "0", now=now),
     )

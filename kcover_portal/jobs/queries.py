@@ -152,21 +152,26 @@ def _look(cluster: Cluster, *, now: datetime) -> tuple[_Read, ...] | reasons.Rea
 
 
 def _read(kube: port.Cluster) -> Iterable[_Read]:
-    """One list of each kind, and one of the pods of each label: not one call for each job."""
+    """One list of each kind, and one of the pods of each label or namespace: not one call for each job."""
     workloads = kube.workloads()
     labels = {port.WORKLOADS[one.kind].pod_label for one in workloads} - {""}
     pods: dict[tuple[str, str, str], list[port.Pod]] = {}
     for label in sorted(labels):
         for pod in kube.list_pods(having=label):
             pods.setdefault((pod.namespace, label, pod.labels[label]), []).append(pod)
+    in_namespace: dict[str, list[port.Pod]] = {}
     for workload in workloads:
         job = training_jobs.of_workload(workload)
         if training_jobs.is_part(workload):
             continue
         if job.label:
             mine = pods.get((job.namespace, job.label, job.value), [])
+        elif job.protected:
+            if job.namespace not in in_namespace:
+                in_namespace[job.namespace] = kube.list_pods(namespace=job.namespace)
+            mine = training_jobs.controlled(job, in_namespace[job.namespace])
         else:
-            mine = training_jobs.pods_of(kube, job) if job.protected else []
+            mine = []
         found = _Read(workload, job, tuple(mine))
         if found.shown:
             yield found

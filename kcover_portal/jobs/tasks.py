@@ -1,6 +1,7 @@
 """Celery tasks of orders about jobs. A lost call is found by the next sweep."""
 
 import logging
+import uuid
 from datetime import timedelta
 
 from celery import shared_task
@@ -12,10 +13,13 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.services.returns import LOOK_EVERY
 from kcover_portal.kube import port
+from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 MOST_AT_ONCE = 50  # due orders for which one sweep wakes workers
+LOOK_LEASE = timedelta(minutes=5)  # longer than a look may take
 
 
 @shared_task(name="jobs.run")
@@ -38,18 +42,23 @@ def sweep() -> None:
 def look() -> None:
     """Wakes a worker for each cluster, to look for jobs that run again or that somebody labelled for a restart."""
     for pk in Cluster.objects.values_list("pk", flat=True):
-        doorbell.ring("jobs.look_in", pk)
+        doorbell.ring("jobs.look_in", pk, expires=LOOK_EVERY)
 
 
 @shared_task(name="jobs.look_in")
 def look_in(cluster_id: int) -> None:
-    """Looks in one cluster. A cluster that does not answer is reported by its own watch."""
-    for cluster in Cluster.objects.filter(pk=cluster_id):
-        try:
+    """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its own watch."""
+    name, holder, now = f"jobs {cluster_id}", str(uuid.uuid4()), timezone.now()
+    if not leases.acquire(name, holder=holder, until=now + LOOK_LEASE, now=now):
+        return
+    try:
+        for cluster in Cluster.objects.filter(pk=cluster_id):
             services.look_for_returns(cluster, now=timezone.now())
             services.look_for_labels(cluster, now=timezone.now())
-        except port.KubeError as error:
-            log.info("cluster %s: jobs are not read: %s", cluster.name, error)
+    except port.KubeError as error:
+        log.info("cluster %s: jobs are not read: %s", cluster_id, error)
+    finally:
+        leases.release(name, holder=holder, now=timezone.now())
 
 
 @shared_task(name="jobs.prune")

@@ -4,6 +4,7 @@ A job is known by the most specific label of its pods, and then by the controlle
 a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOADS`` is restarted, with all its pods.
 """
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,6 +14,8 @@ from kcover_portal.kube import port
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 _MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
+# An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
+_NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,26 +78,35 @@ def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:
 
 
 def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
-    """The jobs of these pods. Pods that are leaving or have ended do not count."""
-    found: dict[Job, list[port.Pod]] = {}
-    seen: dict[tuple[str, ...], Job | None] = {}
+    """The jobs of these pods. Pods that are leaving or have ended do not count.
+
+    A job that the server refuses to show is left out unless one of its pods consents to a restart.
+    """
+    groups: dict[tuple[str, str, str, str], list[port.Pod]] = {}
     for pod in pods:
-        if pod.deleting or pod.terminal:
+        said = None if pod.deleting or pod.terminal else _said(pod)
+        if said is not None:
+            groups.setdefault(said, []).append(pod)
+    found: dict[Job, list[port.Pod]] = {}
+    for said, group in groups.items():
+        try:
+            job = _job(cluster, group[0], *said[2:])
+        except port.RefusedByServer:
+            if _consents(group):
+                raise
             continue
-        said = _said(pod)
-        if said is None:
-            continue
-        if said not in seen:
-            seen[said] = _job(cluster, pod, *said[2:])
-        job = seen[said]
         if job is not None:
-            found.setdefault(job, []).append(pod)
+            found.setdefault(job, []).extend(group)
     return found
 
 
 def is_protected(job: Job, pods: Sequence[port.Pod]) -> bool:
     """Returns whether the owner consents to a restart, by a label on the job or on one of its pods."""
-    return job.protected or any(pod.labels.get(PROTECTED) == "true" for pod in pods)
+    return job.protected or _consents(pods)
+
+
+def _consents(pods: Sequence[port.Pod]) -> bool:
+    return any(pod.labels.get(PROTECTED) == "true" for pod in pods)
 
 
 def is_never_restarted(job: Job, pods: Sequence[port.Pod]) -> bool:
@@ -106,7 +118,11 @@ def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
     """All pods of the job."""
     if job.label:
         return cluster.list_pods(namespace=job.namespace, labels={job.label: job.value}) if job.value else []
-    pods = cluster.list_pods(namespace=job.namespace)
+    return controlled(job, cluster.list_pods(namespace=job.namespace))
+
+
+def controlled(job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
+    """Those of the namespace's pods whose controller is the job."""
     return [pod for pod in pods if pod.owner_name == job.value and job.known.owns(pod.owner_kind, pod.owner_api)]
 
 
@@ -186,6 +202,8 @@ def _kinds(pod: port.Pod, label: str, name: str) -> list[str]:
 
 
 def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.Workload | None:
+    if not _NAME.fullmatch(name):
+        return None
     try:
         return cluster.workload(namespace, kind, name)
     except port.NotFound:

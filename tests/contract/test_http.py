@@ -335,3 +335,10 @@ def test_leaving_a_watch_gives_its_connection_back(script, monkeypatch):
         next(watch)
         watch.close()
     assert cluster.get_node("gpu-1").name == "gpu-1"
+
+
+@pytest.mark.parametrize("part", ["", ".", ".."])
+def test_a_name_that_would_change_the_path_is_not_sent(part):
+    """An HTTP client resolves ``/namespaces/team/pods/..`` to another object."""
+    with pytest.raises(port.RefusedByServer):
+        list_watch.path("api", "v1", "namespaces", "team", "pods", part)

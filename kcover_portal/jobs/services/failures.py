@@ -75,9 +75,11 @@ def failed(job: training_jobs.Job, pod: port.Pod, failure: port.ContainerFailure
 def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
     """The failures that get an incident: the first of each job, and no more of the cluster than it has room for.
 
-    Those that are stored already are among them, so that a repetition changes nothing.
+    A namespace without any gets one all the same. Those that are stored already are among them, so that a repetition
+    changes nothing.
     """
     rows = PodFailure.objects.filter(cluster=cluster, over_at=None)
+    namespaces = set(rows.order_by().values_list("namespace", flat=True).distinct())
     total = rows.count()
     of_job: dict[tuple[str, str, str], int] = {}
     for place in rows.filter(name__in={one.job.name for one in seen}).values_list("namespace", "kind", "name"):
@@ -88,8 +90,11 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
         place = one.job.namespace, one.job.kind, one.job.name
         if (one.pod.uid, one.container, one.at) in known:
             found.append(one)
-        elif of_job.get(place, 0) < MOST_OPEN_OF_JOB and total < MOST_OPEN_IN_CLUSTER:
+            continue
+        has_room = total < MOST_OPEN_IN_CLUSTER or one.job.namespace not in namespaces
+        if has_room and of_job.get(place, 0) < MOST_OPEN_OF_JOB:
             of_job[place], total = of_job.get(place, 0) + 1, total + 1
+            namespaces.add(one.job.namespace)
             found.append(one)
     return found
 

@@ -1,33 +1,98 @@
 """The label ``kcover.io/need-recovery=true`` on a job: a person's order to restart it now, cleared after acting."""
 
 import logging
-from datetime import datetime
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from django.db import IntegrityError
 
-from kcover import reasons
+from kcover import reasons, shares
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import orders, recovery
+from kcover_portal.jobs.services.returns import LOOK_EVERY
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import NEEDS_RECOVERY, PROTECTED
 
 log = logging.getLogger(__name__)
 ASKED_BY = f"label {NEEDS_RECOVERY}"
+MOST_NEW = 15  # labelled jobs that one look reads
+MOST_TOLD = 5  # of those whose order was refused or waits for a person
+PERIOD = timedelta(hours=1)
+MOST_ORDERS = 60  # by label, of a namespace within PERIOD; anybody who may label jobs can give them
+MOST_REFUSED = 5  # of them
 
 
 def look_for_labels(cluster: Cluster, *, now: datetime) -> list[JobOrder]:
-    """Orders the restart of each job with the label. Raises port.KubeError if the cluster does not answer."""
+    """Orders the restart of jobs with the label. Raises port.KubeError if the cluster does not answer.
+
+    One look reads as many jobs of each namespace, and the next look reads the next ones.
+    """
     if recovery.mode_of(cluster) in fleet.SILENT:
         return []
     kube = fleet.connect(cluster)
-    found = kube.workloads(labels={NEEDS_RECOVERY: "true"})
-    made = (_order(cluster, kube, workload, now=now) for workload in found)
-    return [order for order in made if order is not None]
+    lately = _Lately(cluster, now=now)
+    made = []
+    for workload in _chosen(cluster, kube.workloads(labels={NEEDS_RECOVERY: "true"}), lately, now=now):
+        try:
+            order = _order(cluster, kube, workload, lately, now=now)
+        except port.Unavailable:
+            raise
+        except port.KubeError as error:
+            log.info("cluster %s: %s %s is not read: %s", cluster.name, workload.kind, workload.name, error)
+            continue
+        if order is not None:
+            lately.count(order)
+            made.append(order)
+    return made
 
 
-def _order(cluster: Cluster, kube: port.Cluster, workload: port.Workload, *, now: datetime) -> JobOrder | None:
+class _Lately:
+    """The orders by label within PERIOD, by namespace."""
+
+    def __init__(self, cluster: Cluster, *, now: datetime) -> None:
+        self._all: Counter[str] = Counter()
+        self._refused: Counter[str] = Counter()
+        rows = JobOrder.objects.filter(cluster=cluster, cause=JobOrder.Cause.LABEL, asked_at__gt=now - PERIOD)
+        for row in rows.only("namespace", "state"):
+            self.count(row)
+
+    def count(self, order: JobOrder) -> None:
+        self._all[order.namespace] += 1
+        self._refused[order.namespace] += order.state == JobOrder.State.FAILED
+
+    def has_room(self, namespace: str, state: str = "") -> bool:
+        """Returns whether the namespace may have another order, also if it ends in this state."""
+        if state == JobOrder.State.FAILED and self._refused[namespace] >= MOST_REFUSED:
+            return False
+        return self._all[namespace] < MOST_ORDERS
+
+
+def _chosen(
+    cluster: Cluster, found: Sequence[port.Workload], lately: _Lately, *, now: datetime
+) -> Iterator[port.Workload]:
+    """The jobs that this look reads: none with a running order, and few that were told already."""
+    places = ("namespace", "kind", "name")
+    running = set(JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.RUNNING).values_list(*places))
+    by_label = JobOrder.objects.filter(cluster=cluster, cause=JobOrder.Cause.LABEL)
+    waiting = by_label.filter(state__in=(JobOrder.State.FAILED, JobOrder.State.HELD))
+    told = set(waiting.filter(namespace__in={one.namespace for one in found}).values_list(*places))
+    new: list[port.Workload] = []
+    known: list[port.Workload] = []
+    for one in found:
+        place = one.namespace, one.kind, one.name
+        if place not in running and lately.has_room(one.namespace):
+            (known if place in told else new).append(one)
+    turn = int(now.timestamp()) // LOOK_EVERY
+    for jobs, most in ((new, MOST_NEW), (known, MOST_TOLD)):
+        yield from shares.rotated(jobs, lambda one: one.namespace, most=most, turn=turn)
+
+
+def _order(
+    cluster: Cluster, kube: port.Cluster, workload: port.Workload, lately: _Lately, *, now: datetime
+) -> JobOrder | None:
     job, _ = training_jobs.read(kube, workload.namespace, workload.kind, workload.name)
     pods = tuple(training_jobs.pods_of(kube, job))
     target = orders.Target(job=job, workload=workload, pods=pods)
@@ -40,7 +105,7 @@ def _order(cluster: Cluster, kube: port.Cluster, workload: port.Workload, *, now
         state, because = JobOrder.State.FAILED, reasons.both(*obstacles)
     elif recovery.mode_of(cluster) == "approve":
         state, because = JobOrder.State.HELD, reasons.of("job_needs_approver")
-    if _is_told(cluster, job, state, because):
+    if _is_told(cluster, job, state, because) or not lately.has_room(job.namespace, state):
         return None
     try:
         return orders.create(

@@ -91,7 +91,9 @@ class OrderCalls:
             return  # evaluated when it was given
         now = self.clock()
         known = nodes or order.restart.get("nodes", ())
-        about = order_guards.About(cluster=order.cluster, nodes=known, incident=order.incident)
+        about = order_guards.About(
+            cluster=order.cluster, namespace=order.namespace, nodes=known, incident=order.incident
+        )
         verdict = order_guards.evaluate(about, now=now)
         if verdict.held:
             raise HeldBack(reasons.both(*verdict.held), again_at=verdict.again_at)

@@ -25,6 +25,7 @@ class About:
     """What the guards are asked about: the nodes of a job, and the incident of its failed pod, if there is one."""
 
     cluster: Cluster
+    namespace: str
     nodes: Collection[str]
     incident: Incident | None = None
 
@@ -39,7 +40,7 @@ def evaluate(about: About, *, now: datetime) -> guards.Verdict:
     if facts.eligible < 1:
         return NOTHING
     if settings.storm.enabled and about.incident is not None:
-        facts = replace(facts, symptoms=(_failed_jobs(node, since=now - settings.storm.window),))
+        facts = replace(facts, symptoms=(_failed_jobs(node, about.namespace, since=now - settings.storm.window),))
     verdict = guards.destructive(settings, facts, act=restart_jobs.SPEC.name, now=now)
     if about.incident is not None:
         return verdict
@@ -56,13 +57,17 @@ def _node(about: About) -> Node | None:
     return known.filter(name__in=list(about.nodes)).order_by("name").first()
 
 
-def _failed_jobs(node: Node, *, since: datetime) -> guards.Symptom:
-    """On how many nodes pods of different jobs failed lately. One job that keeps failing is no storm."""
+def _failed_jobs(node: Node, namespace: str, *, since: datetime) -> guards.Symptom:
+    """On how many nodes pods failed lately: of different namespaces, or of different jobs of this namespace.
+
+    One job that keeps failing is no storm, and the jobs of one namespace are no storm for the others.
+    """
     value = f"pod {PodFailure.CODE}"
     rows = PodFailure.objects.filter(cluster=node.cluster_id, seen_at__gte=since).order_by()
-    jobs = rows.values("namespace", "kind", "name").distinct().count()
-    nodes = rows.values("node").distinct().count()
+    mine = rows.filter(namespace=namespace)
+    own = min(mine.values("kind", "name").distinct().count(), mine.values("node").distinct().count())
+    shared = min(rows.values("namespace").distinct().count(), rows.values("node").distinct().count())
     code = symptoms.storm_code("code", value)
     storm = Incident.objects.filter(cluster=node.cluster_id, node=None, kind=symptoms.STORM, state="open", code=code)
     open_now = next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), ())
-    return guards.Symptom(trait="code", value=value, nodes=max(min(jobs, nodes), len(open_now)))
+    return guards.Symptom(trait="code", value=value, nodes=max(own, shared, len(open_now)))

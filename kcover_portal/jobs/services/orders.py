@@ -80,7 +80,12 @@ def preview(
     """The effects that the order would have now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
     target = read(cluster, kind=kind_named(kind), namespace=namespace, name=name)
     guarded = _held_by_guards(cluster, target, now=now) if action == JobOrder.Action.RESTART else ()
-    held = [*_held_by_mode(cluster, may_approve=may_approve), *obstacles(target, action), *_under_way(cluster, target)]
+    held = [
+        *_held_by_mode(cluster, may_approve=may_approve),
+        *_held_by_approval(cluster, target, action, may_approve=may_approve),
+        *obstacles(target, action),
+        *_under_way(cluster, target),
+    ]
     if may_approve:
         return Preview(target=target, held_back=tuple(held), passed_over=guarded)
     return Preview(target=target, held_back=(*held, *guarded))
@@ -223,9 +228,21 @@ def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Re
         yield reasons.of("job_needs_approver")
 
 
+def _held_by_approval(cluster: Cluster, target: Target, action: str, *, may_approve: bool) -> Iterator[reasons.Reason]:
+    """Where two people must agree, one person gives no order; an approver gives one for which the portal asks."""
+    if cluster.hand_approval != Cluster.HandApproval.ALWAYS:
+        return
+    job = target.job
+    where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name, "action": action}
+    asked = JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(cause=JobOrder.Cause.PERSON)
+    if not (may_approve and asked.exists()):
+        yield reasons.of("job_hand_approval")
+
+
 def _held_by_guards(cluster: Cluster, target: Target, *, now: datetime) -> tuple[reasons.Reason, ...]:
     nodes = {pod.node for pod in target.pods if pod.node}
-    return order_guards.evaluate(order_guards.About(cluster=cluster, nodes=nodes), now=now).held
+    about = order_guards.About(cluster=cluster, namespace=target.job.namespace, nodes=nodes)
+    return order_guards.evaluate(about, now=now).held
 
 
 def _under_way(cluster: Cluster, target: Target) -> Iterator[reasons.Reason]:

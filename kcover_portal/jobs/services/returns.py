@@ -1,10 +1,11 @@
 """Jobs that run again: their failures and incidents end, and so do the orders that waited for a person about them."""
 
+import logging
 from datetime import datetime
 
 from django.db import transaction
 
-from kcover import reasons
+from kcover import reasons, shares
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
@@ -12,14 +13,19 @@ from kcover_portal.jobs.services import failures, orders, recovery
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
-MOST_AT_ONCE = 50  # jobs that one look reads; the next look reads the next ones
-LOOK_SECONDS = 10
+log = logging.getLogger(__name__)
+
+MOST_AT_ONCE = 50  # jobs that one look reads
+LOOK_EVERY = 10  # seconds
 PLACE = ("namespace", "kind", "name")  # of a job
 Place = tuple[str, str, str]
 
 
 def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
-    """Reads each job that failed or waits for a person, and ends what is over. Raises port.KubeError."""
+    """Reads jobs that failed or wait for a person, and ends what is over. Raises port.Unavailable.
+
+    One look reads MOST_AT_ONCE of them, as many of each namespace, and the next look reads the next ones.
+    """
     held = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.HELD)
     running = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.RUNNING)
     open_now = PodFailure.objects.filter(cluster=cluster, over_at=None)
@@ -28,9 +34,14 @@ def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
     left = [place for place in dict.fromkeys(places) if place not in busy]
     if left:
         kube = fleet.connect(cluster)
-        turn = int(now.timestamp()) // LOOK_SECONDS * MOST_AT_ONCE % len(left)
-        for place in [*left[turn:], *left[:turn]][:MOST_AT_ONCE]:
-            _look(cluster, kube, place, now=now)
+        turn = int(now.timestamp()) // LOOK_EVERY
+        for place in shares.rotated(left, lambda one: one[0], most=MOST_AT_ONCE, turn=turn):
+            try:
+                _look(cluster, kube, place, now=now)
+            except port.Unavailable:
+                raise
+            except port.KubeError as error:
+                log.info("cluster %s: job %s is not read: %s", cluster.name, "/".join(place), error)
 
 
 def _look(cluster: Cluster, kube: port.Cluster, place: Place, *, now: datetime) -> None:

@@ -26,7 +26,13 @@ class Verbs:
 
 
 def path(*parts: str) -> str:
-    """Joins parts to a path such as ``/api/v1/nodes/gpu-1`` and escapes them."""
+    """Joins parts to a path such as ``/api/v1/nodes/gpu-1`` and escapes them.
+
+    Raises RefusedByServer for a part that would make it the path of another object: HTTP clients resolve ``..``.
+    """
+    wrong = next((part for part in parts if part in ("", ".", "..")), None)
+    if wrong is not None:
+        raise errors.RefusedByServer(f"{'/'.join(parts)}: {wrong!r} is no name of an object; nothing was sent")
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 

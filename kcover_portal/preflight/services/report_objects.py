@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import reasons
+from kcover import reasons, shares
 from kcover.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
@@ -22,7 +22,7 @@ from kcover_portal.preflight.services import node_reports
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 200  # reports read per cluster and round; each asks the cluster for the pods of a node
+MOST_AT_ONCE = 200  # reports read per cluster and round, as many of each namespace; each asks for a node's pods
 MOST_REPORT_CHARS = 256 * 1024
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
 
@@ -41,7 +41,7 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     fresh = [found[uid] for uid in new if (found[uid].created_at or now) >= earliest]
     fresh.sort(key=lambda one: (one.created_at or now, one.uid))
     done = new - {one.uid for one in fresh}
-    for one in fresh[:MOST_AT_ONCE]:
+    for one in shares.in_turns(fresh, lambda one: one.namespace)[:MOST_AT_ONCE]:
         try:
             _take(cluster, one, now=now)
         except node_selection.Unanswered as silent:

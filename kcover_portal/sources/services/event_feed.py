@@ -23,6 +23,7 @@ SETTINGS_READ_EVERY = timedelta(seconds=5)
 HEARD_NOTED_EVERY = timedelta(seconds=30)
 FIRST_LOOK_BACK = timedelta(minutes=10)  # a cluster keeps Events for an hour, and its first ones may be long over
 MAX_ORDERS = 1_000  # that wait for the API server
+MAX_ORDERS_OF_NAMESPACE = 100
 
 TakePreflight = Callable[[Cluster, kube_events.PreflightEvent, datetime], None]
 
@@ -105,17 +106,39 @@ class EventFeed:
             case kube_events.PreflightEvent() as report:
                 self._take_preflight(self._cluster, report, now)
             case kube_events.RecoveryOrder() as order:
-                if len(self._orders) >= MAX_ORDERS:
-                    raise Unreadable("", reasons.of("event_orders_many", most=MAX_ORDERS))
+                self._check_room(order.namespace)
                 self._orders[order.namespace, order.pod] = order
 
+    def _check_room(self, namespace: str) -> None:
+        """Raises Unreadable if too many orders wait, of all or of this namespace."""
+        mine = sum(1 for other, _ in self._orders if other == namespace)
+        for count, most in ((mine, MAX_ORDERS_OF_NAMESPACE), (len(self._orders), MAX_ORDERS)):
+            if count >= most:
+                raise Unreadable("", reasons.of("event_orders_many", most=most))
+
     def _carry_out(self, source: Source, *, now: datetime) -> None:
-        """Orders the restart of the jobs of pods, once. Raises port.KubeError, and then it is tried again."""
+        """Orders the restart of the jobs of pods, once. Raises port.Unavailable, and then it is tried again."""
+        kube = fleet.connect(self._cluster)
+        listed: dict[str, dict[str, port.Pod]] = {}
         for place, order in list(self._orders.items()):
             if now - order.at <= kube_events.ORDER_VALID_FOR and not intake.is_taken(source, order.key):
-                pods = fleet.connect(self._cluster).list_pods(namespace=order.namespace)
-                because = reasons.of("job_event_asks", pod=order.pod, message=order.message[:300])
-                for pod in (pod for pod in pods if pod.name == order.pod):
-                    jobs.recover_pod(self._cluster, pod, cause=JobOrder.Cause.EVENT, because=because, now=now)
-                intake.take(source, Reading(ignored=(order.key,)), now=now)
+                if order.namespace not in listed:
+                    listed[order.namespace] = {pod.name: pod for pod in kube.list_pods(namespace=order.namespace)}
+                rejected = self._recover(listed[order.namespace].get(order.pod), order, now=now)
+                intake.take(source, Reading(ignored=(order.key,), rejected=rejected), now=now)
             del self._orders[place]
+
+    def _recover(
+        self, pod: port.Pod | None, order: kube_events.RecoveryOrder, *, now: datetime
+    ) -> tuple[Rejected, ...]:
+        """Orders the restart of the pod's job. Returns why it cannot be read. Raises port.Unavailable."""
+        if pod is None:
+            return ()
+        because = reasons.of("job_event_asks", pod=order.pod, message=order.message[:300])
+        try:
+            jobs.recover_pod(self._cluster, pod, cause=JobOrder.Cause.EVENT, because=because, now=now)
+        except port.Unavailable:
+            raise
+        except port.KubeError as error:
+            return (Rejected(f"{order.namespace}/{order.pod}", kube_reasons.of(error)),)
+        return ()

@@ -5,6 +5,7 @@ Only pods of training jobs with a recent failure cost more than a comparison. A 
 """
 
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -48,6 +49,7 @@ class PodFeed:
         self._source: Source | None = None
         self._read_at: datetime | None = None
         self._is_broken = False
+        self._refused: port.KubeError | None = None
         self._waiting: dict[str, _Seen] = {}
         self._settled: dict[tuple[str, datetime], datetime] = {}  # (pod's uid, time of the failure) to when it was seen
         self._jobs: dict[tuple[str, ...], tuple[datetime, training_jobs.Job | None]] = {}
@@ -74,13 +76,17 @@ class PodFeed:
         if self._source is None or not self._waiting:
             return
         try:
+            self._refused = None
             self._take(self._source, now=now)
-            self.note(None, now=now)
+            self.note(self._refusal(), now=now)
         except port.KubeError as error:  # tried again as long as the failures are recent
             self.note(kube_reasons.of(error), now=now)
         except Exception as error:
             log.exception("cluster %s: failed pods could not be taken", self._cluster.name)
             self.note(reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300]), now=now)
+
+    def _refusal(self) -> reasons.Reason | None:
+        return kube_reasons.of(self._refused) if self._refused is not None else None
 
     def note(self, problem: reasons.Reason | None, *, now: datetime) -> None:
         """Stores why the pods cannot be watched or taken; None once they can."""
@@ -92,10 +98,18 @@ class PodFeed:
         newest = None if gone or not (pod.job and pod.node) else failures.newest_failure(pod, now=now)
         if newest is None:
             self._waiting.pop(pod.uid, None)
-        elif (pod.uid, newest[1]) not in self._settled and (
-            pod.uid in self._waiting or len(self._waiting) < MAX_WAITING
-        ):
+        elif (pod.uid, newest[1]) not in self._settled:
             self._waiting[pod.uid] = _Seen(pod, *newest)
+            if len(self._waiting) > MAX_WAITING:
+                self._leave_one()
+
+    def _leave_one(self) -> None:
+        """Forgets the latest failure of the job with most of them, in the namespace with most of them."""
+        waiting = [one.pod for one in self._waiting.values()]
+        [(namespace, _)] = Counter(pod.namespace for pod in waiting).most_common(1)
+        [(job, _)] = Counter(pod.job for pod in waiting if pod.namespace == namespace).most_common(1)
+        mine = (uid for uid, one in self._waiting.items() if (one.pod.namespace, one.pod.job) == (namespace, job))
+        del self._waiting[max(mine, key=lambda uid: self._waiting[uid].at)]
 
     def _take(self, source: Source, *, now: datetime) -> None:
         """Opens incidents for the first failures of each protected job, then orders its restart."""
@@ -104,7 +118,13 @@ class PodFeed:
                 del self._waiting[uid]
         first: dict[str, list[failures.Failed]] = {}
         for one in sorted(self._waiting.values(), key=lambda it: it.at):
-            job = self._protected(one.pod, now=now)
+            try:
+                job = self._protected(one.pod, now=now)
+            except port.Unavailable:
+                raise
+            except port.KubeError as error:  # about this job only; tried again as long as its failure is recent
+                self._refused = error
+                continue
             if job is None:
                 self._settle([one], now=now)
             else:
@@ -123,11 +143,18 @@ class PodFeed:
     def _first(self, kept: Sequence[failures.Failed], *, now: datetime) -> list[tuple[failures.Failed, list[str]]]:
         """The failures that say something about their nodes, with the pods that failed there in earlier attempts."""
         kube = fleet.connect(self._cluster)
-        return [
-            (one, failures.firsts_before(self._cluster, one, now=now))
-            for one in kept
-            if failures.is_first(one, training_jobs.pods_of(kube, one.job), now=now)
-        ]
+        found = []
+        for one in kept:
+            try:
+                pods = training_jobs.pods_of(kube, one.job)
+            except port.Unavailable:
+                raise
+            except port.KubeError as error:
+                self._refused = error
+                continue
+            if failures.is_first(one, pods, now=now):
+                found.append((one, failures.firsts_before(self._cluster, one, now=now)))
+        return found
 
     def _settle(self, seen: Sequence[_Seen], *, now: datetime) -> None:
         for one in seen:
@@ -165,8 +192,9 @@ def _observation(one: failures.Failed) -> Observation:
 
 
 def _accusation(one: failures.Failed, before: Sequence[str]) -> Observation:
-    """A node on which attempts of one job fail first. It may be the program's fault if it is always the same pod."""
-    is_program = all(pod == one.pod.name for pod in before)
+    """A node on which attempts of one job fail first. If it is always the same pod, another node may not help."""
+    same_pod = all(pod == one.pod.name for pod in before)
+    elsewhere = f"exclude for {one.job.kind} {one.job}: nodeAffinity kubernetes.io/hostname NotIn [{one.pod.node}]"
     attempts = len(before) + 1
     return Observation(
         path=f"{one.pod.namespace}/{one.pod.name}",
@@ -175,7 +203,7 @@ def _accusation(one: failures.Failed, before: Sequence[str]) -> Observation:
         kind="pod",
         code=failures.FAILS_FIRST,
         message=f"{one.job.kind} {one.job}: {attempts} attempts failed first on {one.pod.node}; {one.text}"[:1024],
-        is_program=is_program,
-        advice=f"exclude for {one.job.kind} {one.job}: nodeAffinity kubernetes.io/hostname NotIn [{one.pod.node}]",
+        is_program=True,  # a program chooses where and when it fails, so this proves no fault of the node
+        advice="" if same_pod else elsewhere,
         seen_at=one.at,
     )

@@ -10,6 +10,7 @@ import pytest
 from kcover_portal.kube import port
 from kcover_portal.preflight import services
 from kcover_portal.preflight.models import PreflightRun, ReadReportObject
+from kcover_portal.preflight.services import report_objects
 from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.world import World
 
@@ -51,6 +52,17 @@ def test_the_objects_of_a_job_become_a_run(world: World) -> None:
     world.kube.remove_custom_object(KIND, "preflight-1", namespace="ml")
     assert read(world) == 0
     assert ReadReportObject.objects.count() == 3
+
+
+def test_objects_of_one_namespace_delay_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report_objects, "MOST_AT_ONCE", 2)
+    world.kube.add_namespace("evil")
+    for number in range(4):
+        world.kube.put_custom_object(KIND, f"a-{number}", {}, namespace="evil")
+    in_job(world, 1)
+    put(world, 1)
+    assert read(world) == 2
+    assert PreflightRun.objects.get().namespace == "ml"
 
 
 def test_inv_47_a_forged_object_counts_for_no_node_without_the_workload(world: World) -> None:
