@@ -14,6 +14,7 @@ from kcover_portal.kube import port
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 _MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
+_MOST_PARTS: Final = 50  # that are read to find the labelled ones of a job
 # An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
 _NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
@@ -66,9 +67,11 @@ def read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> tuple[J
 
 
 def labelled(cluster: port.Cluster, job: Job) -> list[port.Workload]:
-    """The job's object, and the parts of it, that carry the label ``NEEDS_RECOVERY``."""
+    """The job's object, and at most _MOST_PARTS parts of it, that carry the label ``NEEDS_RECOVERY``."""
     found = cluster.workloads(labels={NEEDS_RECOVERY: "true"}, namespace=job.namespace)
-    return [part for part in found if read(cluster, part.namespace, part.kind, part.name)[0] == job]
+    own = [one for one in found if (one.kind, one.name) == (job.kind, job.name)]
+    parts = [one for one in found if one not in own and is_part(one)][:_MOST_PARTS]
+    return [*own, *(part for part in parts if read(cluster, part.namespace, part.kind, part.name)[0] == job)]
 
 
 def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:

@@ -99,6 +99,13 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
     return found
 
 
+def not_stored(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
+    """The failures that ``keep`` has not stored yet."""
+    rows = PodFailure.objects.filter(cluster=cluster, pod_uid__in={one.pod.uid for one in seen})
+    known = set(rows.values_list("pod_uid", "container", "at"))
+    return [one for one in seen if (one.pod.uid, one.container, one.at) not in known]
+
+
 def is_first(one: Failed, pods: Sequence[port.Pod], *, now: datetime) -> bool:
     """Returns whether the failure says something about its node: ``pods`` are all of the job's.
 

@@ -1,5 +1,6 @@
 """Kubernetes Events of one cluster, as its watch shows them."""
 
+import functools
 import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -119,26 +120,18 @@ class EventFeed:
     def _carry_out(self, source: Source, *, now: datetime) -> None:
         """Orders the restart of the jobs of pods, once. Raises port.Unavailable, and then it is tried again."""
         kube = fleet.connect(self._cluster)
-        listed: dict[str, dict[str, port.Pod]] = {}
+        pods_of = functools.cache(lambda namespace: {pod.name: pod for pod in kube.list_pods(namespace=namespace)})
         for place, order in list(self._orders.items()):
             if now - order.at <= kube_events.ORDER_VALID_FOR and not intake.is_taken(source, order.key):
-                if order.namespace not in listed:
-                    listed[order.namespace] = {pod.name: pod for pod in kube.list_pods(namespace=order.namespace)}
-                rejected = self._recover(listed[order.namespace].get(order.pod), order, now=now)
+                rejected: tuple[Rejected, ...] = ()
+                because = reasons.of("job_event_asks", pod=order.pod, message=order.message[:300])
+                try:
+                    pod = pods_of(order.namespace).get(order.pod)
+                    if pod is not None:
+                        jobs.recover_pod(self._cluster, pod, cause=JobOrder.Cause.EVENT, because=because, now=now)
+                except port.Unavailable:
+                    raise
+                except port.KubeError as error:  # about this namespace or job only
+                    rejected = (Rejected(f"{order.namespace}/{order.pod}", kube_reasons.of(error)),)
                 intake.take(source, Reading(ignored=(order.key,), rejected=rejected), now=now)
             del self._orders[place]
-
-    def _recover(
-        self, pod: port.Pod | None, order: kube_events.RecoveryOrder, *, now: datetime
-    ) -> tuple[Rejected, ...]:
-        """Orders the restart of the pod's job. Returns why it cannot be read. Raises port.Unavailable."""
-        if pod is None:
-            return ()
-        because = reasons.of("job_event_asks", pod=order.pod, message=order.message[:300])
-        try:
-            jobs.recover_pod(self._cluster, pod, cause=JobOrder.Cause.EVENT, because=because, now=now)
-        except port.Unavailable:
-            raise
-        except port.KubeError as error:
-            return (Rejected(f"{order.namespace}/{order.pod}", kube_reasons.of(error)),)
-        return ()

@@ -52,7 +52,7 @@ class PodFeed:
         self._refused: port.KubeError | None = None
         self._waiting: dict[str, _Seen] = {}
         self._settled: dict[tuple[str, datetime], datetime] = {}  # (pod's uid, time of the failure) to when it was seen
-        self._jobs: dict[tuple[str, ...], tuple[datetime, training_jobs.Job | None]] = {}
+        self._jobs: dict[tuple[str, ...], tuple[datetime, training_jobs.Job | port.KubeError | None]] = {}
 
     @property
     def is_waiting(self) -> bool:
@@ -141,10 +141,10 @@ class PodFeed:
                 self._settle([self._waiting[one.pod.uid] for one in of_job], now=now)
 
     def _first(self, kept: Sequence[failures.Failed], *, now: datetime) -> list[tuple[failures.Failed, list[str]]]:
-        """The failures that say something about their nodes, with the pods that failed there in earlier attempts."""
+        """The new failures that say something about their nodes, with the pods that failed there before."""
         kube = fleet.connect(self._cluster)
         found = []
-        for one in kept:
+        for one in failures.not_stored(self._cluster, kept):
             try:
                 pods = training_jobs.pods_of(kube, one.job)
             except port.Unavailable:
@@ -169,10 +169,17 @@ class PodFeed:
         key = pod.namespace, pod.owner_kind, pod.owner_name, pod.job
         at, job = self._jobs.get(key, (None, None))
         if at is None or now - at >= CONSENT_KEPT:
-            job = training_jobs.of_pod(fleet.connect(self._cluster), pod)
+            try:
+                job = training_jobs.of_pod(fleet.connect(self._cluster), pod)
+            except port.Unavailable:
+                raise
+            except port.KubeError as error:
+                job = error
             for old in [other for other, (then, _) in self._jobs.items() if now - then >= CONSENT_KEPT]:
                 del self._jobs[old]
             self._jobs[key] = now, job
+        if isinstance(job, port.KubeError):
+            raise job
         if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
             return None
         return job

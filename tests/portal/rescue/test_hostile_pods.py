@@ -30,3 +30,15 @@ def test_a_hostile_pod_does_not_hold_up_the_rescue_of_its_node(world: World) -> 
     world.fault(62)
     world.until("succeeded")
     assert deleted(world) == ["llm-0", "llm-1"]
+
+
+@pytest.mark.parametrize(("protected", "state"), [("", "succeeded"), ("pod", "held")])
+def test_a_job_that_cannot_be_read_holds_the_rescue_only_if_its_pod_consents(
+    world: World, protected: str, state: str
+) -> None:
+    add_job(world, "a-hostile", "gpu-1", protected=protected)
+    add_job(world, "llm", "gpu-1", "gpu-2")
+    world.kube.fail("workload", port.RefusedByServer("403 Forbidden"), times=1_000, name="a-hostile")
+    world.fault(62)
+    world.until(state)
+    assert deleted(world) == (["llm-0", "llm-1"] if state == "succeeded" else [])

@@ -6,6 +6,7 @@ import pytest
 
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
+from kcover_portal.sources.services import event_feed
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.sources.test_kube_events import ORDER, Events
 
@@ -38,3 +39,14 @@ def test_a_hostile_pod_does_not_stop_the_orders_of_others(events: Events) -> Non
         events.add("Asked", "please", kind="Pod", node=f"{name}-0", namespace="train", annotations=ORDER)
     events.look()
     assert JobOrder.objects.filter(name="llm").exists()
+
+
+def test_one_namespace_leaves_room_for_the_orders_of_others(events: Events) -> None:
+    kube = events.world.kube
+    add_job(events.world, "llm", "gpu-1", protected="job")
+    for number in range(event_feed.MAX_ORDERS_OF_NAMESPACE + 1):
+        events.add("Asked", "please", kind="Pod", node=f"nobody-{number}", namespace="team-a", annotations=ORDER)
+    events.add("Asked", "please", kind="Pod", node="llm-0", namespace="train", annotations=ORDER)
+    kube.fail("list_pods", port.RefusedByServer("403 Forbidden"), times=1)
+    assert events.look().error["code"] in ("event_orders_many", "cluster_rejected")
+    assert JobOrder.objects.get().name == "llm"
