@@ -64,7 +64,8 @@ def ring(task: str, *ids: int, expires: float | None = None) -> None:
 
     A message that no worker took within ``expires`` seconds is dropped.
     """
-    transaction.on_commit(partial(_ring, task, ids, expires), robust=True)
+    lasting = () if expires is None else (expires,)
+    transaction.on_commit(partial(_ring, task, ids, *lasting), robust=True)
 
 
 def publish(topic: str, record: int | str, *, cluster: str = "") -> None:
@@ -72,7 +73,7 @@ def publish(topic: str, record: int | str, *, cluster: str = "") -> None:
     transaction.on_commit(partial(_publish, topic, record, cluster), robust=True)
 
 
-def _ring(task: str, ids: tuple[int, ...], expires: float | None) -> None:
+def _ring(task: str, ids: tuple[int, ...], expires: float | None = None) -> None:
     global _calm_until
     began = time.monotonic()
     if began < _calm_until:

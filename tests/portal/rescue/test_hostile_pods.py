@@ -32,8 +32,8 @@ def test_a_hostile_pod_does_not_hold_up_the_rescue_of_its_node(world: World) -> 
     assert deleted(world) == ["llm-0", "llm-1"]
 
 
-@pytest.mark.parametrize(("protected", "state"), [("", "succeeded"), ("pod", "held")])
-def test_a_job_that_cannot_be_read_holds_the_rescue_only_if_its_pod_consents(
+@pytest.mark.parametrize(("protected", "state"), [("", "succeeded"), ("pod", "failed")])
+def test_a_job_that_cannot_be_read_ends_the_rescue_only_if_its_pod_consents(
     world: World, protected: str, state: str
 ) -> None:
     add_job(world, "a-hostile", "gpu-1", protected=protected)
