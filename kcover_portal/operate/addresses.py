@@ -1,7 +1,6 @@
-"""Cleans requests: NUL characters, and the scheme that a client claims."""
+"""Cleans requests: NUL characters in paths, and the scheme that a client claims."""
 
 from collections.abc import Callable
-from urllib.parse import quote
 
 from django.http import HttpRequest, HttpResponse
 
@@ -13,15 +12,13 @@ Handler = Callable[[HttpRequest], HttpResponse]
 
 
 def without_nul(get_response: Handler) -> Handler:
-    """Middleware that replaces NUL characters in the path and the query: PostgreSQL rejects them even in queries.
+    """Middleware that replaces NUL characters in the path, because PostgreSQL rejects them even in queries.
 
-    The replacement occurs in no name, so such a page answers 404 and such a search finds nothing.
+    The replacement occurs in no name, so the page answers 404.
     """
 
     def middleware(request: HttpRequest) -> HttpResponse:
         request.path_info = request.path_info.replace("\0", REPLACEMENT)
-        if "%00" in request.META.get("QUERY_STRING", ""):
-            request.META["QUERY_STRING"] = request.META["QUERY_STRING"].replace("%00", quote(REPLACEMENT))
         return get_response(request)
 
     return middleware

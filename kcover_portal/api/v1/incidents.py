@@ -110,6 +110,8 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     @extend_schema_field(IncidentJobSerializer(many=True))
     def get_jobs(self, incident: Incident) -> Any:
         """Returns the training jobs whose pods failed, of a whole page at once."""
+        if incident.kind != "pod":
+            return []
         if incident.pk not in self._jobs:
             page = self._page(incident)
             found = jobs.of_incidents(page)

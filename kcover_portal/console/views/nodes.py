@@ -61,7 +61,7 @@ def nodes(request: Request) -> HttpResponse:
 @signed_in
 def search(request: Request) -> HttpResponse:
     """The search box: redirect to the node of that name, else to the filtered list."""
-    text = request.GET.get("q", "").strip()
+    text = request.GET.get("q", "").replace("\0", "").strip()
     exact = _seen(request).filter(name=text).select_related("cluster")
     if text and len(found := list(exact[:2])) == 1:
         return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
@@ -72,7 +72,7 @@ def search(request: Request) -> HttpResponse:
 @signed_in
 def search_nodes(request: Request) -> JsonResponse:
     """The nodes whose names contain the text, for the palette."""
-    text = request.GET.get("q", "").strip()
+    text = request.GET.get("q", "").replace("\0", "").strip()
     rows = _seen(request).filter(gone_at=None, name__icontains=text)
     names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if text else ()
     return JsonResponse(

@@ -97,11 +97,12 @@ def test_a_pager_needs_a_key_and_knows_where_it_goes(admin: Api):
     made = admin.post("channels", PAGER).json()
     assert (made["kind"], made["host"], made["signed"]) == ("pagerduty", "events.pagerduty.com", True)
     assert PAGER["secret"] not in str([made, admin.get("channels").json(), admin.get("channels/pager").json()])
-    changed = admin.call("patch", "channels/pager", {"url": "https://events.eu.pagerduty.com"}).json()
+    key = {"secret": PAGER["secret"]}  # a new server needs it again
+    changed = admin.call("patch", "channels/pager", {"url": "https://events.eu.pagerduty.com", **key}).json()
     assert changed["host"] == "events.eu.pagerduty.com"
     assert Channel.objects.get().secret == PAGER["secret"]
     assert PAGER["secret"] not in str(list(Entry.objects.values_list("data", flat=True)))
-    assert admin.call("patch", "channels/pager", {"url": ""}).json()["host"] == "events.pagerduty.com"
+    assert admin.call("patch", "channels/pager", {"url": "", **key}).json()["host"] == "events.pagerduty.com"
 
 
 def test_opsgenie_knows_where_it_goes_too(admin: Api):

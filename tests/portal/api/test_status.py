@@ -97,7 +97,7 @@ def kube(east: Cluster) -> FakeCluster:
     """The cluster itself; no pod there holds GPUs."""
     made = queries.connect(east)
     assert isinstance(made, FakeCluster)
-    made.add_namespace("kcover-system")
+    made.add_namespace("kcover-jobs")
     return made
 
 
@@ -135,7 +135,7 @@ def test_a_storage_class_of_ones_own(nodes: list[Node], kube: FakeCluster, opera
         text_of(operator.get(f"status?cluster=east&check=pvc&wait=0{parameter}"))
         run = CheckRun.objects.latest("pk")
         check_runs.advance(run.pk, now=timezone.now())
-        claim = kube.objects.get("PersistentVolumeClaim", "kcover-system", pvc_check.name_of(run))
+        claim = kube.objects.get("PersistentVolumeClaim", "kcover-jobs", pvc_check.name_of(run))
         assert claim["spec"]["storageClassName"] == wanted
     refused = fields(operator.call("patch", "clusters/east", {"storage_class": "no such name"}))
     assert "name of a storage class" in refused["storage_class"]

@@ -26,7 +26,11 @@ LISTED = 100  # differences on the page; the REST API returns all
 @signed_in
 def begin(request: Request) -> HttpResponse:
     """Show the form (GET); begin a try (POST), from here or from the editor."""
-    text = request.POST.get("text", "") if request.method == "POST" else _text(request.GET.get("policy", ""))
+    text = (
+        request.POST.get("text", "")
+        if request.method == "POST"
+        else _text(request.GET.get("policy", "").replace("\0", ""))
+    )
     form = Trial(request.POST if request.method == "POST" else None)
     shown: dict[str, Any] = {"form": form, "text": text}
     if request.method != "POST":
