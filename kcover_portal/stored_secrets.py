@@ -3,9 +3,8 @@
 A person who may change an address, but does not know its secret, could otherwise have it sent to another server.
 """
 
-from urllib.parse import urlsplit
-
 from kcover import reasons
+from kcover.actions import attributes
 from kcover_portal.errors import FieldError
 
 
@@ -15,6 +14,6 @@ def check_server(before: str, after: str, *, secret: str) -> None:
         raise FieldError(secret, reasons.of("secret_again"))
 
 
-def _server(url: str) -> tuple[str, str | None, str]:
-    parts = urlsplit(url)
-    return parts.scheme.lower(), parts.hostname, parts.netloc.rpartition(":")[2]
+def _server(url: str) -> tuple[str, str | None, int | None] | str:
+    parts = attributes.web_address(url)
+    return (parts.scheme, parts.hostname, parts.port) if parts is not None else url

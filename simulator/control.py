@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from simulator.kubeapi import server
-from simulator.witnesses.wiring import Witnesses
+from simulator.witnesses.all_witnesses import Witnesses
 from simulator.world import injector, nodes, random_faults, virtual_agents
 from simulator.world.world import World
 

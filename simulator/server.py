@@ -17,7 +17,7 @@ from aiohttp import web
 
 from simulator import control
 from simulator.kubeapi import access, kubeconfig, server, store
-from simulator.witnesses.wiring import Witnesses
+from simulator.witnesses.all_witnesses import Witnesses
 from simulator.world import agenda, random_faults, virtual_agents, world
 from simulator.world.pace import Pace
 

@@ -1,4 +1,4 @@
-"""Whether a rule from elsewhere would take faults from one of the portal's own rules and act more loosely on them.
+"""Finds rules from elsewhere that would replace one of the portal's own rules and act more loosely.
 
 Policies that people keep as objects of a cluster may add rules. They never loosen what the portal's own rules say.
 """

@@ -22,7 +22,7 @@ SUSPECT_CODE = "gpu-suspect"  # of the incident, of kind ``other``
 
 
 class Suspect(StrEnum):
-    """Who is to blame."""
+    """The suspect: the GPU or the program."""
 
     GPU = "gpu"
     PROGRAM = "program"
@@ -39,7 +39,7 @@ class Sighting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """Who is suspected, and why."""
+    """The suspect and the reason."""
 
     suspect: Suspect
     because: reasons.Reason

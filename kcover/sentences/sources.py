@@ -93,7 +93,7 @@ SENTENCES: Mapping[str, str] = {
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),
     "source_gpud_node": _("The address names no node. Write {places} in it, or the name of its node in {setting}."),
     "source_nodes_silent": _("{count} of {total} nodes gave no usable answer. {node}: {why}"),
-    # What is wrong with a source.
+    # Problems of a source.
     "source_failing": _("Source {source} cannot be read."),
     "source_late": _("Source {source} has been read up to {behind} ago."),
     "source_silent": _("Nothing has come from source {source} for {span}."),

@@ -24,7 +24,7 @@ NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 PREFLIGHT_WORKLOAD: Final = "kcover.io/preflight-workload"
 PREFLIGHT_PREFIX: Final = "kcover.io/preflight-"
 ORDER_VALID_FOR: Final = timedelta(minutes=3)  # of an Event that asks for recovery
-# Whoever may write Events there is trusted. Users may write them in namespaces of their own.
+# Events in these namespaces are trusted. Users can create Events in their own namespaces.
 NAMESPACES: Final = ("default", "kube-system", "kce-rescue-system", "kce-rescuepolicy", "kcover", "kcover-system")
 EXAMPLE: Final = "pci:0000:03:00, xid:62, log: Channel 00000001"  # and the same in Chinese
 _XID_ERROR: Final = re.compile(

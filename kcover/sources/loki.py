@@ -93,7 +93,7 @@ def read(
     found: list[Observation] = []
     rejected: list[Rejected] = []
     lines = last = 0
-    for index, stream in enumerate(_streams(body)):
+    for index, stream in enumerate(observation.query_result(body, "streams", code="loki_result", most=LIMIT)):
         try:
             labels = _labels(stream)
             values = observation.listed(stream, "values", most=LIMIT)
@@ -118,15 +118,6 @@ def read(
 
 def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
     return ((f"streams/{index}/values/{number}", value) for number, value in enumerate(values))
-
-
-def _streams(body: object) -> list[Any]:
-    if not isinstance(body, Mapping):
-        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
-    data = observation.mapping(body, "data")
-    if data.get("resultType") != "streams":
-        raise Unreadable("data/resultType", reasons.of("loki_result", value=short_repr(data.get("resultType"))))
-    return observation.listed(data, "result", most=LIMIT)
 
 
 def _labels(stream: object) -> Mapping[str, str]:

@@ -159,3 +159,16 @@ def listed(item: Json, key: str, *, most: int = MAX_ITEMS) -> list[Any]:
     if len(value) > most:
         raise Unreadable(key, reasons.of("source_list_long", count=len(value), most=most))
     return value
+
+
+def query_result(body: object, kind: str, *, code: str, most: int) -> list[Any]:
+    """The items of an answer of Prometheus or Loki whose ``resultType`` is ``kind``.
+
+    Raises Unreadable, with the sentence ``code`` for another type.
+    """
+    if not isinstance(body, Mapping):
+        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
+    data = mapping(body, "data")
+    if data.get("resultType") != kind:
+        raise Unreadable("data/resultType", reasons.of(code, value=short_repr(data.get("resultType"))))
+    return listed(data, "result", most=most)

@@ -9,7 +9,7 @@ Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queri
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from kcover import reasons
 from kcover.faults import xid as xid_lines
@@ -61,7 +61,7 @@ def read(
     rejected: list[Rejected] = []
     current: dict[str, str] = {}
     seen: set[str] = set()
-    for index, item in enumerate(_vector(body)):
+    for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):
         path = f"result/{index}"
         try:
             series = _series(item, path, query=query, node_labels=node_labels, now=now)
@@ -80,15 +80,6 @@ def read(
     else:
         found += [_passed(key, now=now) for key in gone]
     return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=current)
-
-
-def _vector(body: object) -> list[Any]:
-    if not isinstance(body, Mapping):
-        raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
-    data = observation.mapping(body, "data")
-    if data.get("resultType") != "vector":
-        raise Unreadable("data/resultType", reasons.of("prometheus_result", value=short_repr(data.get("resultType"))))
-    return observation.listed(data, "result", most=MAX_SERIES)
 
 
 def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:

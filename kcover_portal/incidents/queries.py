@@ -86,7 +86,7 @@ def program_faults(*, since: datetime, limit: int) -> list[Incident]:
 
 
 def program_context_of(incident: Incident, *, now: datetime) -> program_context.Judgement | None:
-    """Who is suspected of a program's fault, by what else failed in its cluster; None for every other incident."""
+    """The suspect of a program's fault, from other faults in its cluster; None for all other incidents."""
     if incident.kind != "xid" or incident.code not in _PROGRAM_CODES or not incident.device or incident.node is None:
         return None
     rows = Occurrence.objects.filter(

@@ -44,7 +44,7 @@ def failing(clusters: Collection[Cluster]) -> QuerySet[Source]:
 
 
 def troubles(sources: Iterable[Source], *, now: datetime) -> dict[int, reasons.Reason]:
-    """What is wrong with sources that are switched on, by their ids; those that keep up are left out."""
+    """The problems of enabled sources by source id; sources without a problem are left out."""
     rows = list(sources)
     broken = set(failing({row.cluster for row in rows}).values_list("pk", flat=True))
     found = ((row.pk, _trouble(row, is_failing=row.pk in broken, now=now)) for row in rows if row.enabled)

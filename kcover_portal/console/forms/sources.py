@@ -66,7 +66,9 @@ class SourceForm(forms.Form):
         elif source is not None:
             self.fields["url"].help_text = self.fields["token"].help_text = KEPT
         if source is None:
-            self.fields["cluster"].choices = [(cluster.name, cluster.name) for cluster in clusters]  # type: ignore[attr-defined]
+            field = self.fields["cluster"]
+            assert isinstance(field, forms.ChoiceField)
+            field.choices = [(cluster.name, cluster.name) for cluster in clusters]
         names = ", ".join(settings.SETTINGS[kind])
         if names:
             self.fields["settings"].help_text = _("One key=value in each line. Keys: %(names)s") % {"names": names}

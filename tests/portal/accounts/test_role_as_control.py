@@ -1,4 +1,4 @@
-"""Whoever gives an account its rights within a day counts as its person, by whatever way (invariant 44)."""
+"""A person who granted an account its rights within a day counts as its owner (invariant 44)."""
 
 import pytest
 

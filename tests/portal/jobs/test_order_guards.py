@@ -1,4 +1,4 @@
-"""Orders about jobs and the guards: what holds them, who passes over it, and who is told."""
+"""Guards hold orders about jobs; approvers override them, and people are notified."""
 
 from datetime import timedelta
 

@@ -2,6 +2,8 @@
 
 from datetime import datetime
 
+import pytest
+
 from kcover_portal import encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
@@ -16,3 +18,10 @@ def test_a_token_does_not_follow_a_changed_address(east: Cluster, now: datetime)
     except FieldError:
         return
     assert not encryption.is_set(row, "token")
+
+
+def test_an_address_that_cannot_be_read_is_a_clear_error(east: Cluster, now: datetime) -> None:
+    given = {"url": "https://loki.example", "token": "hush", "given": {}}
+    row = services.make_source("logs", "loki", east, **given, actor="test", now=now)
+    with pytest.raises(FieldError):
+        services.change_source(row, {"url": "https://[::1"}, actor="user:bob", reason="", now=now)
