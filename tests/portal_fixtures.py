@@ -3,12 +3,19 @@
 from collections.abc import Iterator
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
 from tests import migrated
 from tests.portal.ledger import tampering
+
+
+def pytest_configure() -> None:
+    """Leaves out two costs of each test: Argon2, slow on purpose, and the list of static files of each new client."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture(autouse=True)

@@ -97,7 +97,7 @@ class Product:
         self.token, secret = printed[4].strip(), printed[5].strip()
         self.start_processes()
         enrolment.write_text(secret, encoding="utf-8")
-        self.wait(lambda: self.get("/api/v1/nodes")["results"], "the watch to list the nodes")
+        self.wait(self._lists_every_node, "the watch to list the nodes")
 
     def anna(self) -> list[str]:
         """The command that makes the administrator anna, with ``PASSWORD``."""
@@ -275,6 +275,11 @@ class Product:
                 stderr=log,
                 start_new_session=True,
             )
+
+    def _lists_every_node(self) -> bool:
+        known = {one["name"] for one in self.get("/api/v1/nodes")["results"]}
+        listed = call("GET", f"{self.sim}/api/v1/nodes", token=self.sim_token())[1]["items"]
+        return {one["metadata"]["name"] for one in listed} <= known
 
     def _simulator_address(self) -> str:
         for line in (self.folder / "simulator.log").read_text().splitlines():

@@ -6,20 +6,19 @@ from datetime import datetime
 from typing import Any
 
 import pytest
-from django.conf import settings as process_settings
 from django.contrib.auth import hashers
 
+from kcover_portal import settings as production
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import password_hasher
 from tests.portal.accounts.browsers import PASSWORD, Browser, make_user, wait_of
 
-PRODUCTION = list(process_settings.PASSWORD_HASHERS)  # before a fixture replaces them
 OWASP = {"memory_cost": 19 * 1024, "time_cost": 2, "parallelism": 1}
 
 
 @pytest.fixture(autouse=True)
-def _slow_passwords(_quick_passwords: None, settings: Any) -> None:
-    settings.PASSWORD_HASHERS = PRODUCTION
+def _slow_passwords(settings: Any) -> None:
+    settings.PASSWORD_HASHERS = production.PASSWORD_HASHERS
 
 
 def costs(encoded: str) -> dict[str, int]:

@@ -166,13 +166,6 @@ def _no_reports_counted() -> None:
     sources.request_rates.forget()
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings: Any) -> None:
-    """Argon2 is slow on purpose, and listing static files for every client is not what is tested here."""
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.startswith("whitenoise.")]
-
-
 @pytest.fixture
 def viewer(db: None, now: datetime) -> Api:
     return caller("viewer", now)

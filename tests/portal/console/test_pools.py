@@ -34,9 +34,7 @@ OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 
 
 @pytest.fixture
-def two(db: None, now: datetime, settings: Any) -> TwoPools:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-    settings.MIDDLEWARE = [name for name in settings.MIDDLEWARE if not name.startswith("whitenoise.")]
+def two(db: None, now: datetime) -> TwoPools:
     return pools.make(now)
 
 

@@ -21,11 +21,6 @@ pytestmark = pytest.mark.django_db
 OFF = {"enabled": False}
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 @pytest.fixture
 def east(now: datetime) -> Cluster:
     return Cluster.objects.create(name="east", created_at=now, mode="approve")

@@ -25,9 +25,7 @@ Browser = Callable[[str], Client]
 
 
 @pytest.fixture
-def browser(now: datetime, settings: Any) -> Browser:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
+def browser(now: datetime) -> Browser:
     def sign_in(role: str) -> Client:
         user = accounts.make_user(role, password="long-enough-1", role=role, created_by="test", now=now)
         client = Client()

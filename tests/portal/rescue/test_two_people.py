@@ -40,11 +40,6 @@ def two_asked(db: None) -> Iterator[World]:
     world.uninstall()
 
 
-@pytest.fixture(autouse=True)
-def _quick(settings) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
 def user(world: World, name: str, *, by: str = "command:root", role: str = "approver") -> User:
     return account_services.make_user(name, password=PASSWORD, role=role, created_by=by, now=world.now)
 
