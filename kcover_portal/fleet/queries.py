@@ -19,6 +19,7 @@ from kcover_portal.fleet.models import (
     Node,
 )
 from kcover_portal.kube import connections, port
+from kcover_portal.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Installation, Mode
 
@@ -57,6 +58,21 @@ def pool_of(labels: dict[str, str], keys: Iterable[str] = POOL_LABELS) -> str:
     return next((labels[key] for key in keys if labels.get(key)), "")
 
 
+def node_of(key: int) -> Node:
+    """The node with its cluster, read now. Raises LookupError if it does not exist."""
+    return _NODE.get(node=key)
+
+
+def nodes_of(keys: Collection[int]) -> dict[int, Node]:
+    """The nodes with their clusters by key; those that do not exist are left out. One query."""
+    if len(keys) == 1:
+        return {node.pk: node for key in keys for node in _NODE.rows(node=key)}
+    return Node.objects.select_related("cluster").in_bulk(keys)
+
+
+_NODE = Prepared(lambda node: Node.objects.order_by().select_related("cluster").filter(pk=node), node=int)
+
+
 def mode_of(cluster: Cluster) -> tuple[str, str]:
     """Returns the strictest mode of environment, installation and cluster, and the reason if it is a pause."""
     whole = runtime.installation()
@@ -85,25 +101,35 @@ def mode_beside(node: Node) -> tuple[str, str]:
 
 def mode_now(cluster: Cluster) -> tuple[str, str]:
     """``mode_of`` by what the rows say at this moment, in one query. Raises Cluster.DoesNotExist."""
-    mode = mode_in(Cluster.objects.filter(pk=cluster.pk))
-    if mode is None:
+    row = _MODE.first(cluster=cluster.pk)
+    if row is None:
         raise Cluster.DoesNotExist
-    return mode
+    return _mode_of_row(*row)
 
 
-def mode_in(rows: QuerySet[Any], cluster: str = "") -> tuple[str, str] | None:
-    """``mode_now`` for the cluster of the first row; None without a row. ``cluster``: the row's relation to it."""
-    return next((mode for _, mode in modes_in(rows[:1], cluster)), None)
+_MODE: Prepared[tuple[Any, ...]] = Prepared(
+    lambda cluster: Cluster.objects.order_by().filter(pk=cluster).values_list(*_mode_columns("")), cluster=int
+)
 
 
 def modes_in(rows: QuerySet[Any], cluster: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], tuple[str, str]]]:
-    """The columns of each row, and ``mode_now`` for the row's cluster, in one query."""
-    of = f"{cluster}__" if cluster else ""
-    own = (f"{of}mode", f"{of}acted_on_by", f"{of}pause_reason")
-    for row in rows.values_list(*columns, *own, _WHOLE_MODE, _WHOLE_REASON):
-        *values, mode, acted_on_by, reason, whole_mode, whole_reason = row
-        own_mode = _own_mode(mode, acted_on_by)
-        yield tuple(values), _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (own_mode, reason))
+    """The columns of each row, and ``mode_now`` for the row's cluster, in one query.
+
+    ``cluster``: the row's relation to its cluster.
+    """
+    for row in rows.values_list(*columns, *_mode_columns(f"{cluster}__")):
+        yield row[: len(columns)], _mode_of_row(*row[len(columns) :])
+
+
+def _mode_columns(prefix: str) -> tuple[str | Subquery, ...]:
+    """What ``_mode_of_row`` needs of a row whose cluster's columns have the prefix."""
+    return (f"{prefix}mode", f"{prefix}acted_on_by", f"{prefix}pause_reason", _WHOLE_MODE, _WHOLE_REASON)
+
+
+def _mode_of_row(
+    mode: str, acted_on_by: str, reason: str, whole_mode: str | None, whole_reason: str | None
+) -> tuple[str, str]:
+    return _strictest((whole_mode or Mode.ENFORCE, whole_reason or ""), (_own_mode(mode, acted_on_by), reason))
 
 
 def _strictest(whole: tuple[str, str], cluster: tuple[str, str]) -> tuple[str, str]:

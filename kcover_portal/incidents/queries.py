@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Window
 from django.db.models.functions import RowNumber
@@ -13,7 +14,9 @@ from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.prepared import Prepared
 
+MOST_DUE = 200  # incidents that one sweep takes up
 MOST_SIGHTINGS = 5_000  # of programs' faults in a cluster; the latest
 _PROGRAM_CODES = tuple(str(code) for code in program_context.CODES)
 
@@ -31,15 +34,21 @@ class NodeHealth:
         return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
-def due_for_decision(*, now: datetime, limit: int = 200) -> list[tuple[int, tuple[datetime | None, ...]]]:
+def due_for_decision(*, now: datetime) -> list[tuple[int, tuple[datetime | None, ...]]]:
     """Open incidents that are due for a decision, each with its due time and the time of its last decision.
 
     The oldest of each node come first, so that a node with thousands of faults delays no other node.
     """
+    return [(pk, (due, judged)) for pk, due, judged in _DUE.rows(now=now)]
+
+
+def _due(now: datetime) -> QuerySet[Incident, tuple[Any, ...]]:
     place = Window(RowNumber(), partition_by=F("node"), order_by=("decide_at", "pk"))
     rows = Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN).annotate(place=place)
-    columns = rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")
-    return [(pk, (due, judged)) for pk, due, judged in columns[:limit]]
+    return rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")[:MOST_DUE]
+
+
+_DUE = Prepared(_due, now=datetime)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from kcover import audit
 from kcover_portal import doorbell
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
+from kcover_portal.prepared import Prepared
 
 MAX_ACTOR = 200  # characters of an actor's name
 
@@ -28,6 +29,7 @@ class Draft:
         return self.act.to_entry()
 
 
+_HEAD = Prepared(lambda cluster: Chain.objects.select_for_update().filter(cluster=cluster), cluster=str)
 _collected: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("collected", default=None)
 
 
@@ -49,7 +51,7 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
         collected.append((cluster, drafts))
         return []
     with transaction.atomic(savepoint=False):
-        head = Chain.objects.select_for_update().filter(cluster=cluster).first() or _begin(cluster)
+        head = _HEAD.first(cluster=cluster) or _begin(cluster)
         entries = []
         for draft in drafts:
             columns = draft.columns()

@@ -10,6 +10,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import dedup
 from kcover_portal.incidents.services.fault_readings import Identity
+from kcover_portal.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +48,21 @@ def group_of(
 
 def latest_incidents(node: Node, identities: Collection[Identity]) -> dict[Identity, Incident]:
     """The latest incident of each identity, open or closed; one query."""
-    kinds, codes, devices = (set(parts) for parts in zip(*identities, strict=True))
-    rows = Incident.objects.filter(node=node, kind__in=kinds, code__in=codes, device__in=devices).order_by()
-    latest = rows.values("kind", "code", "device").annotate(latest=Max("pk")).values("latest")
-    return {(row.kind, row.code, row.device): row for row in Incident.objects.filter(pk__in=latest).order_by()}
+    if len(identities) == 1:
+        [(kind, code, device)] = identities
+        rows = _LATEST.rows(node=node.pk, kind=kind, code=code, device=device)
+    else:
+        kinds, codes, devices = (set(parts) for parts in zip(*identities, strict=True))
+        of_node = Incident.objects.filter(node=node, kind__in=kinds, code__in=codes, device__in=devices).order_by()
+        latest = of_node.values("kind", "code", "device").annotate(latest=Max("pk")).values("latest")
+        rows = list(Incident.objects.filter(pk__in=latest).order_by())
+    return {(row.kind, row.code, row.device): row for row in rows}
+
+
+_LATEST = Prepared(
+    lambda node, **identity: Incident.objects.filter(node=node, **identity).order_by("-pk")[:1],
+    node=int,
+    kind=str,
+    code=str,
+    device=str,
+)

@@ -16,7 +16,7 @@ from kcover import wire
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.models import CheckChange, Node
+from kcover_portal.fleet.models import CheckChange
 from kcover_portal.fleet.services import agent_reports, bulk_sql
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
@@ -93,7 +93,7 @@ def _keep(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answ
 def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], now: datetime) -> dict[int, int]:
     """Stores faults and command results, by the node's key; returns how many faults were counted before."""
     counted_before = {}
-    nodes = Node.objects.select_related("cluster").in_bulk(reports)
+    nodes = fleet_queries.nodes_of(reports)
     with_faults = [pk for pk, incoming in reports.items() if incoming.faults and pk not in repeated]
     open_now = overflow.open_by_kind(with_faults) if with_faults else {}
     for pk, incoming in sorted(reports.items()):  # incidents are locked in the order of their nodes

@@ -10,12 +10,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.source_fault import SourceFault
+from kcover_portal.prepared import Prepared
 
 JOIN_WINDOW = timedelta(seconds=60)
 
@@ -24,9 +26,16 @@ def joined(node: Node, groups: Sequence[FaultGroup], *, now: datetime) -> list[F
     """The groups, with those that belong to an incident of another name moved there. One query if one may be."""
     if not any(_may_join(group) for group in groups):
         return list(groups)
-    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, last_at__gte=now - JOIN_WINDOW)
-    candidates = list(rows.exclude(kind=fault.OVERFLOW))
+    candidates = _CANDIDATES.rows(node=node.pk, since=now - JOIN_WINDOW)
     return [_joined(group, candidates) if _may_join(group) else group for group in groups]
+
+
+def _candidates(node: int, since: datetime) -> QuerySet[Incident]:
+    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, last_at__gte=since)
+    return rows.exclude(kind=fault.OVERFLOW)
+
+
+_CANDIDATES = Prepared(_candidates, node=int, since=datetime)
 
 
 def _may_join(group: FaultGroup) -> bool:

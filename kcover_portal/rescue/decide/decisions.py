@@ -10,8 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from kcover import audit
 from kcover.decisions import decide as core
@@ -22,6 +24,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
 from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs
@@ -168,9 +171,7 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
     The locks are taken in the order of the keys, so that two workers do not wait for each other. Also returns the
     incidents that were left out, because their node has another one among these, or for belonging to another cluster.
     """
-    wanted = Incident.objects.filter(pk__in=incident_ids, node__isnull=False).values("node")
-    rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
-    nodes = list(shared_jobs.with_others(rows).filter(pk__in=wanted).order_by("pk"))
+    nodes = _NODE.rows(incident=incident_ids[0]) if len(incident_ids) == 1 else list(_nodes(pk__in=incident_ids))
     if not nodes:
         return [], []
     opened: dict[int, list[Incident]] = {node.pk: [] for node in nodes}
@@ -191,6 +192,15 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
         cases.append(Case(node=node, incident=incident, opened=opened[node.pk]))
     cases.sort(key=lambda case: place[case.incident.pk])  # slots go to the oldest faults
     return cases, left
+
+
+def _nodes(**incidents: Any) -> QuerySet[Node]:
+    wanted = Incident.objects.filter(**incidents, node__isnull=False).values("node")
+    rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
+    return shared_jobs.with_others(rows).filter(pk__in=wanted).order_by("pk")
+
+
+_NODE = Prepared(lambda incident: _nodes(pk=incident), incident=int)
 
 
 def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: datetime) -> list[Case]:

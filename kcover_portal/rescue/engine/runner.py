@@ -61,7 +61,7 @@ def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Begun | None 
     ``first``: what the caller knows of a rescue that it has just opened. If someone has ended the rescue since, its
     first write or its first outcome finds that out.
     """
-    context, steps = first or (None, list(rescue.steps.order_by("index")))
+    context, steps = first or (None, queries.steps_of(rescue))
     step = settle.unfinished(steps)
     if step is None or step.state != Step.State.RUNNING:  # someone has ended the rescue since
         node_lock.release(rescue, now=clock())
@@ -93,7 +93,7 @@ def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
 
     It does nothing else: the step at which the rescue is held is for a person to retry, whatever the watch showed.
     """
-    steps = list(rescue.steps.order_by("index"))
+    steps = queries.steps_of(rescue)
     step = settle.unfinished(steps)
     assert step is not None  # a held rescue always has a current step
     context = context_of(rescue, step, clock=clock)
@@ -160,7 +160,7 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
     with transaction.atomic(), ledger.last():
         if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + node_lock.LEASE_TIME):
             return None
-        rescue = Rescue.objects.select_related("node__cluster", "cluster").get(pk=rescue_id)
+        rescue = queries.with_node(rescue_id)
         if node_lock.is_locked(rescue.node, now=now):
             transaction.set_rollback(True)  # still due: whoever releases the lock rings for it
             return None

@@ -9,6 +9,7 @@ from datetime import datetime
 from kcover import plan, reasons
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import past_rescues
 
@@ -20,7 +21,7 @@ def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: date
 
     Part of the caller's transaction. Nothing is written if the rescue is no longer the caller's.
     """
-    steps = list(rescue.steps.order_by("index"))
+    steps = queries.steps_of(rescue)
     first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
     if first is None or step.round >= ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
         return False

@@ -6,8 +6,11 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover import actions, lifecycle
 from kcover_portal.fleet.models import Node
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries.situations import Situations, seen_within, situation
+
+MOST_DUE = 200  # rescues that one sweep takes up
 
 __all__ = [
     "Situations",
@@ -23,8 +26,10 @@ __all__ = [
     "seen_within",
     "situation",
     "step_named",
+    "steps_of",
     "to_withdraw",
     "undrained",
+    "with_node",
 ]
 
 
@@ -66,11 +71,28 @@ def at_odds() -> QuerySet[Node]:
     return nodes.filter((known & ~shown) | (~known & shown) | (shown & lifted & Q(unschedulable=False)))
 
 
-def due(*, now: datetime, limit: int = 200) -> list[tuple[int, int]]:
+def due(*, now: datetime) -> list[tuple[int, int]]:
     """Rescues that a worker may claim, each with its token: due, and without a lease that still runs."""
+    return _DUE.rows(now=now)
+
+
+def _due(now: datetime) -> QuerySet[Rescue, tuple[int, int]]:
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
     rows = Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
-    return list(rows.values_list("pk", "token")[:limit])
+    return rows.values_list("pk", "token")[:MOST_DUE]
+
+
+_DUE = Prepared(_due, now=datetime)
+
+
+def with_node(rescue: int) -> Rescue:
+    """The rescue with its node and clusters. Raises LookupError if it does not exist."""
+    return _WITH_NODE.get(rescue=rescue)
+
+
+_WITH_NODE = Prepared(
+    lambda rescue: Rescue.objects.order_by().select_related("node__cluster", "cluster").filter(pk=rescue), rescue=int
+)
 
 
 def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime | None]]:
@@ -80,7 +102,19 @@ def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime 
 
 
 def current_step(rescue: Rescue) -> Step | None:
-    return rescue.steps.exclude(state__in=lifecycle.FINISHED_STEP).order_by("index").first()
+    """The first step of the plan that is not finished."""
+    return next((step for step in steps_of(rescue) if step.state not in lifecycle.FINISHED_STEP), None)
+
+
+def steps_of(rescue: Rescue) -> list[Step]:
+    """The steps of the plan, in order."""
+    steps = _STEPS.rows(rescue=rescue.pk)
+    for step in steps:
+        step.rescue = rescue
+    return steps
+
+
+_STEPS = Prepared(lambda rescue: Step.objects.filter(rescue=rescue).order_by("index"), rescue=int)
 
 
 def step_named(rescue: Rescue, name: str) -> Step | None:

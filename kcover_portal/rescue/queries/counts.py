@@ -16,8 +16,9 @@ from kcover import lifecycle
 from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import capacity, prepared, symptoms
+from kcover_portal.rescue.queries import capacity, symptoms
 from kcover_portal.rescue.queries.numbers import as_keys, number_of, values_of
 
 NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
@@ -255,7 +256,7 @@ def _numbers(
 
 
 @cache
-def _prepared(*, breaker: bool, codes: int, recheck: bool) -> prepared.Prepared:
+def _prepared(*, breaker: bool, codes: int, recheck: bool) -> Prepared[dict[str, Any]]:
     """The statement of ``_numbers``. There are as many as combinations that occur; ``codes`` is usually 1."""
 
     def build(cluster: int, now: datetime, **more: Any) -> QuerySet[Any, Any]:
@@ -281,7 +282,7 @@ def _prepared(*, breaker: bool, codes: int, recheck: bool) -> prepared.Prepared:
         types["since"] = datetime
     for index in range(codes):
         types |= {f"kind_{index}": str, f"code_{index}": str}
-    return prepared.Prepared(build, types)
+    return Prepared(build, **types)
 
 
 def _scope(node: Node, by: str) -> tuple[str | None, str]:

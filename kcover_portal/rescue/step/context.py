@@ -215,7 +215,7 @@ class Context:
     def _check_destructive(self, mode: str) -> None:
         """Evaluate the destructive guards of ``kcover.decisions.guards``; counts are refreshed every two seconds."""
         now = self.now
-        node = Node.objects.get(pk=self.node.pk)
+        node = fleet.node_of(self.node.pk)
         if node.labels.get(guards.EXCLUDE_LABEL) == "true":
             raise HeldBack(recheck_guards.excluded(node.name))
         if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:

@@ -14,7 +14,7 @@ from typing import Any
 from kcover import actions, audit, reasons
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity, counts
@@ -52,7 +52,7 @@ class Passed:
 
 def destructive(rescue: Rescue, step: Step, *, mode: str, now: datetime) -> Passed:
     """Evaluates the guards before the step takes work away (invariant 37). Raises HeldBack."""
-    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    node = fleet.node_of(rescue.node_id)
     settings = fleet.guards_of(node.cluster)
     kind, code = rescue.fault_kind, rescue.fault_code
     facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
@@ -79,7 +79,7 @@ def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
 
     Part of the caller's transaction, and first in it: the cluster's counts are locked before the rescue's row.
     """
-    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    node = fleet.node_of(rescue.node_id)
     if node.gpus < 1:
         return Passed((), _passed(rescue, step, "", guards.ISOLATION))  # limits are counted over GPU nodes
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
@@ -115,7 +115,7 @@ def storm(rescue: Rescue, *, now: datetime) -> None:
     """Evaluates the storm guard before a rule's step hands work or the node to others. Raises HeldBack."""
     if rescue.origin != Rescue.Origin.POLICY:
         return
-    node = Node.objects.select_related("cluster").get(pk=rescue.node_id)
+    node = fleet.node_of(rescue.node_id)
     settings = fleet.guards_of(node.cluster)
     facts = counts.facts(node, settings=settings, now=now, kind=rescue.fault_kind, code=rescue.fault_code)
     _let_pass(guards.during_storm(settings, facts, now=now, overrides=rescue.overrides), now=now)
