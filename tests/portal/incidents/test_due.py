@@ -21,3 +21,4 @@ def test_a_node_with_many_faults_does_not_precede_every_other_node() -> None:
     nodes = [Incident.objects.get(pk=pk).node.name for pk in due]
     assert nodes[:2] == ["gpu-1", "gpu-2"]
     assert nodes[2:] == ["gpu-1"] * 8
+    world.uninstall()
