@@ -4,10 +4,11 @@ import os
 import sys
 
 from celery import Celery
-from celery.signals import task_postrun, task_prerun, worker_ready
+from celery.signals import task_postrun, task_prerun, worker_init, worker_ready
 from django.db import close_old_connections, connection
 
 from kcover_portal import broker, gc_tuning
+from kcover_portal.kube import live
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 broker.install()
@@ -58,6 +59,11 @@ app.conf.beat_schedule = {
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},
 }
+
+
+@worker_init.connect
+def import_kubernetes(**_signal: object) -> None:
+    live.import_library()
 
 
 @worker_ready.connect

@@ -6,12 +6,16 @@ with some read-ahead. Hop-by-hop headers are dropped, and the client's address i
 
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
-import yarl
-
+from kcover_portal import deferred
 from kcover_portal.accounts.services import proxies
+
+if TYPE_CHECKING:
+    import aiohttp
+    import yarl
+else:
+    aiohttp, yarl = deferred.Module("aiohttp"), deferred.Module("yarl")
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -65,7 +69,7 @@ class Proxy:
         if self._session is not None:
             await self._session.close()
 
-    def _connections(self) -> aiohttp.ClientSession:
+    def _connections(self) -> "aiohttp.ClientSession":
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 auto_decompress=False,

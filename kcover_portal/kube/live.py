@@ -5,18 +5,24 @@ sent by ``http`` and decoded by ``wire``. A kubeconfig may name a program that p
 administrators may supply one.
 """
 
+import importlib
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import yaml
-from kubernetes import client, config
 
+from kcover_portal import deferred
 from kcover_portal.kube import errors, http
 from kcover_portal.kube.verbs import custom_objects, events, jobs, nodes, pods, pvcs, tokens, workloads
+
+if TYPE_CHECKING:
+    from kubernetes import client, config
+else:
+    client, config = deferred.Module("kubernetes.client"), deferred.Module("kubernetes.config")
 
 
 class LiveCluster(
@@ -30,6 +36,11 @@ class LiveCluster(
     tokens.Tokens,
 ):
     """The port over HTTP."""
+
+
+def import_library() -> None:
+    """Imports ``kubernetes``, so that the first connection of this process does not wait for it (half a second)."""
+    importlib.import_module(config.__name__)
 
 
 def from_kubeconfig(path_or_text: str | Path, context: str | None = None) -> LiveCluster:

@@ -9,7 +9,7 @@ import secrets
 from datetime import datetime, timedelta
 
 from django.core import signing
-from webauthn.helpers import base64url_to_bytes, bytes_to_base64url
+from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from kcover import reasons
 from kcover_portal.accounts.models import SpentChallenge, User
@@ -22,7 +22,7 @@ SALT = "kcover_portal.accounts.challenge"
 def issue(purpose: str, user: User | None, *, now: datetime) -> tuple[bytes, str]:
     """Returns a new challenge, and the signed text by which ``read`` finds it again."""
     challenge = secrets.token_bytes(32)
-    named = [purpose, user.pk if user else None, bytes_to_base64url(challenge), int(now.timestamp())]
+    named = [purpose, user.pk if user else None, urlsafe_base64_encode(challenge), int(now.timestamp())]
     return challenge, signing.dumps(named, salt=SALT)
 
 
@@ -34,7 +34,7 @@ def read(state: str, purpose: str, user: User | None, *, now: datetime) -> bytes
         raise Refused(reasons.of("challenge_expired")) from error
     if (named, owner) != (purpose, user.pk if user else None) or not 0 <= now.timestamp() - at <= VALID.seconds:
         raise Refused(reasons.of("challenge_expired"))
-    return base64url_to_bytes(challenge)
+    return urlsafe_base64_decode(challenge)
 
 
 def spend(challenge: bytes, *, now: datetime) -> bool:

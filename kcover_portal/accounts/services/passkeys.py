@@ -8,32 +8,28 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
-import webauthn
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
-from webauthn.helpers import (
-    bytes_to_base64url,
-    parse_authentication_credential_json,
-    parse_registration_credential_json,
-)
-from webauthn.helpers.structs import (
-    AuthenticatorSelectionCriteria,
-    PublicKeyCredentialDescriptor,
-    ResidentKeyRequirement,
-    UserVerificationRequirement,
-)
+from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from kcover import audit, reasons
+from kcover_portal import deferred
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Passkey, User
 from kcover_portal.accounts.services import challenges
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.ledger import services as ledger
+
+if TYPE_CHECKING:
+    import webauthn
+    from webauthn.helpers import structs
+else:
+    webauthn, structs = deferred.Module("webauthn"), deferred.Module("webauthn.helpers.structs")
 
 log = logging.getLogger(__name__)
 
@@ -82,18 +78,19 @@ def options(purpose: str, user: User | None, site: Site, *, now: datetime) -> di
             user_name=user.username,
             user_id=salted_hmac(SALT, str(user.pk), algorithm="sha256").digest(),
             challenge=challenge,
-            authenticator_selection=AuthenticatorSelectionCriteria(
-                resident_key=ResidentKeyRequirement.PREFERRED, user_verification=UserVerificationRequirement.PREFERRED
+            authenticator_selection=structs.AuthenticatorSelectionCriteria(
+                resident_key=structs.ResidentKeyRequirement.PREFERRED,
+                user_verification=structs.UserVerificationRequirement.PREFERRED,
             ),
             exclude_credentials=_descriptors(user),
         )
     else:
-        alone = purpose == SIGN_IN
+        alone, needs = purpose == SIGN_IN, structs.UserVerificationRequirement
         made = webauthn.generate_authentication_options(
             rp_id=site.rp_id,
             challenge=challenge,
             allow_credentials=_descriptors(user) if user else [],
-            user_verification=UserVerificationRequirement.REQUIRED if alone else UserVerificationRequirement.PREFERRED,
+            user_verification=needs.REQUIRED if alone else needs.PREFERRED,
         )
     return {"options": json.loads(webauthn.options_to_json(made)), "state": state}
 
@@ -111,7 +108,7 @@ def register(user: User, answer: Answer, *, name: str, site: Site, now: datetime
             expected_origin=site.origin,
         )
     )
-    transports = parse_registration_credential_json(answer.credential).response.transports or []
+    transports = webauthn.helpers.parse_registration_credential_json(answer.credential).response.transports or []
     try:
         with transaction.atomic():
             if not challenges.spend(challenge, now=now):
@@ -119,7 +116,7 @@ def register(user: User, answer: Answer, *, name: str, site: Site, now: datetime
             passkey = Passkey.objects.create(
                 user=user,
                 name=name,
-                credential=bytes_to_base64url(verified.credential_id),
+                credential=urlsafe_base64_encode(verified.credential_id),
                 public_key=verified.credential_public_key,
                 sign_count=verified.sign_count,
                 transports=[str(transport.value) for transport in transports[:MAX_TRANSPORTS]],
@@ -142,10 +139,10 @@ def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> P
     purpose = CONFIRM if user else SIGN_IN
     challenge = challenges.read(answer.state, purpose, user, now=now)
     try:
-        given = _checked(lambda: parse_authentication_credential_json(answer.credential))
+        given = _checked(lambda: webauthn.helpers.parse_authentication_credential_json(answer.credential))
     except Refused:
         return None
-    known = Passkey.objects.select_related("user").filter(credential=bytes_to_base64url(given.raw_id))
+    known = Passkey.objects.select_related("user").filter(credential=urlsafe_base64_encode(given.raw_id))
     passkey = (known.filter(user=user) if user else known).first()
     if passkey is None:
         return None
@@ -173,9 +170,9 @@ def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> P
     return passkey
 
 
-def _descriptors(user: User) -> list[PublicKeyCredentialDescriptor]:
+def _descriptors(user: User) -> "list[structs.PublicKeyCredentialDescriptor]":
     held = user.passkeys.values_list("credential", flat=True)
-    return [PublicKeyCredentialDescriptor(id=webauthn.base64url_to_bytes(credential)) for credential in held]
+    return [structs.PublicKeyCredentialDescriptor(id=urlsafe_base64_decode(credential)) for credential in held]
 
 
 def _checked(check: Callable[[], T]) -> T:
