@@ -66,7 +66,7 @@ def _walk(seed: str, episodes: range, *, template: Path, processes: int, state: 
     started = reported = time.monotonic()
     spawn = multiprocessing.get_context("spawn")  # a process that has set up Django cannot change its database
     with spawn.Pool(processes, initializer=begin, initargs=(template,)) as pool:
-        for number, failed in zip(episodes, pool.imap(_play, ((seed, number) for number in episodes)), strict=True):
+        for number, failed in zip(episodes, pool.imap(play, ((seed, number) for number in episodes)), strict=True):
             if failed is not None:
                 error, steps = failed
                 print(f"seed {seed}, episode {number}: {error}\nsteps: {steps}", file=sys.stderr)
@@ -117,7 +117,8 @@ def begin(template: Path) -> None:
     gc.set_threshold(GC_THRESHOLD)
 
 
-def _play(episode: tuple[str, int]) -> Failure:
+def play(episode: tuple[str, int]) -> Failure:
+    """Runs the episode with this seed and number in a process that ``begin`` has prepared."""
     seed, number = episode
     found: tuple[str, list[tuple[str, int]]] | None = import_string("tests.invariants.walk.episode")(
         seed, number, STEPS
