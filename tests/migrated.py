@@ -1,5 +1,6 @@
-"""A migrated PostgreSQL database to copy: one run of the migrations for all workers and stories of a test run."""
+"""Migrated databases to copy: one run of the migrations for all workers and stories of a test run."""
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "migrated"
@@ -26,12 +28,29 @@ def template() -> str:
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [NAME]).fetchone():
             connection.execute(f"DROP DATABASE IF EXISTS {UNFINISHED}")
             connection.execute(f"CREATE DATABASE {UNFINISHED}")
-            subprocess.run(
-                [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
-                cwd=ROOT,
-                env={**os.environ, "KCOVER_DATABASE_URL": urlunsplit(urlsplit(base)._replace(path=f"/{UNFINISHED}"))},
-                check=True,
-                timeout=SECONDS,
-            )
+            _migrate(urlunsplit(urlsplit(base)._replace(path=f"/{UNFINISHED}")))
             connection.execute(f"ALTER DATABASE {UNFINISHED} RENAME TO {NAME}")
     return NAME
+
+
+def sqlite_file(folders: pytest.TempPathFactory) -> Path:
+    """Returns an SQLite file with all tables and no rows, to copy. The first caller of a test run makes it."""
+    ours = folders.getbasetemp()
+    shared = ours.parent if "PYTEST_XDIST_WORKER" in os.environ else ours
+    file, fresh = shared / f"{NAME}.sqlite3", shared / f"{UNFINISHED}.sqlite3"
+    with (shared / f"{NAME}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            _migrate(f"sqlite:///{fresh}")
+            fresh.replace(file)
+    return file
+
+
+def _migrate(database: str) -> None:
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "--verbosity", "0"],
+        cwd=ROOT,
+        env={**os.environ, "KCOVER_DATABASE_URL": database},
+        check=True,
+        timeout=SECONDS,
+    )

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests import migrated
 from tests.portal.rescue.world import HEAL
 from tests.story import product as products
 
@@ -27,7 +28,8 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
 @pytest.fixture(scope="session")
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Product]:
     """The product with a few simulated nodes whose agents report, and a policy that heals."""
-    with products.on_sqlite(tmp_path_factory.mktemp("browser")) as made:
+    migrated_file = migrated.sqlite_file(tmp_path_factory)
+    with products.on_sqlite(tmp_path_factory.mktemp("browser"), migrated_file=migrated_file) as made:
         made.set_up(nodes=NODES, policies=HEAL)
         made.wait(lambda: len(made.get("/api/v1/gpus")["results"]) >= NODES * 8, "the agents to report")
         yield made

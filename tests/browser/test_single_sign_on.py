@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests import oidc_provider
+from tests import migrated, oidc_provider
 from tests.story import product as products
 
 
@@ -15,7 +15,11 @@ from tests.story import product as products
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[products.Product, oidc_provider.Provider]]:
     """The product with the clusters sim and other, beside a provider where mei is in the group gpu-viewers."""
     folder: Path = tmp_path_factory.mktemp("sign-on")
-    with products.on_sqlite(folder) as made, oidc_provider.Provider(made.url) as provider:
+    migrated_file = migrated.sqlite_file(tmp_path_factory)
+    with (
+        products.on_sqlite(folder, migrated_file=migrated_file) as made,
+        oidc_provider.Provider(made.url) as provider,
+    ):
         (folder / "client-secret").write_text(oidc_provider.SECRET, encoding="utf-8")
         made.environment |= {
             "KCOVER_PUBLIC_URL": made.url,

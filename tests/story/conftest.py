@@ -3,26 +3,31 @@
 import contextlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
+from tests import migrated
 from tests.story import product as products
 
-PLACES = {"postgres": products.on_postgres, "sqlite": products.on_sqlite}
+PLACES = ("postgres", "sqlite")
 
 
 @contextlib.contextmanager
-def place(name: str, folder: Path) -> Iterator[products.Product]:
+def place(name: str, folders: pytest.TempPathFactory) -> Iterator[products.Product]:
     """A product that is not set up yet, on one set of parts."""
-    if name == "postgres" and not os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres"):
+    folder = folders.mktemp(name)
+    if name == "sqlite":
+        with products.on_sqlite(folder, migrated_file=migrated.sqlite_file(folders)) as made:
+            yield made
+        return
+    if not os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres"):
         pytest.skip("needs the PostgreSQL that `make test` starts")
-    with PLACES[name](folder) as made:
+    with products.on_postgres(folder) as made:
         yield made
 
 
-@pytest.fixture(params=sorted(PLACES))
-def product(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[products.Product]:
+@pytest.fixture(params=PLACES)
+def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Product]:
     """A product that is not set up yet; call ``set_up`` with what the story needs."""
-    with place(request.param, tmp_path) as made:
+    with place(request.param, tmp_path_factory) as made:
         yield made

@@ -7,6 +7,7 @@ so that one can be killed, or all of them under ``serve``; on SQLite it is ``sta
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -343,9 +344,12 @@ def on_postgres(folder: Path, *, one_command: bool = False) -> Iterator[Product]
 
 
 @contextlib.contextmanager
-def on_sqlite(folder: Path) -> Iterator[Product]:
-    """The product in one process on a SQLite file, with everything embedded."""
-    product = Product(folder, database=f"sqlite:///{folder}/kcover.sqlite3")
+def on_sqlite(folder: Path, *, migrated_file: Path | None = None) -> Iterator[Product]:
+    """The product in one process on an SQLite file, with everything embedded; ``migrated_file``: what to copy."""
+    file = folder / "kcover.sqlite3"
+    if migrated_file is not None:
+        shutil.copy(migrated_file, file)
+    product = Product(folder, database=f"sqlite:///{file}")
     try:
         yield product
     finally:

@@ -55,10 +55,10 @@ spec:
 """
 
 
-@pytest.fixture(scope="module", params=sorted(conftest.PLACES))
+@pytest.fixture(scope="module", params=conftest.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """The product with the policies of all walk-throughs."""
-    with conftest.place(request.param, tmp_path_factory.mktemp("walkthroughs")) as made:
+    with conftest.place(request.param, tmp_path_factory) as made:
         made.set_up(policies="---".join((KCE, KONDUKTOR, HEAL)))
         yield made
 
