@@ -43,6 +43,9 @@ SENTENCES: Mapping[str, str] = {
     "overlap_out_of_range": _("the overlap must be from 0 to {most} seconds"),
     # Enrolment and renewal of agents' credentials.
     "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
+    "token_owner_role": _(
+        "the owner of token {token} does not administer its cluster any more; ask an administrator for a new token"
+    ),
     "unknown_nodes_enrolled": _(
         "cluster {cluster} does not have node {node}; token {token} enrols at most {limit} such names within {window}."
         " Check the name, or retry later"

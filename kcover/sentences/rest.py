@@ -81,6 +81,7 @@ SENTENCES: Mapping[str, str] = {
     "topology_invalid": _("Must be an object of label keys by domain; the domains are {known}."),
     "domain_unknown": _("Unknown domain {domain}; use some of {known}."),
     "topology_key_invalid": _("{domain}: {key} is not the key of a label, such as example.com/pool."),
+    "namespaces_invalid": _("Must be names of namespaces, separated by commas, or * for all, not {value}."),
     "storage_class_invalid": _("Must be the name of a storage class (a-z, 0-9, '-' and '.'), not {value}."),
     # Parameters of /status.
     "cluster_ambiguous": _("Required: you have access to several clusters."),

@@ -24,8 +24,8 @@ NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 PREFLIGHT_WORKLOAD: Final = "kcover.io/preflight-workload"
 PREFLIGHT_PREFIX: Final = "kcover.io/preflight-"
 ORDER_VALID_FOR: Final = timedelta(minutes=3)  # of an Event that asks for recovery
-# Events in these namespaces are trusted. Users can create Events in their own namespaces.
-NAMESPACES: Final = ("default", "kube-system", "kce-rescue-system", "kce-rescuepolicy", "kcover", "kcover-system")
+# Events in these namespaces are trusted. Every cluster has them, so that no user can create one of that name.
+NAMESPACES: Final = ("default", "kube-system")
 EXAMPLE: Final = "pci:0000:03:00, xid:62, log: Channel 00000001"  # and the same in Chinese
 _XID_ERROR: Final = re.compile(
     r"pci ?[:：] ?(?P<pci>[0-9A-Fa-f:.]{5,20}) ?[,，] ?xid ?[:：] ?(?P<xid>[0-9]{1,10})"

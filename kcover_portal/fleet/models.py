@@ -95,6 +95,11 @@ class Cluster(ModelWithSecrets):
     preflight_within = models.PositiveIntegerField(
         default=1800, help_text="seconds from a job's first preflight report to its last"
     )
+    preflight_namespaces = models.CharField(
+        max_length=2000,
+        blank=True,
+        help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
+    )
     storage_class = models.CharField(
         max_length=253,
         blank=True,

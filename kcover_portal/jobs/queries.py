@@ -4,9 +4,10 @@ The answer of one API server is kept for a few seconds, so that many readers cos
 does not answer is named with its error; the others are shown.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
@@ -14,8 +15,9 @@ from typing import Final
 from django.db.models import Count, QuerySet
 
 from kcover import reasons
+from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
@@ -31,9 +33,9 @@ _COMMON: Final = ("Job", "StatefulSet")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobView:
-    """A job. ``nodes``: where its pods run. ``restarts``: how often the portal restarted it. ``because``: what it
-    waits for, or why it was restarted last; None if the portal did nothing. ``avoid``: nodes on which several attempts
-    failed first."""
+    """A job. ``nodes``: where its pods run. ``gpus_on``: their GPUs by node. ``restarts``: how often the portal
+    restarted it. ``because``: what it waits for, or why it was restarted last; None if the portal did nothing.
+    ``avoid``: nodes on which several attempts failed first."""
 
     cluster: str
     namespace: str
@@ -43,11 +45,16 @@ class JobView:
     state: str
     restarts: int
     nodes: tuple[str, ...]
-    gpus: int
+    gpus_on: Mapping[str, int]
     last_restart: datetime | None
     because: reasons.Reason | None
     can_stop: bool
     avoid: tuple[str, ...]
+
+    @property
+    def gpus(self) -> int:
+        """The GPUs of the running pods."""
+        return sum(self.gpus_on.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,9 +91,12 @@ _kept: dict[int, tuple[datetime, tuple[_Read, ...]]] = {}
 
 
 def jobs(
-    clusters: Sequence[Cluster], *, now: datetime, namespace: str = "", kind: str = ""
+    clusters: Sequence[Cluster], scope: accounts.Scope, *, now: datetime, namespace: str = "", kind: str = ""
 ) -> tuple[list[JobView], list[Silent]]:
-    """The jobs of these clusters by cluster, namespace and name, and the clusters that did not answer."""
+    """The jobs of these clusters by cluster, namespace and name, and the clusters that did not answer.
+
+    Of a cluster that ``scope`` covers in part, only the jobs with pods on its nodes, and of them only those nodes.
+    """
     with ThreadPoolExecutor(SIDE_BY_SIDE) as calls:
         found = list(calls.map(lambda one: _look(one, now=now), clusters))
     views: list[JobView] = []
@@ -96,7 +106,8 @@ def jobs(
             silent.append(Silent(cluster=cluster.name, because=read))
         else:
             wanted = [one for one in read if namespace in ("", one.job.namespace) and kind in ("", one.job.kind)]
-            views += _views(cluster, wanted, now=now)
+            found_views = _views(cluster, wanted, now=now)
+            views += found_views if cluster in scope else _narrowed(found_views, cluster, scope)
     return sorted(views, key=lambda view: (view.cluster, view.namespace, view.name, view.kind)), silent
 
 
@@ -177,6 +188,17 @@ def _read(kube: port.Cluster) -> Iterable[_Read]:
             yield found
 
 
+def _narrowed(views: Iterable[JobView], cluster: Cluster, scope: accounts.Scope) -> Iterable[JobView]:
+    """Leaves out reasons, too: they may name nodes of others."""
+    rows = Node.objects.filter(scope.where(node=""), cluster=cluster)
+    seen = frozenset(rows.values_list("name", flat=True))
+    for view in views:
+        if nodes := tuple(name for name in view.nodes if name in seen):
+            avoid = tuple(name for name in view.avoid if name in seen)
+            gpus_on = {name: view.gpus_on[name] for name in nodes}
+            yield replace(view, nodes=nodes, avoid=avoid, gpus_on=gpus_on, because=None)
+
+
 def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterable[JobView]:
     """The jobs with the portal's own acts, in four queries."""
     restarts = {(row.namespace, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
@@ -205,7 +227,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             state=_state(one, order, restarting=restarting),
             restarts=restart.count if restart else 0,
             nodes=tuple(sorted({pod.node for pod in running if pod.node})),
-            gpus=sum(pod.gpus for pod in running),
+            gpus_on=_gpus_by_node(running),
             last_restart=restart.at if restart else None,
             because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
             can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
@@ -221,6 +243,13 @@ def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], l
     for namespace, kind, name, node, _ in by_node.annotate(n=Count("pod_uid", distinct=True)).filter(n__gt=1):
         found.setdefault((namespace, kind, name), []).append(node)
     return found
+
+
+def _gpus_by_node(pods: Iterable[port.Pod]) -> dict[str, int]:
+    gpus: Counter[str] = Counter()
+    for pod in pods:
+        gpus[pod.node] += pod.gpus
+    return dict(gpus)
 
 
 def _state(one: _Read, order: JobOrder | None, *, restarting: bool) -> str:

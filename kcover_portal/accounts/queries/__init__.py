@@ -59,6 +59,7 @@ __all__ = [
     "may_override",
     "may_somewhere",
     "needs",
+    "owner_may_issue",
     "owner_of",
     "person",
     "place_key",
@@ -224,6 +225,16 @@ def verbs_of_kind(kind: str) -> frozenset[str]:
 def may_override(token: ApiToken, place: Place) -> bool:
     """Returns whether the token may pass over guards: by its scope, and as long as its owner may."""
     return "override" in token.scopes and (token.owner is None or may(token.owner, Verb.OVERRIDE, place))
+
+
+def owner_may_issue(token: ApiToken) -> bool:
+    """Returns whether the owner of an enrolment token or a source's token still has the right to create it.
+
+    True for all other tokens, and for those of the shell. Credentials of nodes belong to their cluster.
+    """
+    if token.owner is None or token.node or token.kind not in (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE):
+        return True
+    return may(token.owner, Verb.ADMINISTER, token.cluster)
 
 
 def may_do_all_of(who: Principal, other: User) -> bool:

@@ -36,14 +36,18 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     A node that the cluster does not have is parked; UnknownNode is raised beyond the bounds for such names, and
     EnrolledOften beyond MAX_REPEATS: a stolen enrolment token must neither fill the audit log nor take the credentials
     of a silent node again and again.
-    Raises Refused if the enrolment token is expired or revoked, or its owner is disabled.
+    Raises Refused if the enrolment token is expired or revoked, its owner is disabled, or does not administer the
+    cluster any more.
     """
     with transaction.atomic(), ledger.last():
         # Of two concurrent enrolments of one node, the second waits for this lock and sees the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
         tokens.lock_nodes(cluster)
-        if not ApiToken.objects.filter(tokens.in_force(now), tokens.owner_enabled(), pk=token.pk).exists():
+        valid = ApiToken.objects.select_related("cluster", "owner").filter(tokens.in_force(now), tokens.owner_enabled())
+        current = valid.filter(pk=token.pk).first()
+        if current is None:
             raise tokens.Refused(reasons.of("enrolment_token_invalid"))
+        tokens.check_owner(current)
         existing = tokens.of_node(cluster, node, now=now)
         for credential in existing:
             _refuse_if_in_use(credential, now=now)

@@ -34,6 +34,13 @@ class Refused(reasons.ExplainedError, ValueError):
     """The request is invalid. The reason says why and what is accepted."""
 
 
+class OwnerWithoutRole(Refused):
+    """The owner of an enrolment token or a source's token does not administer its cluster any more."""
+
+    def __init__(self, token: ApiToken) -> None:
+        super().__init__(reasons.of("token_owner_role", token=token.prefix))
+
+
 class Later(Refused):
     """The request is refused for now. It can be repeated after ``retry_after`` seconds."""
 
@@ -107,6 +114,7 @@ def make_token(
             verbs=sorted(set(verbs)),
             networks=networks,
         )
+        check_owner(token)
         entry = audit.TokenCreated(
             token=token.prefix,
             kind=kind,
@@ -177,6 +185,12 @@ def withdraw(
     if ApiToken.objects.filter(pk=token.pk, revoked_at=None).update(revoked_at=now):
         entry = audit.TokenRevoked(token=token.prefix, kind=token.kind, node=token.node, reason=reason, because=because)
         ledger.record(token.cluster.name if token.cluster else "", entry, actor=actor, now=now)
+
+
+def check_owner(token: ApiToken) -> None:
+    """Raises OwnerWithoutRole for an enrolment token or a source's token of a person who could not create it today."""
+    if not queries.owner_may_issue(token):
+        raise OwnerWithoutRole(token)
 
 
 def lock_nodes(cluster: Cluster | None) -> None:

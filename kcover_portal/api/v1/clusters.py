@@ -57,6 +57,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "decision_fallback",
             "autopilot_labels",
             "preflight_within",
+            "preflight_namespaces",
             "storage_class",
             "topology",
             "hand_approval",
@@ -104,6 +105,12 @@ class ClusterBody(base.Strict):
     decision_fallback = serializers.ChoiceField(Cluster.Fallback.choices, required=False)
     autopilot_labels = serializers.BooleanField(required=False)
     preflight_within = deadlines.DeadlineField(required=False)
+    preflight_namespaces = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=2000,
+        help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
+    )
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     topology = serializers.DictField(
         child=serializers.CharField(allow_blank=True, max_length=317),
@@ -132,7 +139,7 @@ class ClusterBody(base.Strict):
 ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
-        *("job_namespace", "topology", "hand_approval", "second_admin", "job_recovery"),
+        *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
     }
 )
 # A change of these can wait for another admin.

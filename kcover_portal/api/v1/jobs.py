@@ -106,16 +106,20 @@ class Jobs(APIView):
         responses={200: JobsSerializer},
     )
     def get(self, request: Request) -> Response:
-        """Returns the jobs of the clusters that the caller sees as a whole. 503 if none of them answers."""
+        """Returns the jobs of the clusters that the caller sees; of a pool, those with pods on its nodes.
+
+        503 if the named cluster does not answer.
+        """
         base.known_only(request, ("cluster", "namespace", "kind"))
         asked = request.query_params
-        clusters = accounts.clusters_of(principal(request)).order_by("name")
+        scope = accounts.scope(principal(request))
+        clusters = scope.clusters().order_by("name")
         if "cluster" in asked:
             clusters = Cluster.objects.filter(pk=get_object_or_404(clusters, name=asked["cluster"]).pk)
         kind = services.kind_named(asked["kind"]) if asked.get("kind") else ""
-        found, silent = queries.jobs(
-            list(clusters), now=timezone.now(), namespace=asked.get("namespace", "")[:63], kind=kind
-        )
+        namespace = asked.get("namespace", "")[:63]
+        with base.place(request, places.CLUSTER_READS):
+            found, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
         if silent and "cluster" in asked:
             raise http_errors.Later(
                 reasons.of("job_cluster_silent", cluster=silent[0].cluster, why=silent[0].because),

@@ -18,6 +18,7 @@ from kcover.sources import cloudevents
 from kcover_portal import encryption, localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
+from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser
@@ -236,10 +237,11 @@ class Events(base.Acts):
         source may send 10 requests per second, 20 at once (429).
         """
         base.known_only(request)
-        source = _own(request, name)
+        token, source = _own(request, name)
         if wait := request_rates.take(source.pk):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
             raise http_errors.Later(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
+        _check_owner(token, source)
         taken = services.receive(
             source,
             request.data,
@@ -255,12 +257,21 @@ class Events(base.Acts):
         return Response(answer, status=HTTPStatus.ACCEPTED)
 
 
-def _own(request: Request, name: str) -> Source:
-    """Returns the source if it is the token's own. Raises Forbidden, also if it does not exist any more."""
+def _check_owner(token: ApiToken, source: Source) -> None:
+    """Raises Forbidden once the token's owner could not create it any more; the page of the source says so."""
+    try:
+        check_owner(token)
+    except OwnerWithoutRole as refusal:
+        services.note_error(source, refusal.reason, now=timezone.now())
+        raise http_errors.Forbidden(refusal.reason) from refusal
+
+
+def _own(request: Request, name: str) -> tuple[ApiToken, Source]:
+    """Returns the token and its own source. Raises Forbidden, also if the source does not exist any more."""
     token = request.auth
     if not isinstance(token, ApiToken) or token.source != name:
         raise http_errors.Forbidden(reasons.of("source_token_other", source=getattr(token, "source", "")))
     row = Source.objects.select_related("cluster").filter(name=name).first()
     if row is None or token.cluster_id not in (None, row.cluster_id):
         raise http_errors.Forbidden(reasons.of("unknown_source", source=name))
-    return row
+    return token, row

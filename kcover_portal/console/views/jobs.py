@@ -14,11 +14,12 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
-from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.access import Request, lead, place, require, signed_in
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
+from kcover_portal.runtime.services import places
 
 COLUMNS = (
     gettext_lazy("Job"),
@@ -38,14 +39,16 @@ LOOKS = {
 @require_GET
 @signed_in
 def jobs(request: Request) -> HttpResponse:
-    """The jobs of the clusters that the person sees as a whole, as their API servers answer."""
-    seen = accounts.clusters_of(request.user).order_by("name")
+    """The jobs of the clusters or pools that the person sees, as the API servers answer."""
+    scope = accounts.scope(request.user)
+    seen = scope.clusters().order_by("name")
     asked = {
         name: request.GET.get(name, "").replace("\0", "").strip()[:100] for name in ("cluster", "namespace", "kind")
     }
     kind = asked["kind"] if asked["kind"] in port.WORKLOADS else ""
     clusters = list(seen.filter(name=asked["cluster"]) if asked["cluster"] else seen)
-    found, silent = queries.jobs(clusters, now=timezone.now(), namespace=asked["namespace"], kind=kind)
+    with place(request, places.CLUSTER_READS):
+        found, silent = queries.jobs(clusters, scope, now=timezone.now(), namespace=asked["namespace"], kind=kind)
     repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
     context = {
         "jobs": found,

@@ -36,7 +36,7 @@ def shown(request: Request, *, now: datetime) -> dict[str, Any]:
 
 def described(request: Request, rows: QuerySet[ApiToken], *, now: datetime) -> list[dict[str, Any]]:
     """The tokens with their states; ``rotates``: the person may rotate this one."""
-    rows = rows.select_related("cluster", "owner", "replaced_by")[:LISTED]
+    rows = rows.select_related("cluster", "owner", "replaced_by").prefetch_related("owner__bindings")[:LISTED]
     return [
         {"token": row, "state": _state(row, now), "rotates": services.may_rotate(row, request.user, now=now)}
         for row in rows
@@ -137,4 +137,6 @@ def _state(token: ApiToken, now: datetime) -> str:
         return "revoked"
     if token.owner is not None and not token.owner.is_active and not token.node:
         return "suspended"
+    if not queries.owner_may_issue(token):
+        return "ownerless"
     return "expired" if token.expires_at is not None and token.expires_at <= now else "live"

@@ -1,5 +1,6 @@
 """Changes to a cluster's guards, settings and maintenance windows. Every change is in the audit log."""
 
+import re
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -10,6 +11,7 @@ from django.db import transaction
 
 from kcover import audit, masked_addresses, preflight, reasons
 from kcover.decisions import guards
+from kcover.quote import short_text
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
@@ -23,11 +25,13 @@ LONGEST_WINDOW_DAYS = 90
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
-    *("autopilot_labels", "preflight_within", "storage_class", "topology"),
+    *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery"),
 )
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
+NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # a DNS label (RFC 1123)
+ALL_NAMESPACES = "*"
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 # Settings that affect decisions.
 DECIDES = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))
@@ -111,7 +115,18 @@ def _checked(name: str, value: Any) -> Any:
             return int(preflight.parse_deadline(value).total_seconds())
         except preflight.DeadlineInvalid as error:
             raise FieldError(name, error.reason) from error
+    if name == "preflight_namespaces":
+        return _namespaces(value)
     return value
+
+
+def _namespaces(value: object) -> str:
+    """Returns the names in their canonical form. Raises FieldError."""
+    names = sorted({name for name in re.split(r"[\s,]+", value) if name}) if isinstance(value, str) else [repr(value)]
+    for name in names:
+        if names != [ALL_NAMESPACES] and not re.fullmatch(NAMESPACE, name):
+            raise FieldError("preflight_namespaces", reasons.of("namespaces_invalid", value=short_text(name)))
+    return ",".join(names)
 
 
 def _check_secret(secret: str) -> None:

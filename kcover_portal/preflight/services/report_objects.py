@@ -1,12 +1,13 @@
 """``PreflightReport`` objects, which kcover's agents make from chart 0.11 on.
 
-Whoever may create them in a namespace could forge one. They therefore count like reports of agents: only for nodes on
-which the cluster shows a pod of the workload, in the object's own namespace.
+Whoever may create them in a namespace could forge one. They therefore count only in the namespaces that the cluster's
+setting ``preflight_namespaces`` names, and like reports of agents: only for nodes on which the cluster shows a pod of
+the workload, in the object's own namespace.
 """
 
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,7 +16,7 @@ from kcover.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.kube import port
 from kcover_portal.preflight.models import ReadReportObject
 from kcover_portal.preflight.services import node_reports
@@ -24,7 +25,10 @@ log = logging.getLogger(__name__)
 
 MOST_AT_ONCE = 200  # reports read per cluster and round, as many of each namespace; each asks for a node's pods
 MOST_REPORT_CHARS = 256 * 1024
+MOST_NAMED = 5
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
+
+_ignored: dict[int, set[str]] = {}  # by cluster: the namespaces that the log has named
 
 
 def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
@@ -33,7 +37,7 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     Objects that are older than the cluster's time to collect reports are left alone: their run would have expired.
     Raises port.KubeError.
     """
-    found = {one.uid: one for one in fleet.connect(cluster).custom_objects(port.PREFLIGHT_REPORT)}
+    found = {one.uid: one for one in _trusted(cluster, fleet.connect(cluster).custom_objects(port.PREFLIGHT_REPORT))}
     known = ReadReportObject.objects.filter(cluster=cluster)
     known.exclude(uid__in=found).delete()
     new = found.keys() - set(known.values_list("uid", flat=True))
@@ -53,6 +57,25 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     rows = [ReadReportObject(cluster=cluster, uid=uid) for uid in sorted(done)]
     ReadReportObject.objects.bulk_create(rows, ignore_conflicts=True)
     return len(done)
+
+
+def _trusted(cluster: Cluster, objects: Iterable[port.CustomObject]) -> list[port.CustomObject]:
+    """Returns the objects that count. The log names the namespaces of the others, once in this process."""
+    names = cluster.preflight_namespaces.split(",")
+    if names == [cluster_settings.ALL_NAMESPACES]:
+        return list(objects)
+    trusted: list[port.CustomObject] = []
+    others: set[str] = set()
+    for one in objects:
+        if one.namespace in names:
+            trusted.append(one)
+        else:
+            others.add(one.namespace)
+    if others and others != _ignored.get(cluster.pk):
+        shown = ", ".join(sorted(others)[:MOST_NAMED])
+        log.warning("cluster %s: PreflightReports in %s do not count: see preflight_namespaces", cluster.name, shown)
+    _ignored[cluster.pk] = others
+    return trusted
 
 
 def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:

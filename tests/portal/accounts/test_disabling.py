@@ -77,9 +77,8 @@ def test_the_tokens_of_a_disabled_account_are_refused(kind: str, root: Browser, 
     assert read_status(hers) == 200
 
 
-def test_enrolment_tokens_of_a_disabled_account_enrol_nobody_and_nodes_go_on(
-    east: Cluster, anna: User, now: datetime
-) -> None:
+def test_enrolment_tokens_of_a_disabled_account_enrol_nobody_and_nodes_go_on(east: Cluster, now: datetime) -> None:
+    anna = make_user("anna", now, "admin")
     enrolment, _ = services.make_token("agent", cluster=east, owner=anna, created_by="user:anna", now=now)
     later = now + timedelta(days=30)
     _, enrolled = services.enrol(enrolment, "gpu-1", expires_at=later, now=now)

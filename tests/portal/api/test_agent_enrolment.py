@@ -17,6 +17,7 @@ from tests.portal.api.door import Answer, Door, loop, report
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NODE = {"node": "gpu-1"}
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -154,3 +155,14 @@ def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster
     app.known_credentials.forget()
     assert "unknown, expired or revoked" in door.enrol(NODE).problem(401)
     assert not ApiToken.objects.filter(node="gpu-1").exists()
+
+
+def test_a_token_whose_owner_lost_the_role_gets_403_and_enrolled_agents_report(cluster: Cluster) -> None:
+    anna = accounts.make_user("anna", password="correct horse battery", role="admin", created_by="t", now=NOW)
+    _, enrolling = make(cluster, owner=anna)
+    agent = speak(enrolling.enrol(NODE))
+    accounts.bind(anna, "viewer", actor="test", now=NOW)
+    refused = enrolling.enrol({"node": "gpu-2"})
+    refused.problem(403)
+    assert refused.body["code"] == "token_owner_role"
+    assert agent.report(report()).status == 202

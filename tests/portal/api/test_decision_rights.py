@@ -26,6 +26,12 @@ def test_a_decision_system_ends_neither_a_pause_nor_approve_mode(node: Node, eas
     assert api.post("resume", {"cluster": "east", "reason": "I am"}).status_code == 403
 
 
+def test_a_decision_system_tries_no_policy(node: Node, east: Cluster, now: datetime) -> None:
+    refused = problem(caller(east, now).post("policies/try", {"yaml": "x"}), 403)
+    assert refused["code"] == "decision_system_token"
+    assert problem(caller(east, now).post("policies/tries/1/cancel", {}), 403)["code"] == "decision_system_token"
+
+
 def test_a_decision_system_touches_no_maintenance_window(node: Node, east: Cluster, now: datetime) -> None:
     until = now + timedelta(hours=1)
     window = cluster_settings.open_maintenance(

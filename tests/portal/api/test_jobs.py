@@ -3,13 +3,18 @@
 from datetime import datetime
 
 import pytest
+from django.test import Client
 
+from kcover import reasons
+from kcover_portal.accounts import services
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import JobRestart
+from kcover_portal.runtime.services import places
 from tests.portal.api.conftest import Api, caller, fields, problem
 
 pytestmark = pytest.mark.django_db
@@ -92,3 +97,44 @@ def test_an_order_is_a_row(kube, operator: Api, viewer: Api) -> None:
     assert problem(operator.post(f"{path}/explode", {"reason": "x"}), 404)["code"] == "job_action_unknown"
     missing = operator.post("jobs/east/train/PyTorchJob/nobody/stop", {"reason": "x"})
     assert problem(missing, 404)["code"] == "job_unknown"
+
+
+def test_a_person_of_a_pool_sees_the_jobs_of_its_nodes_and_no_other_node(
+    east: Cluster, kube, viewer: Api, now: datetime
+) -> None:
+    kube.add_workload("PyTorchJob", "train", "other", labels=OWN)
+    kube.add_pod("train", "other-0", node="gpu-1", owner_kind="PyTorchJob", labels={KUBEFLOW: "other"}, gpus=8)
+    JobOrder.objects.create(
+        cluster=east,
+        namespace="train",
+        kind="PyTorchJob",
+        name="llm",
+        asked_by="x",
+        due_at=now,
+        action="restart",
+        cause="pod",
+        asked_at=now,
+        because=reasons.of("job_suspended").to_json(),
+    )
+    for name in ("gpu-0", "gpu-1"):
+        Node.objects.create(cluster=east, name=name, pool=name, in_cluster=True, created_at=now)
+    user = User.objects.create(username="pat")
+    services.bind(user, "viewer", cluster=east, pool="gpu-0", actor="test", now=now)
+    client = Client()
+    client.force_login(user)
+    [row] = client.get("/api/v1/jobs?cluster=east").json()["results"]
+    assert (row["name"], row["nodes"], row["gpus"], row["because"]) == ("llm", ["gpu-0"], 8, "")
+    page = client.get("/jobs/").content.decode()
+    assert "job-east-train-PyTorchJob-llm" in page
+    assert "gpu-1" not in page
+    assert client.post("/api/v1/jobs/east/train/PyTorchJob/llm/restart").status_code == 404
+    assert {row["name"] for row in viewer.get("jobs").json()["results"]} == {"llm", "other"}
+
+
+def test_lists_of_jobs_have_few_places(kube, viewer: Api, now: datetime) -> None:
+    with places.held(places.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
+        assert viewer.get("jobs").status_code == 200
+        with places.held(places.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
+            answer = viewer.get("jobs")
+    assert (answer.status_code, answer.json()["code"]) == (429, "places_own_taken")
+    assert answer.headers["Retry-After"]

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries, services, tasks
 from kcover_portal.jobs.models import JobOrder, PodFailure
@@ -114,5 +115,5 @@ def test_the_list_of_jobs_costs_no_call_for_each_job(world: JobWorld) -> None:
     for number in range(20):
         world.kube.add_workload("StatefulSet", "evil", f"set-{number}", labels={"kcover.io/cascading-recovery": "true"})
     queries.forget()
-    queries.jobs([world.cluster], now=world.now)
+    queries.jobs([world.cluster], Scope.of(world.cluster), now=world.now)
     assert len(world.kube.called("list_pods")) < 20

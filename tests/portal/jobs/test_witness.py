@@ -2,6 +2,7 @@
 
 import pytest
 
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import PodFailure
@@ -56,7 +57,7 @@ def test_a_node_that_fails_first_in_two_attempts_is_accused(world: JobWorld, wat
     assert incident.state == "open"  # a job that runs again for a moment proves nothing
     assert world.kube.get_node("gpu-2").unschedulable is False
     queries.forget()
-    [view], _ = queries.jobs([world.cluster], now=world.now)
+    [view], _ = queries.jobs([world.cluster], Scope.of(world.cluster), now=world.now)
     assert view.avoid == ("gpu-2",)
 
 

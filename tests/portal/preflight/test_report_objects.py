@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import port
 from kcover_portal.preflight import services
 from kcover_portal.preflight.models import PreflightRun, ReadReportObject
 from kcover_portal.preflight.services import report_objects
+from tests.codes import refused
 from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.world import World
 
@@ -22,6 +26,7 @@ KIND = port.PREFLIGHT_REPORT
 def world() -> Iterator[World]:
     made = World(policy="", nodes=4)
     made.kube.add_namespace("ml")
+    set_cluster(made.cluster, {"preflight_namespaces": "ml, evil"}, actor="test", reason="", now=made.now)
     yield made
     made.uninstall()
 
@@ -112,3 +117,28 @@ def test_a_silent_cluster_loses_no_object(world: World) -> None:
     world.kube.fail("list_pods", port.Unavailable("down"))
     assert read(world) == 0
     assert read(world) == 1
+
+
+def test_objects_count_in_named_namespaces_only(world: World) -> None:
+    """A user who runs a job of their own could otherwise write its reports, and call its nodes faulty."""
+    in_job(world, 1)
+    put(world, 1)
+    set_cluster(world.cluster, {"preflight_namespaces": "research"}, actor="test", reason="", now=world.now)
+    assert read(world) == 0
+    set_cluster(world.cluster, {"preflight_namespaces": "*"}, actor="test", reason="", now=world.now)
+    assert read(world) == 1
+
+
+def test_no_namespace_counts_by_default() -> None:
+    assert Cluster().preflight_namespaces == ""
+
+
+@pytest.mark.parametrize("value", ["ml, *", "Research", "a/b", "-ml", "x" * 64, True, ["ml"], "ml\0"])
+def test_names_that_no_namespace_can_have_are_refused(world: World, value: Any) -> None:
+    with refused(FieldError, "namespaces_invalid"):
+        set_cluster(world.cluster, {"preflight_namespaces": value}, actor="test", reason="", now=world.now)
+
+
+def test_names_are_kept_in_order(world: World) -> None:
+    set_cluster(world.cluster, {"preflight_namespaces": " team-b,ml  ml"}, actor="test", reason="", now=world.now)
+    assert world.cluster.preflight_namespaces == "ml,team-b"

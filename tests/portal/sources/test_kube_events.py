@@ -208,6 +208,19 @@ def test_bad_events_are_counted(events: Events, given: dict[str, Any], code: str
     assert row.error["code"] == code
 
 
+@pytest.mark.parametrize("namespace", ["kcover", "kcover-system", "kce-rescuepolicy"])
+def test_a_namespace_that_a_user_may_have_made_is_not_trusted(events: Events, namespace: str) -> None:
+    events.world.kube.add_namespace(namespace)
+    events.add(namespace=namespace)
+    row = events.look()
+    assert (seen(), row.error["code"]) == ([], "event_namespace")
+    services.change_source(row, {"settings": {"namespaces": namespace}}, actor="t", reason="", now=events.world.now)
+    events.again()
+    events.add(namespace=namespace)
+    events.look()
+    assert [one[:3] for one in seen()] == [("xid", "62", "0000:03:00")]
+
+
 def test_clocks_a_day_off(events: Events) -> None:
     events.add(at=events.world.now + timedelta(days=1))
     assert events.look().error["code"] == "source_clock_ahead"

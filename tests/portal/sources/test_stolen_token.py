@@ -1,15 +1,21 @@
 """Somebody with the token of a source: how much work may they make?"""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover_portal.accounts import services
+from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.v1 import sources
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from kcover_portal.sources.models import Source
+from tests.portal.accounts.browsers import make_user
 from tests.portal.sources.conftest import Sender, notification
 
 Make = Callable[..., dict[str, Any]]
@@ -32,3 +38,18 @@ def test_requests_in_a_row_are_refused_in_the_end(
     answers = [alertmanager.post(notification(alert(f"Fault{number}"))) for number in range(3)]
     assert [answer.status_code for answer in answers] == [202, 202, 429]
     assert (answers[-1].json()["code"], answers[-1].headers["Retry-After"]) == ("source_rate", "1")
+
+
+def test_the_token_of_an_owner_without_the_role_feeds_nothing_and_the_source_says_so(
+    alertmanager: Sender, alert: Make, east: Cluster, now: datetime
+) -> None:
+    anna = make_user("anna", now, "admin")
+    ApiToken.objects.update(owner=anna)
+    assert alertmanager.post(notification(alert("Fault1"))).status_code == 202
+    services.bind(anna, "operator", actor="test", now=now)
+    answer = alertmanager.post(notification(alert("Fault2")))
+    assert (answer.status_code, answer.json()["code"]) == (403, "token_owner_role")
+    assert Incident.objects.count() == 1
+    assert Source.objects.get(pk=alertmanager.source.pk).error["code"] == "token_owner_role"
+    services.bind(anna, "admin", cluster=east, actor="test", now=now)
+    assert alertmanager.post(notification(alert("Fault2"))).status_code == 202

@@ -121,8 +121,6 @@ class TrySerializer(serializers.Serializer[Any]):
 class Try(base.Acts):
     """Begins a try of a text. Nothing is applied."""
 
-    decision_systems = True
-
     @extend_schema(operation_id="policies_try", request=TryBody, responses={202: TryIdSerializer})
     def post(self, request: Request) -> Response:
         """Returns the id of a try that workers carry out. 422 for an invalid text, 429 while one is running."""
@@ -153,8 +151,6 @@ class OneTry(base.Acts):
 
 class CancelTry(base.Acts):
     """Cancels a try."""
-
-    decision_systems = True
 
     @extend_schema(operation_id="policies_try_cancel", request=None, responses={200: TrySerializer})
     def post(self, request: Request, pk: int) -> Response:
