@@ -29,11 +29,14 @@ SENTENCES: Mapping[str, str] = {
     "job_in_queue": _("Kueue decides when the job runs (queue {queue}). Deactivate its Workload instead."),
     "job_order_running": _("Order {order} about this job is running."),
     "job_needs_approver": _("The cluster is in mode approve. An approver must give this order."),
-    "job_hand_approval": _(
-        "In this cluster another person must approve every act by hand, and orders about jobs cannot wait for that. "
-        "An approver can give an order for which the portal asks. Otherwise use kubectl."
-    ),
+    "job_order_waits": _("Order {order} of {by} waits for the approval of another person with the role approver."),
+    "job_no_order_waits": _("No order about this job waits for approval."),
+    "job_order_of_another": _("Order {order} is of {by}. Only its requester or an approver can end it."),
     # What an order waits for, and how it ends.
+    "job_awaits_approval": _("Another person, with the role approver, must approve the order of {by}."),
+    "job_order_declined": _("Declined by {by}."),
+    "job_order_declined_because": _("Declined by {by}: {why}"),
+    "job_order_expired": _("Nobody approved it within {span}."),
     "job_backs_off": _("Restarted {count} times in the last hour. The next restart is at {until}."),
     "job_crash_loop": _("Restarted {count} times in the last hour and still failing. A person must decide."),
     "job_stops": _("Stopping. Pods that have not ended: {pods}."),

@@ -35,7 +35,8 @@ _COMMON: Final = ("Job", "StatefulSet")
 class JobView:
     """A job. ``nodes``: where its pods run. ``gpus_on``: their GPUs by node. ``restarts``: how often the portal
     restarted it. ``because``: what it waits for, or why it was restarted last; None if the portal did nothing.
-    ``avoid``: nodes on which several attempts failed first."""
+    ``avoid``: nodes on which several attempts failed first. ``awaits_approval``: an order by hand waits for another
+    person."""
 
     cluster: str
     namespace: str
@@ -49,6 +50,7 @@ class JobView:
     last_restart: datetime | None
     because: reasons.Reason | None
     can_stop: bool
+    awaits_approval: bool
     avoid: tuple[str, ...]
 
     @property
@@ -230,6 +232,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             gpus_on=_gpus_by_node(running),
             last_restart=restart.at if restart else None,
             because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
+            awaits_approval=order is not None and order.state == JobOrder.State.HELD and order.awaits_approval,
             can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
             avoid=tuple(avoid.get((job.namespace, job.kind, job.name), ())),
         )

@@ -17,7 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.node_actions import ReasonBody
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
@@ -27,7 +27,8 @@ from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.runtime.services import places
 
-ACTIONS = tuple(JobOrder.Action.values)
+DECLINE = "decline"
+ACTIONS = (*JobOrder.Action.values, DECLINE)
 
 
 class JobSerializer(serializers.Serializer[Any]):
@@ -91,6 +92,7 @@ class OrderPreviewSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     action = serializers.CharField()
     pods = serializers.ListField(child=serializers.CharField())
+    approvers = serializers.IntegerField(help_text="how many other people must approve the order")
     held_back = serializers.ListField(child=serializers.CharField())
     held_back_reasons = ReasonSerializer(many=True)
 
@@ -146,32 +148,41 @@ class JobAct(base.Acts):
         responses={200: OrderPreviewSerializer, 202: OrderSerializer},
     )
     def post(self, request: Request, cluster: str, namespace: str, kind: str, name: str, action: str) -> Response:
-        """Orders a restart, or a stop by suspension (202); with ``dry_run`` returns what it would do (200)."""
-        base.known_only(request, ("dry_run",))
+        """Orders a restart, or a stop by suspension (202); with ``dry_run`` returns what it would do (200).
+
+        Where the cluster asks for two people, the order waits (``held``) until an approver gives it too. ``decline``
+        ends an order that waits.
+        """
+        base.known_only(request, ("dry_run",) if action != DECLINE else ())
         if action not in ACTIONS:
             known = ", ".join(ACTIONS)
             raise http_errors.NotFound(reasons.of("job_action_unknown", action=short_text(action), known=known))
-        row = get_object_or_404(accounts.clusters_of(principal(request)), name=cluster)
-        may_approve = accounts.may(principal(request), Verb.APPROVE, row)
+        who = principal(request)
+        row = get_object_or_404(accounts.clusters_of(who), name=cluster)
         asked: dict[str, Any] = {
             "kind": kind,
             "namespace": namespace,
             "name": name,
-            "action": action,
-            "may_approve": may_approve,
+            "people": accounts.counted_as(who, at=timezone.now()),
+            "may_approve": accounts.may(who, Verb.APPROVE, row),
         }
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
             with base.place(request, places.CLUSTER_READS):
-                return Response(_preview(row, services.preview(row, **asked, now=timezone.now()), action))
+                found = services.preview(row, **asked, action=action, now=timezone.now())
+            return Response(_preview(row, found, action))
         require(request, Verb.REPAIR, row)
+        if asked["may_approve"] and row.hand_approval == Cluster.HandApproval.ALWAYS and action != DECLINE:
+            step_up(request)  # it may approve the order of another person
         body = base.body_of(request, ReasonBody)
-        return self._order(request, row, {**asked, "reason": body["reason"]})
+        return self._act(request, row, action, {**asked, "reason": body["reason"]})
 
     @idempotency.once
-    def _order(self, request: Request, cluster: Cluster, asked: dict[str, Any]) -> Response:
-        actor = accounts.actor(principal(request))
-        made = services.order(cluster, asked_by=actor, now=timezone.now(), **asked)
+    def _act(self, request: Request, cluster: Cluster, action: str, asked: dict[str, Any]) -> Response:
+        actor, now = accounts.actor(principal(request)), timezone.now()
+        if action == DECLINE:
+            return Response(OrderSerializer(services.decline(cluster, actor=actor, now=now, **asked)).data)
+        made = services.order(cluster, action=action, asked_by=actor, now=now, **asked)
         return Response(OrderSerializer(made).data, status=202)
 
 
@@ -185,6 +196,7 @@ def _preview(cluster: Cluster, preview: services.Preview, action: str) -> dict[s
         "name": job.name,
         "action": action,
         "pods": sorted(pod.name for pod in preview.target.pods),
+        "approvers": int(preview.standing.waits),
         "held_back": [str(reason) for reason in preview.held_back],
         "held_back_reasons": [reason.to_json() for reason in preview.held_back],
     }

@@ -15,6 +15,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, lead, place, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
@@ -30,9 +31,11 @@ COLUMNS = (
     gettext_lazy("Restarts"),
     gettext_lazy("Because"),
 )
+DECLINE = "decline"
 LOOKS = {
     JobOrder.Action.RESTART.value: (gettext_lazy("Restart"), "refresh"),
     JobOrder.Action.STOP.value: (gettext_lazy("Stop"), "ban"),
+    DECLINE: (gettext_lazy("Decline the order"), "x"),
 }
 
 
@@ -80,40 +83,54 @@ def _filters(asked: dict[str, str], clusters: list[str]) -> list[dict[str, Any]]
 @require_http_methods(["GET", "POST"])
 @signed_in
 def act(request: Request, cluster: str, namespace: str, kind: str, name: str, action: str) -> HttpResponse:
-    """Ask for a reason (GET), then order a restart or stop (POST)."""
+    """Ask for a reason (GET), then order a restart or stop, or end an order that waits for approval (POST)."""
     if action not in LOOKS:
         raise Http404
     row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
     require(request, Verb.REPAIR, row)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        about = {"kind": kind, "namespace": namespace, "name": name, "reason": form.cleaned_data["reason"]}
         try:
-            services.order(
-                row,
-                kind=kind,
-                namespace=namespace,
-                name=name,
-                action=action,
-                asked_by=accounts.actor(request.user),
-                reason=form.cleaned_data["reason"],
-                may_approve=accounts.may(request.user, Verb.APPROVE, row),
-                now=timezone.now(),
-            )
+            _carry_out(request, row, action, about)
         except (services.OrderRefused, services.JobUnknown) as error:
             form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, reverse("console:jobs"))
     verb, icon = LOOKS[action]
-    restarts = action == JobOrder.Action.RESTART
     return form_dialog.ask(
         request,
         form,
         back=reverse("console:jobs"),
         address=reverse("console:job-act", args=(cluster, namespace, kind, name, action)),
         title=_("%(verb)s %(job)s") % {"verb": verb, "job": f"{namespace}/{name}"},
-        text=_("All pods of the job end, and its controller creates them again.")
-        if restarts
-        else _("The job is suspended: all its pods end. Resume it with kubectl."),
+        text=_text(row, action),
         verb=verb,
         icon=icon,
     )
+
+
+def _carry_out(request: Request, row: Cluster, action: str, about: dict[str, Any]) -> None:
+    """Raises OrderRefused, JobUnknown, and Interruption if an approver's second factor is due."""
+    now, actor = timezone.now(), accounts.actor(request.user)
+    may_approve = accounts.may(request.user, Verb.APPROVE, row)
+    asked = {**about, "people": accounts.counted_as(request.user, at=now), "may_approve": may_approve, "now": now}
+    if action == DECLINE:
+        services.decline(row, actor=actor, **asked)
+        return
+    if may_approve and row.hand_approval == Cluster.HandApproval.ALWAYS:
+        confirm(request)  # it may approve the order of another person
+    services.order(row, action=action, asked_by=actor, **asked)
+
+
+def _text(row: Cluster, action: str) -> str:
+    if action == DECLINE:
+        return _("The order that waits for approval ends. The job goes on.")
+    effect = (
+        _("All pods of the job end, and its controller creates them again.")
+        if action == JobOrder.Action.RESTART
+        else _("The job is suspended: all its pods end. Resume it with kubectl.")
+    )
+    if row.hand_approval != Cluster.HandApproval.ALWAYS:
+        return effect
+    return effect + " " + _("In this cluster another person must give the same order before it starts.")

@@ -1,6 +1,6 @@
 """Orders of people and programs: the conditions that refuse an order, and the row that a worker carries out."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -12,7 +12,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import order_guards
+from kcover_portal.jobs.services import order_approval, order_guards
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
@@ -42,11 +42,12 @@ class Target:
 class Preview:
     """The effects of an order: the pods that it ends, and the conditions that hold it back.
 
-    ``passed_over``: the guards that an approver's order overrides.
+    ``passed_over``: the guards that an approver's order overrides. ``standing``: whether another person must approve.
     """
 
     target: Target
     held_back: tuple[reasons.Reason, ...]
+    standing: order_approval.Standing
     passed_over: tuple[reasons.Reason, ...] = ()
 
 
@@ -75,20 +76,32 @@ def read(cluster: Cluster, *, kind: str, namespace: str, name: str) -> Target:
 
 
 def preview(
-    cluster: Cluster, *, kind: str, namespace: str, name: str, action: str, now: datetime, may_approve: bool = False
+    cluster: Cluster,
+    *,
+    kind: str,
+    namespace: str,
+    name: str,
+    action: str,
+    people: Collection[str],
+    now: datetime,
+    may_approve: bool = False,
 ) -> Preview:
-    """The effects that the order would have now. Raises JobUnknown, and OrderRefused if the cluster does not answer."""
+    """The effects that the order would have now. ``people``: everybody who counts as the person who gives it.
+
+    Raises JobUnknown, and OrderRefused if the cluster does not answer.
+    """
     target = read(cluster, kind=kind_named(kind), namespace=namespace, name=name)
     guarded = _held_by_guards(cluster, target, now=now) if action == JobOrder.Action.RESTART else ()
+    standing = order_approval.standing(cluster, target.job, action, people=people, may_approve=may_approve, now=now)
     held = [
-        *_held_by_mode(cluster, may_approve=may_approve),
-        *_held_by_approval(cluster, target, action, may_approve=may_approve),
+        *_held_by_mode(cluster, may_approve=may_approve or standing.waits or standing.refusal is not None),
+        *([standing.refusal] if standing.refusal else ()),
         *obstacles(target, action),
         *_under_way(cluster, target),
     ]
     if may_approve:
-        return Preview(target=target, held_back=tuple(held), passed_over=guarded)
-    return Preview(target=target, held_back=(*held, *guarded))
+        return Preview(target=target, held_back=tuple(held), passed_over=guarded, standing=standing)
+    return Preview(target=target, held_back=(*held, *guarded), standing=standing)
 
 
 def order(
@@ -99,28 +112,47 @@ def order(
     name: str,
     action: str,
     asked_by: str,
+    people: Collection[str] = (),
     reason: str,
     now: datetime,
     may_approve: bool = False,
 ) -> JobOrder:
-    """Orders a restart or stop for a person or program. Raises JobUnknown, OrderRefused."""
-    asked = {"kind": kind, "namespace": namespace, "name": name, "action": action}
-    found = preview(cluster, **asked, may_approve=may_approve, now=now)
+    """Orders a restart or stop for a person or program, or approves the order of another person.
+
+    ``people``: everybody who counts as the person. The order waits (state held) where another person must approve it.
+    Raises JobUnknown, OrderRefused.
+    """
+    about = {"kind": kind, "namespace": namespace, "name": name, "action": action}
+    names = sorted({asked_by, *people})
+    found = preview(cluster, **about, people=names, may_approve=may_approve, now=now)
     if found.held_back:
         raise OrderRefused(reasons.both(*found.held_back))
+    asked: dict[str, Any] = {
+        "cause": JobOrder.Cause.PERSON,
+        "asked_by": asked_by,
+        "requesters": names,
+        "reason": reason,
+        "now": now,
+    }
+    if found.standing.waits:
+        because = reasons.of("job_awaits_approval", by=asked_by)
+        waits: dict[str, Any] = {"state": JobOrder.State.HELD, "because": because, "awaits_approval": True}
+        return create(cluster, found.target.job, action=action, **asked, **waits)
     try:
-        return create(
-            cluster,
-            found.target.job,
-            action=action,
-            cause=JobOrder.Cause.PERSON,
-            asked_by=asked_by,
-            reason=reason,
-            passed_over=found.passed_over,
-            now=now,
-        )
+        with transaction.atomic():
+            _check_waits(found.standing.approves)
+            return create(cluster, found.target.job, action=action, passed_over=found.passed_over, **asked)
     except IntegrityError as error:  # another order of the same moment
         raise OrderRefused(reasons.both(*_under_way(cluster, found.target))) from error
+
+
+def _check_waits(approved: JobOrder | None) -> None:
+    """Raises OrderRefused if the order that is approved was declined or approved a moment ago."""
+    if approved is None:
+        return
+    waits = JobOrder.objects.select_for_update(of=("self",)).filter(pk=approved.pk, state=JobOrder.State.HELD)
+    if waits.first() is None:
+        raise OrderRefused(reasons.of("job_no_order_waits"))
 
 
 def obstacles(target: Target, action: str) -> Iterator[reasons.Reason]:
@@ -159,8 +191,13 @@ def create(
     because: reasons.Reason | None = None,
     due_at: datetime | None = None,
     passed_over: tuple[reasons.Reason, ...] = (),
+    requesters: Collection[str] = (),
+    awaits_approval: bool = False,
 ) -> JobOrder:
-    """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running."""
+    """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running.
+
+    An order that awaits approval takes the place of others that do, not of the portal's own questions.
+    """
     where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
     with transaction.atomic():
         made = JobOrder.objects.create(
@@ -175,10 +212,13 @@ def create(
             state=state,
             because=because.to_json() if because else {},
             due_at=due_at or now,
+            requesters=list(requesters),
+            awaits_approval=awaits_approval,
             ended_at=None if state in (JobOrder.State.RUNNING, JobOrder.State.HELD) else now,
         )
         replaced = reasons.of("job_order_replaced", order=made.pk)
-        for old in JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk):
+        held = JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk)
+        for old in held.filter(awaits_approval=True) if awaits_approval else held:
             settle(old, JobOrder.State.REPLACED, replaced, actor=asked_by, now=now)
         about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
         acts: list[audit.Act] = [
@@ -226,17 +266,6 @@ def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Re
         yield recheck_guards.silent(mode, why)
     elif mode == "approve" and not may_approve:
         yield reasons.of("job_needs_approver")
-
-
-def _held_by_approval(cluster: Cluster, target: Target, action: str, *, may_approve: bool) -> Iterator[reasons.Reason]:
-    """Where two people must agree, one person gives no order; an approver gives one for which the portal asks."""
-    if cluster.hand_approval != Cluster.HandApproval.ALWAYS:
-        return
-    job = target.job
-    where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name, "action": action}
-    asked = JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(cause=JobOrder.Cause.PERSON)
-    if not (may_approve and asked.exists()):
-        yield reasons.of("job_hand_approval")
 
 
 def _held_by_guards(cluster: Cluster, target: Target, *, now: datetime) -> tuple[reasons.Reason, ...]:

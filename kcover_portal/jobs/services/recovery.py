@@ -84,7 +84,8 @@ def recover_job(
     restarted = JobRestart.objects.filter(
         cluster=cluster, namespace=job.namespace, job=job.name, at__gt=now - job_window.WINDOW
     )
-    if mine.filter(state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD)).exists() or restarted.exists():
+    open_now = mine.filter(state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD), awaits_approval=False)
+    if open_now.exists() or restarted.exists():
         return None
     state, why, due_at = JobOrder.State.RUNNING, None, now
     mode = mode_of(cluster)

@@ -9,7 +9,7 @@ from kcover import reasons, shares
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.jobs.services import failures, orders, recovery
+from kcover_portal.jobs.services import declined_orders, failures, orders, recovery
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
@@ -24,8 +24,10 @@ Place = tuple[str, str, str]
 def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
     """Reads jobs that failed or wait for a person, and ends what is over. Raises port.Unavailable.
 
-    One look reads MOST_AT_ONCE of them, as many of each namespace, and the next look reads the next ones.
+    Orders by hand that nobody approved in time end. One look reads MOST_AT_ONCE jobs, as many of each namespace, and
+    the next look reads the next ones.
     """
+    declined_orders.expire(cluster, now=now)
     held = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.HELD)
     running = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.RUNNING)
     open_now = PodFailure.objects.filter(cluster=cluster, over_at=None)

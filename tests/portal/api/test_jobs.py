@@ -138,3 +138,18 @@ def test_lists_of_jobs_have_few_places(kube, viewer: Api, now: datetime) -> None
             answer = viewer.get("jobs")
     assert (answer.status_code, answer.json()["code"]) == (429, "places_own_taken")
     assert answer.headers["Retry-After"]
+
+
+def test_two_people_order_a_restart(east: Cluster, kube, now: datetime) -> None:
+    Cluster.objects.update(hand_approval="always")
+    token = caller("operator", now)
+    path = "jobs/east/train/PyTorchJob/llm"
+    assert token.post(f"{path}/restart?dry_run=true", {}).json()["approvers"] == 1
+    assert token.post(f"{path}/restart", {"reason": "hangs"}).json()["state"] == "held"
+    assert problem(token.post(f"{path}/restart", {"reason": "again"}), 409)["code"] == "job_order_waits"
+    ben = Client()
+    ben.force_login(services.make_user("ben", password="x" * 20, role="approver", created_by="t", now=now))
+    approved = ben.post(f"/api/v1/{path}/restart", {"reason": "yes"}, content_type="application/json")
+    assert (approved.status_code, approved.json()["state"]) == (202, "running")
+    assert problem(token.post(f"{path}/decline", {"reason": "late"}), 409)["code"] == "job_no_order_waits"
+    assert problem(token.post(f"{path}/decline?dry_run=true", {"reason": "late"}), 400)

@@ -3,6 +3,7 @@
 import pytest
 from django.utils import timezone
 
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
@@ -46,6 +47,19 @@ def test_an_order_needs_a_reason_and_the_right(world: World, person: Person) -> 
     assert operator.post(f"{ACT}/restart/", {"reason": "hangs"}).status_code == 302
     assert JobOrder.objects.get().reason == "hangs"
     assert operator.post(f"{ACT}/stop/", {"reason": "hangs"}).status_code == 422
+
+
+def test_an_order_that_waits_is_declined_on_the_page(world: World, person: Person) -> None:
+    Cluster.objects.update(hand_approval="always")
+    operator = person("operator")
+    assert f"{ACT}/decline/" not in operator.get("/jobs/").content.decode()
+    assert operator.post(f"{ACT}/restart/", {"reason": "hangs"}).status_code == 302
+    assert JobOrder.objects.get().state == "held"
+    assert f"{ACT}/decline/" in operator.get("/jobs/").content.decode()
+    assert operator.get(f"{ACT}/decline/").status_code == 200
+    assert operator.post(f"{ACT}/decline/", {"reason": "mistake"}).status_code == 302
+    assert operator.post(f"{ACT}/decline/", {"reason": "mistake"}).status_code == 422
+    assert JobOrder.objects.get().state == "failed"
 
 
 def test_the_page_of_an_incident_names_its_job(world: World, person: Person) -> None:

@@ -2,13 +2,10 @@
 
 import pytest
 
-from kcover import reasons
-from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import services, tasks
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
 from kcover_portal.sources.models import Source
-from tests.codes import refused
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch
 from tests.portal.rescue.test_actions_restart_jobs import add_job
@@ -61,29 +58,6 @@ def test_a_job_that_waits_for_a_person_does_not_stop_the_labels_of_others(world:
     world.kube.label_workload("train", "PyTorchJob", "llm", labels={"kcover.io/need-recovery": "true"})
     tasks.look_in(world.cluster.pk)
     assert JobOrder.objects.filter(name="llm").exists()
-
-
-@pytest.mark.parametrize("action", ["restart", "stop"])
-def test_an_act_on_a_job_by_hand_waits_for_another_person(world: JobWorld, action: str) -> None:
-    world.cluster.hand_approval = "always"
-    world.cluster.save()
-    add_job(world, "llm", "gpu-1", protected="job")
-    for may_approve in (False, True):
-        with refused(services.OrderRefused, "job_hand_approval"):
-            world.order(action, asked_by="user:ann", may_approve=may_approve)
-
-
-def test_an_approver_gives_the_order_for_which_the_portal_asks(world: JobWorld) -> None:
-    Cluster.objects.update(hand_approval="always", job_recovery="approve")
-    world.cluster.refresh_from_db()
-    add_job(world, "llm", "gpu-1", protected="job")
-    [pod] = world.kube.list_pods(namespace="train")
-    because = reasons.of("job_container_failed", container="main", pod="train/llm-0", exit_code=1)
-    held = services.recover_pod(world.cluster, pod, because=because, now=world.now)
-    assert held is not None
-    with refused(services.OrderRefused, "job_hand_approval"):
-        world.order(may_approve=False)
-    assert world.order(may_approve=True).state == "running"
 
 
 def test_a_job_that_may_not_be_read_does_not_stop_the_others(world: JobWorld, monkeypatch: pytest.MonkeyPatch) -> None:
