@@ -53,6 +53,7 @@ app.conf.beat_schedule = {
     "prune accounts": {"task": "accounts.prune", "schedule": 3600.0},
     "failed sign-ins": {"task": "accounts.record_failed_attempts", "schedule": 60.0, "options": {"expires": 60.0}},
     "signed heads": {"task": "anchors.publish", "schedule": 60.0, "options": {"expires": 60.0}},
+    "verifications": {"task": "anchors.advance_verifications", "schedule": 10.0, "options": {"expires": 10.0}},
     "audit stream": {"task": "audit_stream.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
     "sources": {"task": "sources.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},

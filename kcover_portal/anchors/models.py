@@ -1,8 +1,10 @@
-"""The state of publication, and the result of the comparison with an anchor. The evidence itself is outside the
-database.
+"""The state of publication, the result of the comparison with an anchor, and verifications that a person asked for.
+
+The evidence itself is outside the database.
 """
 
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 
@@ -27,3 +29,38 @@ class Divergence(models.Model):
     anchored_at = models.DateTimeField()
     at = models.DateTimeField()
     because = models.JSONField(default=list, help_text="one reason for each chain")
+
+
+class Verification(models.Model):
+    """Hash chains that workers verify in slices for a person or token. ``position``: in the chain under way."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting")
+        RUNNING = "running", _("Running")
+        DONE = "done", _("Done")
+        FAILED = "failed", _("Failed")
+
+    OPEN = (State.WAITING, State.RUNNING)
+
+    owner = models.CharField(max_length=40, help_text="who asked, as places name them; only they may read it")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    pending = models.JSONField(default=list, help_text="names of the chains that are left, the next one last")
+    position = models.JSONField(default=dict)
+    verdicts = models.JSONField(default=list)
+    done = models.PositiveBigIntegerField(default=0, help_text="entries that were verified")
+    total = models.PositiveBigIntegerField(default=0, help_text="entries of the chains at the beginning")
+    slices = models.PositiveIntegerField(default=0, help_text="begun since the last progress")
+    holder = models.CharField(max_length=40, blank=True)
+    lease_until = models.DateTimeField(null=True)
+    asked_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner",),
+                condition=models.Q(state__in=("waiting", "running")),
+                name="one_open_verification_a_person",
+            ),
+        )

@@ -1,4 +1,4 @@
-"""The periodic publication of signed heads, and the comparison with the anchor before a worker acts."""
+"""The periodic publication of signed heads, the comparison with the anchor before a worker acts, and verifications."""
 
 import logging
 import time
@@ -11,7 +11,9 @@ from django.db import connection
 from django.db.utils import InterfaceError, OperationalError, ProgrammingError
 from django.utils import timezone
 
+from kcover_portal import doorbell
 from kcover_portal.anchors import services
+from kcover_portal.anchors.services import verifications
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
@@ -26,6 +28,20 @@ def publish() -> None:
     now = timezone.now()
     if leases.throttle("ledger heads", every=EVERY, now=now):
         services.publish(now=now)
+
+
+@shared_task(name="anchors.advance_verification")
+def advance_verification(pk: int) -> None:
+    """Takes a verification of hash chains one slice further."""
+    verifications.advance(pk, clock=timezone.now)
+
+
+@shared_task(name="anchors.advance_verifications")
+def advance_verifications() -> None:
+    """Wakes workers for the verifications that wait or lost their worker, and deletes old ones."""
+    verifications.prune(now=timezone.now())
+    for pk in verifications.due(now=timezone.now()):
+        doorbell.ring("anchors.advance_verification", pk)
 
 
 @worker_init.connect

@@ -1,7 +1,7 @@
 """Access to pages: a signed-in person with a role sees only the clusters that the role covers."""
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from http import HTTPStatus
 from typing import Concatenate, ParamSpec, Protocol, cast
@@ -92,6 +92,11 @@ def dialog(request: Request) -> str:
 def place(request: Request, pool: places.Pool) -> AbstractContextManager[places.Place]:
     """Holds one of the pool's places for the person. Raises Busy, which ``signed_in`` turns into a 429."""
     return places.held(pool, accounts.place_key(request.user))
+
+
+def place_for_preview(request: Request) -> AbstractContextManager[object]:
+    """Like ``place``, for reads of a cluster. An act (POST) needs no place: readers must not be able to stop it."""
+    return nullcontext() if request.method == "POST" else place(request, places.CLUSTER_READS)
 
 
 def _busy(request: Request, refusal: places.Busy) -> HttpResponse:

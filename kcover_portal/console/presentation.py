@@ -94,6 +94,12 @@ TABLES: Final = {
         "failed": Badge(_("Failed"), "bad", "circle-x"),
         "cancelled": Badge(_("Cancelled"), "off", "ban"),
     },
+    "verification": {
+        "waiting": Badge(_("Waiting"), "off", "clock"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "done": Badge(_("Done"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+    },
     "check_turn": {
         "waiting": Badge(_("Waiting"), "off", "clock"),
         "asked": Badge(_("Running"), "heal", "refresh"),

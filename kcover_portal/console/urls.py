@@ -119,6 +119,7 @@ urlpatterns = [
     path("notifications/deliveries/<int:pk>/retry/", notifications.retry, name="delivery-retry"),
     path("audit/", audit.audit, name="audit"),
     path("audit/verify/", audit.verify, name="audit-verify"),
+    path("audit/verifications/<int:pk>/", audit.verification, name="audit-verification"),
     path("audit/sinks/", audit_sinks.audit_sinks, name="audit-sinks"),
     path("audit/sinks/new/<slug:kind>/", audit_sinks.new_sink, name="audit-sink-new"),
     path("audit/sinks/<slug:name>/change/", audit_sinks.sink, name="audit-sink"),

@@ -46,6 +46,13 @@ class Act(Strict):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=REASON, default="")
 
 
+class ProgressSerializer(serializers.Serializer[Any]):
+    """The part of a job that workers have done."""
+
+    done = serializers.IntegerField()
+    total = serializers.IntegerField()
+
+
 class Lists(ListModelMixin, GenericViewSet[Row]):
     """A read-only list of rows that the caller may see."""
 

@@ -1,16 +1,15 @@
-"""The audit log, and the verification of its hash chain."""
+"""The audit log, and verifications of its hash chains."""
 
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
+from kcover_portal.anchors.models import Verification
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, place, signed_in
-from kcover_portal.ledger import queries
-from kcover_portal.runtime.services import places
+from kcover_portal.console.access import Request, signed_in
 from kcover_portal.views import audit as shared
 
 PAGE = 100
@@ -41,11 +40,20 @@ def audit(request: Request) -> HttpResponse:
 @require_POST
 @signed_in
 def verify(request: Request) -> HttpResponse:
-    """Verify every chain that the person can see."""
-    seen = shared.entries(request.user).order_by()
-    with place(request, places.VERIFICATIONS) as held:
-        verdicts = []
-        for chain in sorted(set(seen.values_list("cluster", flat=True).distinct())):
-            verdicts.append(queries.verify(chain))
-            held.renew(now=timezone.now())
-    return render(request, "console/parts/verdicts.html", {"verdicts": verdicts})
+    """Begin to verify every chain that the person can see; workers carry it out."""
+    row = shared.begin_verification(request.user, now=timezone.now())
+    return _verification(request, row) if request.htmx else redirect("console:audit-verification", row.pk)
+
+
+@require_GET
+@signed_in
+def verification(request: Request, pk: int) -> HttpResponse:
+    """The progress and the verdicts of the person's verification."""
+    return _verification(request, get_object_or_404(shared.verifications(request.user), pk=pk))
+
+
+def _verification(request: Request, row: Verification) -> HttpResponse:
+    template = "console/parts/verification.html" if request.htmx else "console/pages/verification.html"
+    verdicts = shared.verdicts(request.user, row)
+    context = {"verification": row, "open": row.state in Verification.OPEN, "verdicts": verdicts}
+    return render(request, template, context)

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, signed_in
+from kcover_portal.console.access import Request, dialog, place_for_preview, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions
 
@@ -38,7 +38,8 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         return render(request, "console/pages/many.html", {**context, "too_many": number > LIMIT}, status=422)
     now = timezone.now()
     chosen = list(kind.read(rows))
-    hits = kind.preview(chosen, verb, user=request.user, now=now)
+    with place_for_preview(request):
+        hits = kind.preview(chosen, verb, user=request.user, now=now)
     willing = [hit for hit in hits if not hit.refusals]
     pods = sum(hit.pods or 0 for hit in willing)
     # After the preview, the number to type stays the same, whatever has changed since.

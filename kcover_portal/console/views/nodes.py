@@ -16,7 +16,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
 from kcover_portal.fleet.models import Node
@@ -128,7 +128,8 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     row = _find(request, cluster, name)
     require(request, Verb.REPAIR, row)
     now = timezone.now()
-    plan = services.preview(row, verb, now=now)
+    with place_for_preview(request):
+        plan = services.preview(row, verb, now=now)
     holding = safety.holding(row, verb, now=now) if plan.held_back else {}
     passes = accounts.may(request.user, Verb.OVERRIDE, row)
     typed = row.name if forms.hits_much(plan.pods) else ""

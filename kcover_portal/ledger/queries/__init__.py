@@ -1,6 +1,7 @@
 """Reads the ledger: timelines, verification and the replay of a rescue."""
 
 from kcover_portal.ledger.queries.chain import (
+    Position,
     Verdict,
     about,
     chains,
@@ -8,12 +9,15 @@ from kcover_portal.ledger.queries.chain import (
     content_digest,
     digest,
     heads,
+    start,
     timeline,
     verify,
+    verify_part,
 )
 from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay
 
 __all__ = [
+    "Position",
     "RescueState",
     "StepState",
     "Verdict",
@@ -24,6 +28,8 @@ __all__ = [
     "digest",
     "heads",
     "replay",
+    "start",
     "timeline",
     "verify",
+    "verify_part",
 ]

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,6 +30,17 @@ class Verdict:
     def intact(self) -> bool:
         """True if the whole chain is intact."""
         return self.broken_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """An entry of a chain up to which the chain is intact (0: its start), and the head that is verified."""
+
+    cluster: str
+    head: int
+    head_digest: str
+    sequence: int = 0
+    digest: str = ""
 
 
 def digest(entry: Entry) -> str:
@@ -89,31 +100,49 @@ def heads() -> list[tuple[str, int, str]]:
 
 
 def verify(cluster: str) -> Verdict:
-    """Verifies one chain from its first entry, reading a thousand rows at a time.
+    """Verifies one chain from its first entry."""
+    found: Position | Verdict = start(cluster)
+    while isinstance(found, Position):
+        found = verify_part(found)
+    return found
 
-    The head is read first, so entries that are appended meanwhile are left for the next verification.
-    """
+
+def start(cluster: str) -> Position:
+    """Returns the start of a chain and its present head: entries that are appended later are not verified."""
     head = Chain.objects.filter(cluster=cluster).first() or Chain(cluster=cluster)
-    previous, expected = "", 1
-    entries = Entry.objects.filter(cluster=cluster, sequence__lte=head.sequence).order_by("sequence")
-    for entry in entries.iterator(chunk_size=1000):
+    return Position(cluster, head.sequence, head.digest)
+
+
+def verify_part(position: Position, *, most: int = 1000) -> Position | Verdict:
+    """Verifies the next ``most`` entries. Returns the position after them, or the verdict at a break or the end."""
+    rows = Entry.objects.filter(cluster=position.cluster, sequence__lte=position.head)
+    if position.sequence:
+        rows = rows.filter(sequence__gt=position.sequence)
+    number, previous = position.sequence, position.digest
+    for entry in rows.order_by("sequence")[:most]:
         because = None
-        if entry.sequence != expected:
-            because = reasons.of("chain_entry_missing", number=str(expected))
+        if entry.sequence != number + 1:
+            because = reasons.of("chain_entry_missing", number=str(number + 1))
         elif entry.previous != previous:
             because = reasons.of("chain_out_of_order")
         elif digest(entry) != entry.digest:
             because = reasons.of("chain_entry_changed")
         if because is not None:
-            return Verdict(cluster, expected - 1, expected, because, entry.pk)
-        previous, expected = entry.digest, expected + 1
-    if (head.sequence, head.digest) != (expected - 1, previous):
-        return Verdict(cluster, expected - 1, expected, reasons.of("chain_head_differs"))
+            return Verdict(position.cluster, number, number + 1, because, entry.pk)
+        previous, number = entry.digest, number + 1
+    after = replace(position, sequence=number, digest=previous)
+    return after if number - position.sequence == most else _end(after)
+
+
+def _end(position: Position) -> Verdict:
+    """The verdict on a chain whose entries are intact."""
+    cluster, number = position.cluster, position.sequence
+    if (position.head, position.head_digest) != (number, position.digest):
+        return Verdict(cluster, number, number + 1, reasons.of("chain_head_differs"))
     # One statement, so that a concurrent append is seen completely or not at all.
     current = Chain.objects.filter(cluster=cluster).values("sequence")
     beyond = Entry.objects.filter(cluster=cluster, sequence__gt=Coalesce(Subquery(current), 0))
     stray = beyond.order_by("sequence").first()
     if stray is not None:
-        because = reasons.of("chain_beyond_head")
-        return Verdict(cluster, expected - 1, stray.sequence, because, stray.pk)
-    return Verdict(cluster, expected - 1)
+        return Verdict(cluster, number, stray.sequence, reasons.of("chain_beyond_head"), stray.pk)
+    return Verdict(cluster, number)

@@ -78,7 +78,9 @@ def asks(world: World, client: Client) -> dict[str, Callable[[], Any]]:
         "export": lambda: client.get("/export/nodes.csv"),
         "validation": lambda: client.post(f"{api}/policies/validate", **yaml),
         "page of validation": lambda: client.post("/policies/validate/", {"text": "kind: x"}),
-        "verification": lambda: client.post("/audit/verify/"),
+        "bulk preview": lambda: client.get(f"/many/nodes/drain/?picked={world.node().pk}"),
+        "node preview": lambda: client.get(f"/nodes/{world.cluster.name}/{world.node().name}/drain/"),
+        "jobs": lambda: client.get("/jobs/"),
         "pods": lambda: client.get(f"/approvals/{rescue.pk}/pods/", headers={"HX-Request": "true"}),
         "dry run": lambda: client.post(
             f"{api}/nodes/{world.cluster.name}/{world.node().name}/drain?dry_run=true",
@@ -92,7 +94,9 @@ POOLS = {
     "export": places.EXPORTS,
     "validation": places.VALIDATIONS,
     "page of validation": places.VALIDATIONS,
-    "verification": places.VERIFICATIONS,
+    "bulk preview": places.CLUSTER_READS,
+    "node preview": places.CLUSTER_READS,
+    "jobs": places.CLUSTER_READS,
     "pods": places.CLUSTER_READS,
     "dry run": places.CLUSTER_READS,
 }
@@ -112,6 +116,14 @@ def test_an_expensive_request_is_refused_while_all_places_are_taken(name: str, w
     for place in taken:
         place.give_back(now=timezone.now())
     assert ask().status_code in (200, 422)
+
+
+def test_an_act_needs_no_place(world: World, person: Person) -> None:
+    """Readers who hold all places cannot keep an operator from draining a node."""
+    world.fault()
+    occupy_all(places.CLUSTER_READS)
+    path = f"/nodes/{world.cluster.name}/{world.node().name}/cordon/"
+    assert person("operator").post(path, {"reason": "smoke"}).status_code in (302, 422)
 
 
 @pytest.mark.django_db(transaction=True)  # an answer that is closed closes the connection

@@ -160,6 +160,10 @@ def test_inv_46_verify_finds_what_was_done_to_a_chain(
     assert (verdict.intact, verdict.broken_at) == (False, place)
     assert verdict.because is not None
     assert verdict.because.code == code
+    part: queries.Position | queries.Verdict = queries.start("c1")
+    while isinstance(part, queries.Position):
+        part = queries.verify_part(part, most=1)
+    assert part == verdict
     if index is None:
         assert verdict.row is None
     else:

@@ -94,20 +94,13 @@ class AnswersSerializer(serializers.Serializer[Any]):
     after = serializers.DictField(child=serializers.IntegerField())
 
 
-class ProgressSerializer(serializers.Serializer[Any]):
-    """Incidents that were decided, of all."""
-
-    done = serializers.IntegerField()
-    total = serializers.IntegerField()
-
-
 class TrySerializer(serializers.Serializer[Any]):
     """The differences that the text would make, as far as known. ``truncated``: only the newest incidents are tried."""
 
     id = serializers.IntegerField()
     state = serializers.ChoiceField(choices=PolicyTry.State.values)
     because = serializers.CharField(allow_blank=True)
-    progress = ProgressSerializer()
+    progress = base.ProgressSerializer(help_text="in incidents")
     incidents = serializers.IntegerField()
     changed = serializers.IntegerField()
     truncated = serializers.BooleanField()
