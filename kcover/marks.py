@@ -44,6 +44,10 @@ class Marks:
             return self
         return replace(self, taints=(*self.taints, taint))
 
+    def without_taint(self, taint: tuple[str, str, str]) -> "Marks":
+        """The marks after the removal of a taint of the portal's own."""
+        return replace(self, taints=tuple(found for found in self.taints if found != taint))
+
     def with_label(self, key: str, *, before: str | None, value: str | None = None) -> "Marks":
         """The marks after setting a label; the first ``before`` is what is restored. ``value``: see ``given``."""
         given = self.given if value is None else {**self.given, key: value}

@@ -54,23 +54,37 @@ REFRESHED = timedelta(seconds=20)  # how old they may be when a call takes work 
 
 # The fixed order of a plan's steps, and the steps that one implies.
 ORDER = (
-    *("cordon", "taint", "label", "notify", "standby", "restart_jobs", "drain", "webhook", "reset", "reboot", "ready"),
+    *(
+        "cordon",
+        "taint",
+        "label",
+        "notify",
+        "standby",
+        "restart_jobs",
+        "stop_jobs",
+        "drain",
+        "webhook",
+        "reset",
+        "reboot",
+        "ready",
+    ),
     *("run_checks", "verify", "uncordon", "release", "escalate"),
 )
 NAMES = {
     "gpuReset": "reset",
     "restartJobs": "restart_jobs",
+    "stopJobs": "stop_jobs",
     "runChecks": "run_checks",
     "unCordon": "uncordon",
     "enableWarmStandby": "standby",
 }
 IMPLIED = {"drain": ("cordon",), "reset": ("cordon", "verify"), "reboot": ("cordon", "ready", "verify")}
-ISOLATES = ("cordon", "taint", "restart_jobs", "drain", "reset", "reboot")
-TAKES_AWAY = ("restart_jobs", "drain", "reset", "reboot")
+ISOLATES = ("cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot")
+TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", "reboot")
 MENDS = ("reset", "reboot")
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
-DESTRUCTIVE = ("evict", "delete", "reboot", "reset")  # calls; a taint with NoExecute is one, too
+DESTRUCTIVE = ("evict", "delete", "command", "reboot", "reset")  # calls; a taint with NoExecute is one, too
 ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
 CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")

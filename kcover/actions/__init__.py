@@ -20,6 +20,7 @@ from kcover.actions import (
     restart_jobs,
     run_checks,
     standby,
+    stop_jobs,
     taint,
     uncordon,
     verify,
@@ -50,7 +51,7 @@ __all__ = [
 # portal's own.
 _MODULES = (
     *(cordon, drain, reboot, standby, uncordon),
-    *(taint, label, reset, restart_jobs, notify, webhook, run_checks),
+    *(taint, label, reset, restart_jobs, stop_jobs, notify, webhook, run_checks),
     *(ready, verify, release, escalate),  # a rule cannot list these among its actions
 )
 

@@ -63,7 +63,7 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
 SPEC = ActionSpec(
     name="drain",
     title=_("Drain"),
-    place=(Stage.MOVE, 2),
+    place=(Stage.MOVE, 3),
     policy=PolicyAction(name="drain", own=False, attributes={"waittime": attributes.wait}),
     implies=("cordon",),
     plan=_plan,

@@ -17,11 +17,13 @@ class Progress(record.Progress):
     """``restarted``: by namespace/name of the job, how its pods are found, and its ``pods`` then as name to uid.
 
     It is stored before the first pod is deleted. ``since``: when every one of these jobs had been told to restart.
+    ``silent_since``: when the step first saw that the node's kubelet is silent while pods of these jobs are stuck.
     """
 
     restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), Form.NAMES, default={})
     left: tuple[str, ...] = shown(_("Jobs left alone"), Form.NAMES, default=())
     since: datetime | None = shown(_("Restarted at"), Form.MOMENT, default=None)
+    silent_since: datetime | None = shown(_("Kubelet silent since"), Form.MOMENT, default=None)
 
     @property
     def committed(self) -> bool:

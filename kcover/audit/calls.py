@@ -31,6 +31,7 @@ class Call(StrEnum):
     RUN_CHECKS = "run_checks"
     TAINT = "taint"
     UNCORDON = "uncordon"
+    UNTAINT = "untaint"
     WEBHOOK = "webhook"
     WITHDRAW = "withdraw"
     YIELD = "yield"

@@ -126,6 +126,7 @@ CALLS: Mapping[str, str] = {
     "run_checks": _("Run checks"),
     "taint": _("Taint"),
     "uncordon": _("Uncordon"),
+    "untaint": _("Remove taint"),
     "webhook": _("Call webhook"),
     "withdraw": _("Delete job"),
     "yield": _("Remove marks"),

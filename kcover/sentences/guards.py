@@ -46,6 +46,7 @@ SENTENCES: Mapping[str, str] = {
     "act_reboot": _("Reboot"),
     "act_reset": _("GPU reset"),
     "act_restart_jobs": _("Job restart"),
+    "act_stop_jobs": _("Job stop"),
     "act_taint": _("Taint"),
     "breaker": _("Breaker tripped: {isolated} of {eligible} nodes were isolated within {within} (limit {limit})."),
     "breaker_closed": _(

@@ -17,8 +17,17 @@ SENTENCES: Mapping[str, str] = {
     "pods_lack_room": _("Waiting for a free node: {pods}."),
     "pods_not_created": _("Not created yet: {count}."),
     "jobs_lack_room": _("The plan continues, because the repair may free capacity for them."),
+    "kubelet_silent": _("The kubelet of {node} is silent. Waiting for its agent to report another boot."),
+    "pods_freed": _("{node} was rebooted and its kubelet is silent. Kubernetes deletes its pods (taint {taint})."),
+    "reboot_not_proved": _(
+        "The kubelet of {node} is silent, and nothing proves that the machine was rebooted. Make sure that it is off "
+        "or rebooted, then delete its pods with force."
+    ),
     "jobs_not_back": _("Restarted jobs are not running after {minutes} min. Check why their pods do not start."),
     "job_failed_again": _("{job} failed after its restart."),
+    # stop_jobs
+    "jobs_stopped": _("Stopped: {jobs}."),
+    "jobs_not_stopped": _("Not stopped: {jobs}."),
     # run_checks
     "checks_requested": _("Health checks requested ({request}). Waiting for the results."),
     "checks_not_run": _("The checks did not run. {why}"),

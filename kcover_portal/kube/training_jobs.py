@@ -134,7 +134,8 @@ class Return:
     """The progress of a restarted job. All are names of pods.
 
     ``stuck``: old pods that are still leaving. ``starting``: new pods that do not run yet. ``roomless``: those of them
-    for which the scheduler found no node. ``absent``: how many pods nobody has created yet.
+    for which the scheduler found no node. ``absent``: how many pods nobody has created yet. ``stuck_on``: the nodes of
+    the old pods.
     """
 
     running: tuple[str, ...]
@@ -142,6 +143,7 @@ class Return:
     starting: tuple[str, ...]
     roomless: tuple[str, ...]
     absent: int
+    stuck_on: tuple[str, ...] = ()
 
     @property
     def complete(self) -> bool:
@@ -157,7 +159,8 @@ class Return:
 def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: int) -> Return:
     """``pods``: the job's now; ``doomed``: the uids of those that were taken away; ``wanted``: how many should run."""
     new = [pod for pod in pods if pod.uid not in doomed and not pod.deleting]
-    stuck = _names([pod for pod in pods if pod.uid in doomed])
+    old = [pod for pod in pods if pod.uid in doomed]
+    stuck = _names(old)
     running = [pod for pod in new if pod.ready or pod.phase == "Succeeded"]
     starting = [pod for pod in new if not (pod.ready or pod.phase == "Succeeded")]
     return Return(
@@ -166,6 +169,7 @@ def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: i
         starting=_names(starting),
         roomless=_names([pod for pod in starting if pod.unschedulable]),
         absent=max(wanted - len(new) - len(stuck), 0),
+        stuck_on=tuple(sorted({pod.node for pod in old if pod.deleting})),
     )
 
 

@@ -1,7 +1,9 @@
 """The node lifecycle controller: detects silent kubelets, taints nodes that are not ready or cordoned, evicts lost
 pods.
 
-As in a real cluster the controller adds and removes only its own taints.
+As in a real cluster the controller adds and removes only its own taints. The taint ``out-of-service`` is somebody
+else's: all pods of such a node are deleted with force while it is not ready (taint eviction and the pod garbage
+collector).
 """
 
 from typing import Any
@@ -16,6 +18,7 @@ Object = dict[str, Any]
 _NOT_READY = "node.kubernetes.io/not-ready"
 _UNREACHABLE = "node.kubernetes.io/unreachable"
 _UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
+OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"
 _OWN = {(_NOT_READY, "NoSchedule"), (_NOT_READY, "NoExecute"), (_UNREACHABLE, "NoSchedule"),
         (_UNREACHABLE, "NoExecute"), (_UNSCHEDULABLE, "NoSchedule")}  # fmt: skip
 
@@ -59,6 +62,8 @@ class NodeLifecycle:
         name = node["metadata"]["name"]
         status = nodes.ready_status(node)
         self._taint(node, status)
+        if status != "True" and _is_out_of_service(node):
+            self._agenda.after(self._pace.grace, lambda: self._free(name))
         if status == "True":
             if entry := self._evicting.pop(name, None):
                 entry.cancel()
@@ -107,6 +112,18 @@ class NodeLifecycle:
         for pod in self._objects.list("Pod", fields=f"spec.nodeName={name}"):
             if not (pods.deleting(pod) or pods.finished(pod) or pods.is_daemon(pod) or pods.is_mirror(pod)):
                 self._objects.delete("Pod", *store.key_of(pod))
+
+    def _free(self, name: str) -> None:
+        """Delete all pods of a node that is out of service, without asking its kubelet."""
+        node = self._objects.find("Node", "", name)
+        if node is None or nodes.ready_status(node) == "True" or not _is_out_of_service(node):
+            return
+        for pod in self._objects.list("Pod", fields=f"spec.nodeName={name}"):
+            self._objects.delete("Pod", *store.key_of(pod), grace=0)
+
+
+def _is_out_of_service(node: Object) -> bool:
+    return any(taint["key"] == OUT_OF_SERVICE for taint in node["spec"].get("taints") or ())
 
 
 def _name(taint: Object) -> tuple[str, str]:

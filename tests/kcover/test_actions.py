@@ -16,7 +16,7 @@ def test_the_fixed_order() -> None:
     assert [spec.name for spec in actions.in_order()] == [
         *("cordon", "taint", "label"),
         "notify",
-        *("standby", "restart_jobs", "drain"),
+        *("standby", "restart_jobs", "stop_jobs", "drain"),
         *("webhook", "reset", "reboot", "ready"),
         *("run_checks", "verify"),
         *("uncordon", "release"),
@@ -38,8 +38,8 @@ def test_policies_list_the_five_of_kce_first() -> None:
 @pytest.mark.parametrize(
     ("trait", "expected"),
     [
-        ("takes_work_away", {"restart_jobs", "drain", "reset", "reboot"}),
-        ("isolates", {"cordon", "taint", "restart_jobs", "drain", "reset", "reboot"}),
+        ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
+        ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
         ("mends", {"reset", "reboot"}),
         ("proves", {"verify"}),
         ("returns_node", {"uncordon", "release"}),
@@ -143,6 +143,8 @@ def test_a_retry_keeps_the_boot_and_the_jobs() -> None:
         (actions.reset.Progress(asked=ASKED), True),
         (actions.restart_jobs.Progress(), False),
         (actions.restart_jobs.Progress(restarted={"a/b": {}}), True),
+        (actions.stop_jobs.Progress(), False),
+        (actions.stop_jobs.Progress(stopped={"a/b": {}}), True),
         (actions.drain.Progress(asked=True), False),
     ],
 )

@@ -100,6 +100,7 @@ def test_every_step_has_its_place() -> None:
         (("runChecks", {"checks": "pciebw,dcgm"}), Step(name="run_checks", args={"checks": ["pciebw", "dcgm"]})),
         ("enableWarmStandby", Step(name="standby")),
         ("restartJobs", Step(name="restart_jobs")),
+        ("stopJobs", Step(name="stop_jobs")),
     ],
 )
 def test_what_a_step_is_told(asked: str | tuple[str, dict[str, str]], step: Step) -> None:

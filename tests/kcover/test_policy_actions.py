@@ -69,12 +69,22 @@ def test_an_action_may_appear_once() -> None:
         (document.KSYUN, ("enableWarmStandby",), "cordon, drain or reboot", "cordon"),
         (document.KCOVER, ("taint", "enableWarmStandby"), "cordon, drain or reboot", "cordon"),
         (document.KCOVER, ("notify", "restartJobs"), "cordon or drain", "cordon"),
+        (document.KCOVER, ("notify", "stopJobs"), "cordon or drain", "cordon"),
     ],
 )
 def test_preconditions(api: str, asked: tuple[str, ...], needed: str, first: str) -> None:
     index = len(asked) - 1
     assert rule_problems(api=api, actions=actions(*asked)) == [
         (("actions", index, "name"), f"{asked[-1]} needs {needed}: add {first} before it")
+    ]
+
+
+def test_a_job_is_either_restarted_or_stopped() -> None:
+    assert rule_problems(actions=actions("drain", "restartJobs", "stopJobs")) == [
+        (
+            ("actions", 2, "name"),
+            "stopJobs and restartJobs in one rule: a job is either restarted or stopped; remove one of the two",
+        )
     ]
 
 

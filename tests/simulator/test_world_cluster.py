@@ -238,6 +238,21 @@ def test_a_hung_machine_is_unreachable_and_loses_its_pods_after_a_while(cluster)
     assert not any(pods.deleting(pod) for pod in left if pods.is_daemon(pod) or pods.is_mirror(pod))
 
 
+def test_pods_of_a_node_out_of_service_are_deleted_only_while_it_is_not_ready(cluster):
+    taint = [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]
+    well, lost = "gpu-0001", "gpu-0002"
+    before = {pod["metadata"]["uid"] for pod in cluster.pods_on(well)}
+    injector.inject(cluster.world, order(node=lost, kind="hang"))
+    cluster.advance(15)
+    was = {pod["metadata"]["uid"] for pod in cluster.pods_on(lost)}
+    assert was
+    for name in (well, lost):
+        cluster.store.patch("Node", "", name, {"spec": {"taints": taint}})
+    cluster.advance(10)
+    assert was.isdisjoint(pod["metadata"]["uid"] for pod in cluster.pods_on(lost))
+    assert before <= {pod["metadata"]["uid"] for pod in cluster.pods_on(well)}
+
+
 # Pods
 
 

@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Any
 
 from django.db import transaction
 from django.db.models import F, Q
@@ -91,7 +90,7 @@ class _Work(OrderCalls):
         restart = Restart.from_json(f"{order.namespace}/{order.name}", order.restart)
         if order.since is None:
             if self.stops:
-                self._stop(restart)
+                restart.stop(self.kube, self.write)
             else:
                 restart.make(self.kube, self.write)
             self._clear_label(restart.job)
@@ -122,25 +121,6 @@ class _Work(OrderCalls):
                 return False
             self.update(restart={**restart.to_json(), "nodes": nodes}, because={})
         return True
-
-    def _stop(self, restart: Restart) -> None:
-        """Suspends the job by the verb of its kind. Repeating it changes nothing."""
-        job, kube = restart.job, self.kube
-        if job.known.stop is port.Verb.COMMAND:
-            action = "AbortJob"
-            call: Callable[[], Any] = partial(
-                kube.command_workload, job.namespace, job.kind, job.name, uid=job.uid, action=action, key=restart.key
-            )
-        else:
-            action = "suspend"
-            call = partial(kube.suspend_workload, job.namespace, job.kind, job.name, uid=job.uid)
-        self.write(
-            audit.Call.COMMAND,
-            call,
-            target=f"job {job}",
-            destructive=True,
-            wanted=audit.JobCommand(kind=job.kind, uid=job.uid, action=action),
-        )
 
     def _clear_label(self, job: training_jobs.Job) -> None:
         """Takes a person's order off the job, now that it is obeyed."""
@@ -180,7 +160,7 @@ class _Work(OrderCalls):
             self.wait(missing(restart, back), POLL)
 
     def _wait_until_stopped(self, restart: Restart, waited: timedelta, minutes: int) -> None:
-        left = [pod.name for pod in training_jobs.pods_of(self.kube, restart.job) if not pod.terminal]
+        left = [pod.name for pod in restart.not_ended(self.kube)]
         named = reasons.named(sorted(left), most=NAMED)
         if not left:
             self.end(State.DONE, reasons.of("job_stopped", job=str(restart.job)))

@@ -3,13 +3,15 @@
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
 from kcover_portal.kube import values
 from kcover_portal.kube.fake.objects import Manifest, Objects, stamp
 from kcover_portal.kube.wire import nodes, pods
+
+OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
 class Hands:
@@ -160,15 +162,29 @@ class Hands:
     # kubelet and controllers
 
     def finish_deletions(self, *, node: str | None = None) -> list[str]:
-        """Removes all terminating pods (on that node) and returns their names."""
+        """Removes all terminating pods (on that node) and returns their names.
+
+        A silent kubelet ends none. With the taint ``out-of-service`` the cluster removes all pods of such a node.
+        """
+        silent = self._silent_nodes()
         leaving = [
             pod
             for pod in self.objects.list("Pod")
-            if "deletionTimestamp" in pod["metadata"] and node in (None, pod["spec"].get("nodeName"))
+            if silent.get(pod["spec"].get("nodeName"), "deletionTimestamp" in pod["metadata"])
+            and node in (None, pod["spec"].get("nodeName"))
         ]
         for pod in leaving:
             self.remove_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
         return [pod["metadata"]["name"] for pod in leaving]
+
+    def _silent_nodes(self) -> dict[str, bool]:
+        """The nodes whose kubelet is silent, and whether each has the taint ``out-of-service``."""
+        found = [msgspec.convert(manifest, nodes.NodeObject).value() for manifest in self.objects.list("Node")]
+        return {
+            node.name: any(taint.key == OUT_OF_SERVICE for taint in node.taints)
+            for node in found
+            if node.conditions.get("Ready") == "Unknown"
+        }
 
     def remove_pod(self, namespace: str, name: str) -> None:
         """Removes a pod at once."""

@@ -16,7 +16,7 @@ from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
-from kcover_portal.rescue.step import job_window, node_marks
+from kcover_portal.rescue.step import job_window, node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
@@ -43,7 +43,7 @@ def run(context: Context) -> Outcome:
         if not restarted:
             return Done(_with_left(reasons.of("no_protected_job"), left))
         context.remember(since=context.now, left=tuple(left))
-    return _wait_for_return(context, _progress(context).since or context.now)
+    return _wait_for_return(context, node, _progress(context).since or context.now)
 
 
 def _restart_all(context: Context) -> tuple[list[str], list[str]]:
@@ -89,27 +89,54 @@ def _claim(context: Context, job: Job) -> bool:
     return True
 
 
-def _wait_for_return(context: Context, since: datetime) -> Outcome:
+def _wait_for_return(context: Context, node: port.Node, since: datetime) -> Outcome:
     """Done once every restarted job runs again. After a deadline a person is asked."""
-    progress = _progress(context)
     late: list[tuple[Restart, Return]] = []
-    for restart in _restarts(progress.restarted):
+    failed = None
+    for restart in _restarts(_progress(context).restarted):
         phase, back = restart.look(context.kube)
         if phase is port.Phase.FAILED:
-            return Hold(reasons.of("job_failed_again", job=str(restart.job)))
+            failed = failed or reasons.of("job_failed_again", job=str(restart.job))
         if phase is port.Phase.RUNNING and not back.complete:
             late.append((restart, back))
+    waited = context.now - since
+    stuck = any(node.name in back.stuck_on for _, back in late)
+    freed = _free_pods(context, node, stuck=stuck, ends=failed is not None or waited >= BACK_WITHIN)
+    return Hold(failed) if failed is not None else _how_far(context, late, waited=waited, freed=freed)
+
+
+def _how_far(
+    context: Context, late: Sequence[tuple[Restart, Return]], *, waited: timedelta, freed: reasons.Reason | None
+) -> Outcome:
+    progress = _progress(context)
     done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left)
     if not late:
         return Done(done)
-    what = reasons.both(*(missing(restart, back) for restart, back in late[:NAMED]))
-    waited = context.now - since
+    what = reasons.both(*(missing(restart, back) for restart, back in late[:NAMED]), freed)
     if waited >= ROOM_WITHIN and all(back.only_lacks_room for _, back in late):
         # The repair gives a node back, so waiting for room here could wait for itself.
         return Done(reasons.both(done, what, reasons.of("jobs_lack_room")))
     if waited >= BACK_WITHIN:
         return Hold(reasons.both(reasons.of("jobs_not_back", minutes=int(BACK_WITHIN.total_seconds() // 60)), what))
     return Wait(POLL_SECONDS, what)
+
+
+def _free_pods(context: Context, node: port.Node, *, stuck: bool, ends: bool) -> reasons.Reason | None:
+    """Frees the pods that the node's dead kubelet does not end, and says so; None if there are none.
+
+    ``stuck``: pods of late jobs are still leaving this node. ``ends``: the step ends now, so the taint goes as well.
+    """
+    silent = stuck and out_of_service.is_silent(node)
+    since = _progress(context).silent_since
+    if silent != (since is not None):
+        since = context.now if silent else None
+        context.remember(silent_since=since)
+    if since is not None and not ends:
+        return out_of_service.free(context, node, silent_since=since)
+    out_of_service.take_back(context, node)
+    if since is None or out_of_service.is_rebooted(context, node, silent_since=since):
+        return None
+    return reasons.of("reboot_not_proved", node=node.name)
 
 
 def _progress(context: Context) -> core.Progress:

@@ -18,7 +18,7 @@ from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, StartOver, Wait
 
@@ -33,6 +33,7 @@ def run(context: Context) -> Outcome:
     """Checks the conditions once."""
     node_marks.restate(context, "verifying")
     node = node_marks.expect_isolated(context)
+    out_of_service.take_back(context, node)
     since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:

@@ -72,7 +72,7 @@ class Restart:
         left = [pod for pod in training_jobs.pods_of(cluster, self.job) if self._is_doomed(pod)]
         if self.job.known.restart is port.Verb.COMMAND and self.job.uid:
             if left and not any(pod.deleting for pod in left) and len(left) == len(self.pods):
-                self._command(cluster, write)
+                self._command(cluster, write, "RestartJob")
             return
         for pod in left:
             if not pod.deleting:
@@ -84,23 +84,34 @@ class Restart:
                     wanted=audit.PodRemoval(uid=pod.uid, job=str(self.job)),
                 )
 
-    def _command(self, cluster: port.Cluster, write: Write) -> None:
+    def stop(self, cluster: port.Cluster, write: Write) -> None:
+        """Suspends the job by the verb of its kind. Repeating it changes nothing."""
         job = self.job
+        if job.known.stop is port.Verb.COMMAND:
+            self._command(cluster, write, "AbortJob")
+            return
+        suspend = partial(cluster.suspend_workload, job.namespace, job.kind, job.name, uid=job.uid)
+        self._order(write, suspend, "suspend")
+
+    def _command(self, cluster: port.Cluster, write: Write, action: str) -> None:
+        job = self.job
+        command = partial(
+            cluster.command_workload, job.namespace, job.kind, job.name, uid=job.uid, action=action, key=self.key
+        )
+        self._order(write, command, action)
+
+    def _order(self, write: Write, call: Callable[[], Any], action: str) -> None:
         write(
             audit.Call.COMMAND,
-            partial(
-                cluster.command_workload,
-                job.namespace,
-                job.kind,
-                job.name,
-                uid=job.uid,
-                action="RestartJob",
-                key=self.key,
-            ),
-            target=f"job {job}",
+            call,
+            target=f"job {self.job}",
             destructive=True,
-            wanted=audit.JobCommand(kind=job.kind, uid=job.uid, action="RestartJob"),
+            wanted=audit.JobCommand(kind=self.job.kind, uid=self.job.uid, action=action),
         )
+
+    def not_ended(self, cluster: port.Cluster) -> list[port.Pod]:
+        """The pods of the job that have not ended."""
+        return [pod for pod in training_jobs.pods_of(cluster, self.job) if not pod.terminal]
 
     def look(self, cluster: port.Cluster) -> tuple[port.Phase | None, Return]:
         """What the job's status says, None if the job is gone, and how far its pods are back."""

@@ -92,6 +92,28 @@ def _with_taint(marks: Marks, taint: port.Taint, node: port.Node) -> Marks:
     return marks.with_taint((taint.key, taint.value, taint.effect), was_there=taint in node.taints)
 
 
+def remove_taint(context: Context, taint: port.Taint) -> None:
+    """Removes one taint of the portal's own, and its entry in the marks, in one patch; everything else stays."""
+    kube, name = context.kube, context.node.name
+    removed = (taint.key, taint.value, taint.effect)
+    planned: list[Marks] = []
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        context.check_machine(node)
+        context.renew_if_needed()
+        marks = adopt(context, node)
+        planned[:] = [marks.without_taint(removed)]
+        return port.NodeChange(
+            annotations={core_marks.ANNOTATION: planned[0].render()},
+            remove_taints=(taint,) if removed in marks.taints else (),
+        )
+
+    patch = audit.NodePatch(state=None, taint=f"{taint.key}={taint.value}:{taint.effect}")
+    expect = still_marked(context)
+    context.write(audit.Call.UNTAINT, lambda: kube.apply_node(name, wanted, expect=expect), wanted=patch)
+    context.keep_marks(planned[0])
+
+
 def _state_before(node: port.Node) -> str | None:
     """The state label to restore; ``reserved`` is the portal's own and ends by itself."""
     state = node.labels.get(core_marks.STATE_LABEL)

@@ -12,7 +12,10 @@ class WithOperators(FakeCluster):
     full = False
 
     def finish_deletions(self, *, node: str | None = None) -> list[str]:
-        """The pods that left are created again."""
+        """The pods that left are created again, except those of suspended jobs, which leave."""
+        for pod in self.list_pods():
+            if not pod.deleting and pod.owner_name in self._suspended():
+                self.evict(pod.namespace, pod.name, uid=pod.uid)
         leaving = {m["metadata"]["uid"]: m for m in self.objects.list("Pod") if "deletionTimestamp" in m["metadata"]}
         names = super().finish_deletions(node=node)
         for manifest in leaving.values():
@@ -20,6 +23,10 @@ class WithOperators(FakeCluster):
             if self.objects.find("Pod", *place) is None:
                 self._create_again(manifest)
         return names
+
+    def _suspended(self) -> frozenset[str]:
+        found = self.workloads()
+        return frozenset(workload.name for workload in found if workload.phase is values.Phase.SUSPENDED)
 
     def obey_commands(self) -> None:
         """Volcano's controller takes its Commands: the pods of the job leave."""
@@ -32,7 +39,7 @@ class WithOperators(FakeCluster):
 
     def _create_again(self, old: Manifest) -> None:
         owners = old["metadata"]["ownerReferences"]
-        if not owners or owners[0]["name"] in self.broken:
+        if not owners or owners[0]["name"] in self.broken | self._suspended():
             return
         kept = {key: old["metadata"][key] for key in ("namespace", "name", "labels", "ownerReferences")}
         node = "" if self.full else next(n.name for n in self.list_nodes().items if not n.unschedulable)

@@ -1,0 +1,49 @@
+"""stop_jobs: stop the protected training jobs of the node, each as a whole, instead of restarting them elsewhere."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from kcover import reasons
+from kcover.actions import record
+from kcover.actions.record import Form, shown
+from kcover.actions.spec import ActionSpec, PolicyAction, Stage
+from kcover.sentences.i18n import gettext_noop as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress(record.Progress):
+    """``stopped``: by namespace/name of the job, how its pods are found; stored before the job is told to stop.
+
+    ``since``: when every one of these jobs had been told to stop.
+    """
+
+    stopped: Mapping[str, Mapping[str, Any]] = shown(_("Jobs stopped"), Form.NAMES, default={})
+    left: tuple[str, ...] = shown(_("Jobs left alone"), Form.NAMES, default=())
+    since: datetime | None = shown(_("Stopped at"), Form.MOMENT, default=None)
+
+    @property
+    def committed(self) -> bool:
+        """A job that was told to stop is waited for."""
+        return self.begun
+
+    def retried(self) -> Self:
+        """The jobs that were stopped are waited for again, with a new deadline."""
+        return dataclasses.replace(record.Progress.retried(self), stopped=self.stopped)
+
+
+SPEC = ActionSpec(
+    name="stop_jobs",
+    title=_("Stop jobs"),
+    place=(Stage.MOVE, 2),
+    policy=PolicyAction(
+        name="stopJobs",
+        needs=(("cordon", "drain"),),  # otherwise a job that its owner resumes could come back to the node
+        excludes={"restartJobs": reasons.of("stop_or_restart_jobs")},
+    ),
+    progress=Progress,
+    isolates=True,
+    takes_work_away=True,
+)

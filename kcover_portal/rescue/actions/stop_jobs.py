@@ -1,0 +1,87 @@
+"""stop_jobs: stop the protected training jobs of the node, each as a whole, and wait until their pods have ended.
+
+A job is suspended by the verb of its kind and stays so until its owner resumes it. Its object and its volumes stay.
+Jobs that cannot be suspended, and those that Kueue would resume, are left alone; the drain moves their pods.
+"""
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+
+from kcover import reasons
+from kcover.actions import stop_jobs as core
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube.training_jobs import Job
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.job_restart import NAMED, Restart
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+
+ENDED_WITHIN = timedelta(minutes=15)  # as long as a restarted job may take
+HERE_WITHIN = timedelta(minutes=2)  # then what still leaves this node is left to the next steps
+POLL_SECONDS = 1.0
+
+
+def run(context: Context) -> Outcome:
+    """Finishes the stops that were begun, stops the protected jobs of the node, and waits for their pods to end."""
+    node_marks.expect_isolated(context)
+    if _progress(context).since is None:
+        left = _stop_all(context)
+        if not _progress(context).stopped:
+            return Done(_with_left(reasons.of("no_protected_job"), left))
+        context.remember(since=context.now, left=tuple(left))
+    return _wait_for_end(context, _progress(context).since or context.now)
+
+
+def _stop_all(context: Context) -> list[str]:
+    """Stops what may be stopped, and returns the jobs that are left alone."""
+    kube = context.kube
+    found = training_jobs.find(kube, kube.list_pods(node=context.node.name))
+    for job, pods in found.items():
+        stopped = _progress(context).stopped
+        if str(job) in stopped or not training_jobs.is_protected(job, pods) or not _can_stop(kube, job):
+            continue
+        context.check_guards(destructive=True)
+        context.remember(stopped={**stopped, str(job): Restart.of(kube, job).to_json()})
+    stopped = _progress(context).stopped
+    for restart in _stops(stopped):
+        restart.stop(kube, context.write)
+    return [str(job) for job in found if str(job) not in stopped and (job.label or job.protected)]
+
+
+def _can_stop(kube: port.Cluster, job: Job) -> bool:
+    if job.known.stop is port.Verb.NONE or not job.uid:
+        return False
+    return not kube.workload(job.namespace, job.kind, job.name).queue
+
+
+def _wait_for_end(context: Context, since: datetime) -> Outcome:
+    """Done once the pods have ended. Those that leave this node for long are the next steps' concern."""
+    waited, here = context.now - since, context.node.name
+    left = [pod for stop in _stops(_progress(context).stopped) for pod in stop.not_ended(context.kube)]
+    named = reasons.named(sorted(f"{pod.namespace}/{pod.name}" for pod in left), most=NAMED)
+    done = reasons.of("jobs_stopped", jobs=_names(_progress(context).stopped))
+    if not left:
+        return Done(_with_left(done, _progress(context).left))
+    if waited >= HERE_WITHIN and all(pod.deleting and pod.node == here for pod in left):
+        return Done(_with_left(reasons.both(done, reasons.of("pods_not_ended", pods=named)), _progress(context).left))
+    if waited >= ENDED_WITHIN:
+        minutes = int(ENDED_WITHIN.total_seconds() // 60)
+        return Hold(reasons.of("job_not_stopped", minutes=minutes, pods=named))
+    return Wait(POLL_SECONDS, reasons.of("job_stops", pods=named))
+
+
+def _progress(context: Context) -> core.Progress:
+    return context.step.progress_as(core.Progress)
+
+
+def _stops(stopped: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
+    for name, data in stopped.items():
+        yield Restart.from_json(name, data)
+
+
+def _with_left(done: reasons.Reason, left: list[str] | tuple[str, ...]) -> reasons.Reason:
+    return reasons.both(done, reasons.of("jobs_not_stopped", jobs=_names(left)) if left else None)
+
+
+def _names(names: list[str] | tuple[str, ...] | Mapping[str, object]) -> reasons.Value:
+    return reasons.named(sorted(names), most=NAMED)

@@ -1,0 +1,50 @@
+"""Free the pods of a dead kubelet as Kubernetes documents it under "Non-graceful node shutdown".
+
+Pods that are told to end stay in Terminating while no kubelet ends them. The taint makes the cluster delete all pods
+of a NotReady node with force. That is safe only if none of their containers runs any more. So it is set only if the
+machine is proved rebooted, and the kubelet has never run in the new boot.
+"""
+
+from datetime import datetime
+
+from kcover import audit, reasons
+from kcover_portal.fleet.models import Agent
+from kcover_portal.kube import port
+from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step.context import Context
+
+TAINT = port.Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
+
+
+def is_silent(node: port.Node) -> bool:
+    """Returns whether the cluster has stopped hearing the kubelet. One that still posts ends its pods itself."""
+    return node.conditions.get("Ready") == "Unknown"
+
+
+def is_rebooted(context: Context, node: port.Node, *, silent_since: datetime) -> bool:
+    """Returns whether the node's agent proves that the last boot of the kubelet is over.
+
+    As in the reboot step, only another boot ID proves it. It counts if the agent reported it after the kubelet was
+    seen silent, and if the kubelet has never reported it: otherwise pods may run in that boot.
+    """
+    if not node.boot_id:
+        return False
+    earlier = ("", node.boot_id, *context.node.past_boots)
+    return Agent.objects.filter(node=context.node, seen_at__gt=silent_since).exclude(boot_id__in=earlier).exists()
+
+
+def free(context: Context, node: port.Node, *, silent_since: datetime) -> reasons.Reason:
+    """Taints the node once its machine is proved rebooted. Returns what is waited for."""
+    freed = reasons.of("pods_freed", node=node.name, taint=TAINT.key)
+    if any(taint.key == TAINT.key for taint in node.taints):
+        return freed  # the cluster looks at the key only, so somebody else's taint does the same
+    if not is_rebooted(context, node, silent_since=silent_since):
+        return reasons.of("kubelet_silent", node=node.name)
+    node_marks.change(context, audit.Call.TAINT, state=None, taint=TAINT, destructive=True)
+    return freed
+
+
+def take_back(context: Context, node: port.Node) -> None:
+    """Removes the taint if the portal set it: the pods have left, or the node works again."""
+    if (TAINT.key, TAINT.value, TAINT.effect) in node_marks.adopt(context, node).taints:
+        node_marks.remove_taint(context, TAINT)
