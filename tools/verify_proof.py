@@ -498,6 +498,10 @@ class Rule:
 
     def _args(self, name: str, attribute: Json, code: str) -> Json:
         wait = seconds_of(attribute.get("waittime", ""))
+        drains = [action.get("attribute", {}) for action in self.actions if action["name"] == "drain"]
+        checkpoint = present(
+            checkpoint_seconds=seconds_of(drains[0].get("checkpointWait", "")) or None if drains else None
+        )
         verify = self.written.get("verify")
         made: Mapping[str, Callable[[], Json]] = {
             "taint": lambda: {
@@ -513,7 +517,10 @@ class Rule:
             "drain": lambda: {
                 "seconds": wait if attribute.get("waittime") else 600,
                 "on_timeout": self.written.get("onDrainTimeout", "hold"),
+                **checkpoint,
             },
+            "restart_jobs": lambda: checkpoint,
+            "stop_jobs": lambda: checkpoint,
             "webhook": lambda: {"url": attribute["url"], **present(wait_seconds=wait or None)},
             "reboot": lambda: present(wait_seconds=wait or None),
             "run_checks": lambda: present(checks=attribute["checks"].split(",") if attribute.get("checks") else None),

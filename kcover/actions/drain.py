@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover import durations
-from kcover.actions import attributes, record
+from kcover.actions import attributes, checkpoint_wait
 from kcover.actions.record import Form, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
@@ -14,7 +14,7 @@ DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Args(record.Args):
+class Args(checkpoint_wait.Args):
     """``seconds``: how long to evict. ``on_timeout``: what to do with the remaining pods after that."""
 
     seconds: int = shown(_("Time limit"), Form.SECONDS)
@@ -32,12 +32,12 @@ class Args(record.Args):
 
     @property
     def time_limit(self) -> timedelta:
-        """The time limit of the drain."""
-        return timedelta(seconds=self.seconds)
+        """The time limit of the drain, with the wait before it."""
+        return timedelta(seconds=self.seconds + self.checkpoint_seconds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(record.Progress):
+class Progress(checkpoint_wait.Progress):
     """``entered``: the guards let the step begin.
 
     ``asked``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how long guards held
@@ -57,14 +57,20 @@ class Progress(record.Progress):
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     written = durations.parse(attribute.get("waittime", ""))
     wait = DEFAULT_TIME if written is None else written
-    return Args(seconds=int(wait.total_seconds()), on_timeout=options.on_drain_timeout)
+    return Args(
+        seconds=int(wait.total_seconds()),
+        on_timeout=options.on_drain_timeout,
+        checkpoint_seconds=checkpoint_wait.seconds(options),
+    )
 
 
 SPEC = ActionSpec(
     name="drain",
     title=_("Drain"),
     place=(Stage.MOVE, 3),
-    policy=PolicyAction(name="drain", own=False, attributes={"waittime": attributes.wait}),
+    policy=PolicyAction(
+        name="drain", own=False, attributes={"waittime": attributes.wait, checkpoint_wait.ATTRIBUTE: attributes.wait}
+    ),
     implies=("cordon",),
     plan=_plan,
     args=Args,

@@ -5,6 +5,7 @@ What an action does to a cluster is not here: the engine has one module for each
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -50,7 +51,11 @@ class PolicyAction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleOptions:
-    """The parts of a rule besides its actions. ``code``: of the reported fault."""
+    """The parts of a rule that matter to several actions.
+
+    ``code``: of the reported fault. ``checkpoint_wait``: how long each step that takes work away may wait for the next
+    checkpoint of a job.
+    """
 
     code: str = ""
     on_drain_timeout: str = "hold"
@@ -58,6 +63,7 @@ class RuleOptions:
     verify_agent: bool = True
     uncordons: bool = False
     escalate: str | None = None
+    checkpoint_wait: timedelta | None = None
 
 
 def no_args(_attributes: Attributes, _options: RuleOptions) -> Args:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    # before drain, restart_jobs and stop_jobs
+    "checkpoint_waits": _("Waiting until {until} for the next checkpoint of {jobs}."),
     # restart_jobs
     "node_schedulable": _("No job was restarted: the node is schedulable, so their pods would come back to it."),
     "restarted_lately": _("Restarted less than {seconds} s ago: {jobs}."),

@@ -118,6 +118,11 @@ def open_on(node: Node) -> QuerySet[Incident]:
     return Incident.objects.filter(node=node, state=Incident.State.OPEN).order_by("-pk")
 
 
+def has_fatal_fault(node: Node) -> bool:
+    """Returns whether a fatal fault of the node itself is open."""
+    return open_on(node).filter(severity="fatal", is_user_fault=False).exists()
+
+
 def seen_in(boot_id: str) -> Q:
     """Incidents that occurred in this boot, even if an occurrence of an earlier boot was delivered later."""
     return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))

@@ -7,12 +7,14 @@ a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOAD
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from kcover_portal.kube import port
 
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
+CHECKPOINT: Final = "kcover.io/checkpoint"
 _MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
 _MOST_PARTS: Final = 50  # that are read to find the labelled ones of a job
 # An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
@@ -25,7 +27,8 @@ class Job:
 
     ``label`` and ``value`` select its pods; ``label`` "": its pods are those whose controller is called ``value``.
     ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
-    consents to a restart; a pod may consent too.
+    consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
+    wrote it; None if it is unknown.
     """
 
     namespace: str
@@ -35,6 +38,7 @@ class Job:
     value: str
     uid: str = ""
     protected: bool = field(default=False, compare=False)
+    checkpoint: datetime | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -224,12 +228,14 @@ def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.W
 def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, name: str) -> Job:
     """The topmost job above this one. Protected if any of them is."""
     top, protected = workload, workload.labels.get(PROTECTED) == "true"
+    checkpoint = _checkpoint(workload)
     for _ in range(_MOST_OWNERS):
         kind = _kind_of_owner(top)
         above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
         if above is None:
             break
         top, protected = above, protected or above.labels.get(PROTECTED) == "true"
+        checkpoint = max(filter(None, (checkpoint, _checkpoint(above))), default=None)
     known = port.WORKLOADS[top.kind]
     own = known.pod_label == label or top is workload or not top.pods_named
     return Job(
@@ -240,7 +246,17 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
         value=name if own else top.pods_named,
         uid=top.uid,
         protected=protected,
+        checkpoint=checkpoint,
     )
+
+
+def _checkpoint(workload: port.Workload) -> datetime | None:
+    """The time in the annotation, an RFC 3339 time with an offset; None for any other text."""
+    try:
+        at = datetime.fromisoformat(workload.annotations.get(CHECKPOINT, ""))
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else None
 
 
 def is_part(workload: port.Workload) -> bool:

@@ -32,7 +32,7 @@ TRUTHS = st.sampled_from(("true", "false"))
 SENTENCES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=60)
 ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
     "cordon": st.just({}),
-    "drain": _attributes(waittime=WAIT_TEXTS),
+    "drain": _attributes(waittime=WAIT_TEXTS, checkpointWait=WAIT_TEXTS),
     "reboot": _attributes(waittime=WAIT_TEXTS, unCordon=TRUTHS),
     "enableWarmStandby": st.just({}),
     "unCordon": st.just({}),

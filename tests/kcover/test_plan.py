@@ -64,6 +64,15 @@ def test_how_long_to_wait_before_the_reboot(attribute: dict[str, str], args: dic
     assert of("drain", ("reboot", attribute))[2] == Step(name="reboot", args=args)
 
 
+@pytest.mark.parametrize(("written", "seconds"), [("30min", 1800), ("", None)])
+def test_every_step_that_takes_work_away_may_wait_for_a_checkpoint(written: str, seconds: int | None) -> None:
+    wait = {} if seconds is None else {"checkpoint_seconds": seconds}
+    steps = {step.name: step.args for step in of("restartJobs", ("drain", {"checkpointWait": written}), "reboot")}
+    assert steps["restart_jobs"] == wait
+    assert steps["drain"] == {"seconds": 600, "on_timeout": "hold", **wait}
+    assert steps["reboot"] == {}
+
+
 def test_every_step_has_its_place() -> None:
     everything = (
         ("webhook", {"url": "https://x.example"}),

@@ -11,8 +11,8 @@ from functools import partial
 from kcover import audit, reasons
 from kcover.actions import drain as core
 from kcover_portal.incidents import services as incidents
-from kcover_portal.kube import port
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.kube import port, training_jobs
+from kcover_portal.rescue.step import checkpoints, node_marks
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
@@ -27,10 +27,15 @@ def run(context: Context) -> Outcome:
     _check_guards(context)
     node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
-    progress = context.step.progress_as(core.Progress)
-    if not progress.asked:  # once the pods have left, nobody could tell any more whose node it was
+    if not context.step.progress_as(
+        core.Progress
+    ).asked:  # once the pods have left, nobody could tell any more whose node it was
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
     left = in_the_way(pods)
+    waits = checkpoints.wait(context, lambda: training_jobs.find(context.kube, left))
+    if waits is not None:
+        return waits
+    progress = context.step.progress_as(core.Progress)
     if not left:
         evicted = len(progress.evicted)
         return Done(reasons.of("pods_evicted", count=evicted) if evicted else reasons.of("no_pods_to_evict"))
@@ -84,11 +89,14 @@ def jobs_of(pods: Sequence[port.Pod]) -> set[str]:
 def _deadline(context: Context) -> datetime:
     """The end of the drain's time.
 
-    It counts from the stored start of the step, so that a restart does not extend it (invariant 26).
+    It counts from the stored start of the step, so that a restart does not extend it (invariant 26). The wait for a
+    checkpoint before the first eviction does not count.
     """
     started = context.step.started_at or context.now
-    held = timedelta(seconds=context.step.progress_as(core.Progress).held_seconds)
-    return started + held + context.step.args_as(core.Args).time_limit
+    progress = context.step.progress_as(core.Progress)
+    held = timedelta(seconds=progress.held_seconds)
+    limit = timedelta(seconds=context.step.args_as(core.Args).seconds)
+    return started + held + progress.checkpoint_waited + limit
 
 
 def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:

@@ -16,7 +16,7 @@ from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
-from kcover_portal.rescue.step import job_window, node_marks, out_of_service
+from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
@@ -35,6 +35,9 @@ def run(context: Context) -> Outcome:
     if not node.unschedulable:
         return Hold(reasons.of("node_schedulable"))
     if _progress(context).since is None:
+        waits = None if _progress(context).restarted else checkpoints.wait(context, lambda: _jobs_here(context))
+        if waits is not None:
+            return waits
         waiting, left = _restart_all(context)
         if waiting:
             lately = reasons.of("restarted_lately", seconds=WINDOW.seconds, jobs=_names(waiting))
@@ -46,9 +49,13 @@ def run(context: Context) -> Outcome:
     return _wait_for_return(context, node, _progress(context).since or context.now)
 
 
+def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
+    return training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
+
+
 def _restart_all(context: Context) -> tuple[list[str], list[str]]:
     """Restarts what may be restarted now. Returns the jobs that must wait, and those that are left alone."""
-    found = training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
+    found = _jobs_here(context)
     waiting: list[str] = []
     for job, pods in found.items():
         if str(job) in _progress(context).restarted or not _may_restart(job, pods):

@@ -11,7 +11,7 @@ from kcover import reasons
 from kcover.actions import stop_jobs as core
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import checkpoints, node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import NAMED, Restart
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
@@ -25,6 +25,9 @@ def run(context: Context) -> Outcome:
     """Finishes the stops that were begun, stops the protected jobs of the node, and waits for their pods to end."""
     node_marks.expect_isolated(context)
     if _progress(context).since is None:
+        waits = None if _progress(context).stopped else checkpoints.wait(context, lambda: _jobs_here(context))
+        if waits is not None:
+            return waits
         left = _stop_all(context)
         if not _progress(context).stopped:
             return Done(_with_left(reasons.of("no_protected_job"), left))
@@ -32,10 +35,14 @@ def run(context: Context) -> Outcome:
     return _wait_for_end(context, _progress(context).since or context.now)
 
 
+def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
+    return training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
+
+
 def _stop_all(context: Context) -> list[str]:
     """Stops what may be stopped, and returns the jobs that are left alone."""
     kube = context.kube
-    found = training_jobs.find(kube, kube.list_pods(node=context.node.name))
+    found = _jobs_here(context)
     for job, pods in found.items():
         stopped = _progress(context).stopped
         if str(job) in stopped or not training_jobs.is_protected(job, pods) or not _can_stop(kube, job):

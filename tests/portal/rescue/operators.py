@@ -1,8 +1,11 @@
 """A cluster with job controllers, which create their pods again on a schedulable node."""
 
+import msgspec
+
 from kcover_portal.kube import values
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.kube.fake.objects import Manifest
+from kcover_portal.kube.wire import pods, workloads
 
 
 class WithOperators(FakeCluster):
@@ -13,9 +16,11 @@ class WithOperators(FakeCluster):
 
     def finish_deletions(self, *, node: str | None = None) -> list[str]:
         """The pods that left are created again, except those of suspended jobs, which leave."""
-        for pod in self.list_pods():
-            if not pod.deleting and pod.owner_name in self._suspended():
-                self.evict(pod.namespace, pod.name, uid=pod.uid)
+        suspended = self._suspended()
+        for manifest in self.objects.list("Pod") if suspended else ():
+            pod = msgspec.convert(manifest, pods.PodObject).value()
+            if pod.owner_name in suspended:
+                self._start_deletion(pod, None)
         leaving = {m["metadata"]["uid"]: m for m in self.objects.list("Pod") if "deletionTimestamp" in m["metadata"]}
         names = super().finish_deletions(node=node)
         for manifest in leaving.values():
@@ -25,7 +30,11 @@ class WithOperators(FakeCluster):
         return names
 
     def _suspended(self) -> frozenset[str]:
-        found = self.workloads()
+        found = [
+            msgspec.convert(manifest, workloads.WorkloadObject).value(known)
+            for kind, known in values.WORKLOADS.items()
+            for manifest in self.objects.list(kind)
+        ]
         return frozenset(workload.name for workload in found if workload.phase is values.Phase.SUSPENDED)
 
     def obey_commands(self) -> None:
