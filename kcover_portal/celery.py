@@ -29,22 +29,14 @@ def _close_old_connections(**_signal: object) -> None:
         close_old_connections()
 
 
-SWEEP_SECONDS = 0.5
-NOTIFY_SECONDS = 1.0
-
-# The sweeps find work whose message was lost, whose worker died or whose due date has passed.
+# The work that is done by the clock. Beat also sends the sweeps (operate/sweeps.py), if they have work.
+app.conf.beat_scheduler = "kcover_portal.operate.scheduler:PersistentScheduler"
 app.conf.beat_schedule = {
-    "sweep": {"task": "rescue.sweep", "schedule": SWEEP_SECONDS, "options": {"expires": SWEEP_SECONDS * 5}},
-    "notify": {"task": "notify.sweep", "schedule": NOTIFY_SECONDS, "options": {"expires": NOTIFY_SECONDS * 5}},
-    "policy tries": {"task": "rescue.advance_tries", "schedule": 2.0, "options": {"expires": 10.0}},
     "notify-prune": {"task": "notify.prune", "schedule": 3600.0},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
-    "check runs": {"task": "checks.advance_runs", "schedule": 2.0, "options": {"expires": 10.0}},
     "policy objects": {"task": "policies.read_objects", "schedule": 15.0, "options": {"expires": 15.0}},
     "suspected GPUs": {"task": "incidents.suspect_gpus", "schedule": 60.0, "options": {"expires": 60.0}},
-    "preflight": {"task": "preflight.sweep", "schedule": 5.0, "options": {"expires": 30.0}},
     "preflight objects": {"task": "preflight.read_objects", "schedule": 10.0, "options": {"expires": 10.0}},
-    "job orders": {"task": "jobs.sweep", "schedule": 1.0, "options": {"expires": 5.0}},
     "jobs": {"task": "jobs.look", "schedule": 10.0, "options": {"expires": 10.0}},
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
@@ -54,8 +46,6 @@ app.conf.beat_schedule = {
     "failed sign-ins": {"task": "accounts.record_failed_attempts", "schedule": 60.0, "options": {"expires": 60.0}},
     "signed heads": {"task": "anchors.publish", "schedule": 60.0, "options": {"expires": 60.0}},
     "verifications": {"task": "anchors.advance_verifications", "schedule": 10.0, "options": {"expires": 10.0}},
-    "audit stream": {"task": "audit_stream.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
-    "sources": {"task": "sources.sweep", "schedule": 2.0, "options": {"expires": 10.0}},
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},

@@ -160,6 +160,11 @@ def commands_on_offer(nodes: Collection[int], *, now: datetime) -> dict[int, lis
     return found
 
 
+def commands_overdue(*, now: datetime) -> QuerySet[Command]:
+    """The commands that were not answered in time."""
+    return Command.objects.filter(state=Command.State.OFFERED, expires_at__lte=now)
+
+
 def as_wire(row: Command) -> WireCommand:
     """Converts a command to its wire format."""
     return WireCommand(

@@ -34,8 +34,13 @@ class NodeHealth:
         return any(cause.kind == "flapping" for cause in self.node.causes)
 
 
+def undecided(*, now: datetime) -> QuerySet[Incident]:
+    """Open incidents that are due for a decision."""
+    return Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN)
+
+
 def due_for_decision(*, now: datetime) -> list[tuple[int, tuple[datetime | None, ...]]]:
-    """Open incidents that are due for a decision, each with its due time and the time of its last decision.
+    """The first of ``undecided``, each with its due time and the time of its last decision.
 
     The oldest of each node come first, so that a node with thousands of faults delays no other node.
     """
@@ -44,7 +49,7 @@ def due_for_decision(*, now: datetime) -> list[tuple[int, tuple[datetime | None,
 
 def _due(now: datetime) -> QuerySet[Incident, tuple[Any, ...]]:
     place = Window(RowNumber(), partition_by=F("node"), order_by=("decide_at", "pk"))
-    rows = Incident.objects.filter(decide_at__lte=now, state=Incident.State.OPEN).annotate(place=place)
+    rows = undecided(now=now).annotate(place=place)
     return rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")[:MOST_DUE]
 
 

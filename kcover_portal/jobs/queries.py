@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
@@ -236,6 +236,12 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
             avoid=tuple(avoid.get((job.namespace, job.kind, job.name), ())),
         )
+
+
+def due_orders(*, now: datetime) -> QuerySet[JobOrder]:
+    """The orders that a worker may take further now, in the order of their due times."""
+    free = Q(lease_until=None) | Q(lease_until__lte=now)
+    return JobOrder.objects.filter(free, state=JobOrder.State.RUNNING, due_at__lte=now).order_by("due_at")
 
 
 def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], list[str]]:

@@ -6,13 +6,11 @@ from datetime import timedelta
 
 from celery import shared_task
 from django.conf import settings
-from django.db.models import Q
 from django.utils import timezone
 
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.jobs import services
-from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.services.returns import LOOK_EVERY
 from kcover_portal.kube import port
 from kcover_portal.runtime.services import leases
@@ -31,10 +29,7 @@ def run(pk: int) -> None:
 @shared_task(name="jobs.sweep")
 def sweep() -> None:
     """Wakes a worker for each order that is due."""
-    now = timezone.now()
-    free = Q(lease_until=None) | Q(lease_until__lte=now)
-    due = JobOrder.objects.filter(free, state=JobOrder.State.RUNNING, due_at__lte=now).order_by("due_at")
-    for pk in due.values_list("pk", flat=True)[:MOST_AT_ONCE]:
+    for pk in queries.due_orders(now=timezone.now()).values_list("pk", flat=True)[:MOST_AT_ONCE]:
         doorbell.ring("jobs.run", pk)
 
 

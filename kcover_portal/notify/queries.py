@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet
+from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value
+from django.db.models.functions import Concat
 
 from kcover.notify import events
 from kcover.policy import document
-from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Chain
+from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice, Route
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Step
 
+INCIDENTS = "incidents"  # name of the cursor
 MAX_CONCURRENT_SENDS = 2  # a receiver that hangs must not take the workers from the rescues
 
 
@@ -64,17 +69,29 @@ def due(*, now: datetime, limit: int = 20) -> list[int]:
     While a delivery is being retried, the channel's next one continues to batch: a channel that was down gets one
     message afterwards and not a hundred. A pager's next delivery does not wait for one that has used all its attempts.
     """
+    return list(sendable(now=now).values_list("pk", flat=True)[:limit])
+
+
+def sendable(*, now: datetime) -> QuerySet[Delivery]:
+    """The deliveries of ``due``, in the order of their due times."""
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, batching=False, state__in=Delivery.UNDER_WAY
     ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(events.RETRY_DELAYS))
     rows = Delivery.objects.filter(_free(now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
-    rows = rows.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
-    return list(rows.values_list("pk", flat=True)[:limit])
+    return rows.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
 
 
 def sending(*, now: datetime) -> int:
     """The number of deliveries that are being sent now."""
     return Delivery.objects.filter(state=Delivery.State.SENDING, lease_until__gt=now).count()
+
+
+def unread() -> tuple[QuerySet[Any], QuerySet[Any], QuerySet[Any]]:
+    """Chains with entries, incidents, and cursors with gaps, that were not read for events yet."""
+    read = Cursor.objects.filter(name=Concat(Value("ledger "), OuterRef("cluster")), position__gte=OuterRef("sequence"))
+    cursor = Cursor.objects.filter(name=INCIDENTS)
+    newer = Incident.objects.filter(pk__gt=Subquery(cursor.values("position")))
+    return Chain.objects.exclude(Exists(read)), newer, cursor.exclude(gaps={})
 
 
 def claimable(pk: int, *, now: datetime) -> QuerySet[Delivery]:

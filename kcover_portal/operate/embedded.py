@@ -15,6 +15,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal import doorbell
+from kcover_portal.operate.scheduler import Scheduler
 from kcover_portal.operate.watcher import Watch
 
 log = logging.getLogger(__name__)
@@ -49,7 +50,7 @@ class Embedded:
             logfile=None,
             pidfile=None,
         )
-        self._beat = beat.Service(self._app, max_interval=1, scheduler_cls=beat.Scheduler)
+        self._beat = beat.Service(self._app, max_interval=1, scheduler_cls=Scheduler)
         self._thread("worker", self._worker.start)
         self._thread("beat", self._beat.start)
         self._thread("watch", self._watch.run)

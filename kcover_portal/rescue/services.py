@@ -11,7 +11,7 @@ from kcover_portal.rescue.engine.reconcile import reconcile
 from kcover_portal.rescue.engine.runner import run
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.lifecycle.revoke import withdraw
-from kcover_portal.rescue.sweep import RecentRings, sweep
+from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
 
 __all__ = [
     "LimitReached",
@@ -37,6 +37,7 @@ __all__ = [
     "run",
     "skip",
     "sweep",
+    "sweepable",
     "take_over",
     "withdraw",
 ]

@@ -4,7 +4,10 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import QuerySet
+
 from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet_services
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries
@@ -47,6 +50,19 @@ class RecentRings:
     def _lately(self, key: tuple[str, Due], *, now: datetime) -> bool:
         at = self._at.get(key)
         return at is not None and timedelta() <= now - at < RUNG_AGAIN  # the clock may have been set back
+
+
+def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
+    """The rows for which a sweep has work now. Settings that changed and work by the clock come on top."""
+    return (
+        approvals.unanswered(now=now),
+        queries.replaced(),
+        queries.with_withdrawal(now=now),
+        queries.claimable(now=now),
+        incident_queries.undecided(now=now),
+        standbys.left_over(),
+        fleet_queries.commands_overdue(now=now),
+    )
 
 
 def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:

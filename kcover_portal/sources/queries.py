@@ -30,6 +30,11 @@ def taken_lately(source: Source, *, now: datetime) -> int:
     return TakenEvent.objects.filter(source=source, at__gt=now - TEST_WINDOW).count()
 
 
+def due(*, now: datetime) -> QuerySet[Source]:
+    """The sources that a worker may read now."""
+    return Source.objects.filter(Q(due_at=None) | Q(due_at__lte=now), kind__in=settings.PULLED, enabled=True)
+
+
 def all_sources() -> QuerySet[Source]:
     """Every source, by cluster and name."""
     return Source.objects.select_related("cluster").order_by("cluster__name", "name")

@@ -119,9 +119,7 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
 
 def expire_commands(*, now: datetime) -> int:
     """Expires commands that were not answered in time; returns their number."""
-    return Command.objects.filter(state=Command.State.OFFERED, expires_at__lte=now).update(
-        state=Command.State.EXPIRED, finished_at=now
-    )
+    return queries.commands_overdue(now=now).update(state=Command.State.EXPIRED, finished_at=now)
 
 
 def pause(*, cluster: Cluster | None, reason: str, actor: str, now: datetime) -> None:

@@ -154,6 +154,7 @@ def note_change(cluster: Cluster | None) -> None:
         Installation.objects.update_or_create(pk=1, defaults={"decision_change": change})
     else:
         Cluster.objects.filter(pk=cluster.pk).update(decision_change=change)
+    doorbell.ring("rescue.sweep")
 
 
 def open_maintenance(

@@ -15,23 +15,19 @@ from django.db.models import Q
 from kcover.notify import events, pager
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
+from kcover_portal.notify import queries
 from kcover_portal.notify.models import Cursor
 from kcover_portal.notify.services import entry_events
 from kcover_portal.notify.services.new_event import NewEvent
 
 MAX_ROWS = 500  # of one source in one read; the next read is a second away
 GAP_RETENTION, MAX_GAPS = timedelta(minutes=10), 1000  # missing ids
-INCIDENTS = "incidents"
 
 
 def has_news() -> bool:
-    """Returns whether there is anything to read. Called each second, so it uses no lock and no transaction."""
-    positions = dict(Cursor.objects.values_list("name", "position"))
-    heads = Chain.objects.values_list("cluster", "sequence")
-    if any(positions.get(f"ledger {cluster}", -1) < head for cluster, head in heads):
-        return True
-    cursor = Cursor.objects.filter(name=INCIDENTS).first()
-    return cursor is None or bool(cursor.gaps) or cursor.position < _newest()
+    """Returns whether there is anything to read. Called in each sweep, so it uses no lock and no transaction."""
+    first = not Cursor.objects.filter(name=queries.INCIDENTS).exists()
+    return first or any(rows.exists() for rows in queries.unread())
 
 
 def read_new(*, first: bool, now: datetime) -> list[NewEvent]:
@@ -71,7 +67,9 @@ def _ledger(*, first: bool, now: datetime) -> Iterator[NewEvent]:
 
 def _incidents(*, first: bool, now: datetime) -> Iterator[NewEvent]:
     newest = _newest()
-    cursor, _ = Cursor.objects.get_or_create(name=INCIDENTS, defaults={"position": newest if first else 0, "at": now})
+    cursor, _ = Cursor.objects.get_or_create(
+        name=queries.INCIDENTS, defaults={"position": newest if first else 0, "at": now}
+    )
     gaps = {int(pk): at for pk, at in cursor.gaps.items() if now - datetime.fromisoformat(at) <= GAP_RETENTION}
     if newest <= cursor.position and not cursor.gaps:
         return
@@ -83,7 +81,7 @@ def _incidents(*, first: bool, now: datetime) -> Iterator[NewEvent]:
     gaps = {pk: at for pk, at in gaps.items() if pk not in seen} | dict.fromkeys(missing, now.isoformat())
     kept = {str(pk): gaps[pk] for pk in sorted(gaps)[-MAX_GAPS:]}
     if until != cursor.position or kept != cursor.gaps:
-        Cursor.objects.filter(name=INCIDENTS).update(position=until, gaps=kept, at=now)
+        Cursor.objects.filter(name=queries.INCIDENTS).update(position=until, gaps=kept, at=now)
     yield from _opened(fresh)
 
 

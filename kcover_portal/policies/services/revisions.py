@@ -112,6 +112,7 @@ def delete(
         entry = audit.PolicyDeleted(policy=row.name, standby=_is_standby(row), revision=previous, reason=reason)
         ledger.record("", entry, actor=author, now=now)
         doorbell.publish("policy", row.pk)
+        doorbell.ring("rescue.sweep")
 
 
 def _put(
@@ -193,6 +194,7 @@ def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datet
     )
     ledger.record("", entry, actor=author, now=now)
     doorbell.publish("policy", row.pk)
+    doorbell.ring("rescue.sweep")
 
 
 def _is_standby(row: Policy) -> bool:

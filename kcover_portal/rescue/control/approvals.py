@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kcover import audit, reasons
 from kcover.decisions import approval
@@ -60,12 +60,17 @@ def needs_two_people(rescue: Rescue) -> bool:
     return rescue.approvers > 1 or any(name.startswith(accounts.USER) for name in rescue.requesters)
 
 
-def expire(*, now: datetime) -> int:
-    """Ends requests that were not answered in time; isolated nodes stay isolated. Returns how many."""
+def unanswered(*, now: datetime) -> QuerySet[Rescue]:
+    """Rescues whose request was not answered in time, or whose incidents are all closed; the oldest request first."""
     about = Incident.objects.filter(rescues=OuterRef("pk"))
     waiting = Rescue.objects.filter(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
     over = waiting.filter(Q(expires_at__lte=now) | (Exists(about) & ~Exists(about.filter(state="open"))))
-    return sum(_end_unanswered(pk, now=now) for pk in over.order_by("expires_at").values_list("pk", flat=True)[:100])
+    return over.order_by("expires_at")
+
+
+def expire(*, now: datetime) -> int:
+    """Ends the requests of ``unanswered``; isolated nodes stay isolated. Returns how many."""
+    return sum(_end_unanswered(pk, now=now) for pk in unanswered(now=now).values_list("pk", flat=True)[:100])
 
 
 @transaction.atomic

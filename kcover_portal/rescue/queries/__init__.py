@@ -16,6 +16,7 @@ __all__ = [
     "Situations",
     "active",
     "at_odds",
+    "claimable",
     "current_step",
     "due",
     "is_replaced",
@@ -30,6 +31,7 @@ __all__ = [
     "to_withdraw",
     "undrained",
     "with_node",
+    "with_withdrawal",
 ]
 
 
@@ -71,18 +73,18 @@ def at_odds() -> QuerySet[Node]:
     return nodes.filter((known & ~shown) | (~known & shown) | (shown & lifted & Q(unschedulable=False)))
 
 
+def claimable(*, now: datetime) -> QuerySet[Rescue]:
+    """Rescues that a worker may claim: due, and without a lease that still runs; in the order of their due times."""
+    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+    return Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
+
+
 def due(*, now: datetime) -> list[tuple[int, int]]:
-    """Rescues that a worker may claim, each with its token: due, and without a lease that still runs."""
+    """The first of ``claimable``, each with its token."""
     return _DUE.rows(now=now)
 
 
-def _due(now: datetime) -> QuerySet[Rescue, tuple[int, int]]:
-    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    rows = Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
-    return rows.values_list("pk", "token")[:MOST_DUE]
-
-
-_DUE = Prepared(_due, now=datetime)
+_DUE = Prepared(lambda now: claimable(now=now).values_list("pk", "token")[:MOST_DUE], now=datetime)
 
 
 def with_node(rescue: int) -> Rescue:
@@ -95,10 +97,14 @@ _WITH_NODE = Prepared(
 )
 
 
+def with_withdrawal(*, now: datetime) -> QuerySet[Step]:
+    """Steps whose request is due for withdrawal, in the order of their due times."""
+    return Step.objects.filter(withdraw_at__lte=now).order_by("withdraw_at")
+
+
 def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime | None]]:
-    """Steps whose request is due for withdrawal, each with its due time."""
-    rows = Step.objects.filter(withdraw_at__lte=now).order_by("withdraw_at")
-    return list(rows.values_list("pk", "withdraw_at")[:limit])
+    """The first of ``with_withdrawal``, each with its due time."""
+    return list(with_withdrawal(now=now).values_list("pk", "withdraw_at")[:limit])
 
 
 def current_step(rescue: Rescue) -> Step | None:

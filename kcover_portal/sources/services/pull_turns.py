@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from django.db.models import F, Q
+from django.db.models import F
 
 from kcover import reasons
-from kcover.sources import settings
 from kcover.sources.observation import Unreadable
 from kcover_portal import doorbell, encryption
 from kcover_portal.runtime.services import leases
+from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import gpud_pull, loki_pull, prometheus_pull, rows
 from kcover_portal.sources.services.pull_request import NotRead
@@ -52,8 +52,7 @@ READERS: Final[Mapping[str, Reader]] = {
 
 def sweep(*, now: datetime) -> None:
     """Wakes a worker for each source that is due."""
-    due = Q(due_at=None) | Q(due_at__lte=now)
-    for pk in Source.objects.filter(due, kind__in=settings.PULLED, enabled=True).values_list("pk", flat=True):
+    for pk in queries.due(now=now).values_list("pk", flat=True):
         doorbell.ring(PULL, pk)
 
 

@@ -129,7 +129,11 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
             sockets=(front,),
         ),
         Child(
-            name="worker", command=(*celery, "worker", "--loglevel", "WARNING", "--without-mingle", "--without-gossip")
+            name="worker",
+            command=(
+                *(*celery, "worker", "--loglevel", "WARNING"),
+                *("--without-mingle", "--without-gossip", "--without-heartbeat"),
+            ),
         ),
         Child(name="beat", command=(*celery, "beat", "--schedule", schedule_file)),
         Child(name="watch", command=(sys.executable, "manage.py", "watch")),

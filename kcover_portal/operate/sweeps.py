@@ -1,0 +1,71 @@
+"""The sweeps, and whether each has work, by one cheap statement; beat sends no message to a sweep that has none.
+
+A message to a worker costs as much CPU as many such statements. Each check reads the same rows as its task.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import QuerySet, Value
+
+from kcover_portal.audit_stream import queries as audit_stream
+from kcover_portal.checks import queries as checks
+from kcover_portal.jobs import queries as jobs
+from kcover_portal.notify import queries as notify
+from kcover_portal.preflight import queries as preflight
+from kcover_portal.prepared import Prepared
+from kcover_portal.rescue import services as rescue
+from kcover_portal.rescue.control import notify_steps
+from kcover_portal.rescue.decide import policy_tries
+from kcover_portal.sources import queries as sources
+
+Check = Callable[[datetime], bool]
+
+
+def _any_row(build: Callable[[datetime], Iterable[QuerySet[Any]]]) -> Check:
+    """A check that finds whether one of the query sets has a row. ``build`` may not calculate with the time."""
+
+    def union(now: datetime) -> QuerySet[Any, Any]:
+        first, *others = (rows.order_by().annotate(found=Value(1)).values("found") for rows in build(now))
+        found: QuerySet[Any, Any] = first.union(*others, all=True)[:1]
+        return found
+
+    statement = Prepared(union, now=datetime)
+    return lambda now: statement.first(now=now) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sweep:
+    """A task that finds work whose message was lost, whose worker died or whose due date has passed.
+
+    ``every``: seconds between looks for work. ``latest``: seconds after which the task is sent without any, for what
+    ``has_work`` does not see, such as settings that changed and reminders.
+    """
+
+    task: str
+    every: float
+    latest: float = 60.0
+    has_work: Check
+
+
+SWEEPS: Final = (
+    Sweep(task="rescue.sweep", every=0.5, latest=5.0, has_work=_any_row(lambda now: rescue.sweepable(now=now))),
+    Sweep(
+        task="notify.sweep",
+        every=1.0,
+        latest=5.0,
+        has_work=_any_row(lambda now: (*notify.unread(), notify_steps.waiting_steps(), notify.sendable(now=now))),
+    ),
+    Sweep(task="jobs.sweep", every=1.0, has_work=_any_row(lambda now: [jobs.due_orders(now=now)])),
+    Sweep(task="sources.sweep", every=2.0, has_work=_any_row(lambda now: [sources.due(now=now)])),
+    Sweep(task="rescue.advance_tries", every=2.0, has_work=lambda now: bool(policy_tries.due(now=now))),
+    Sweep(task="checks.advance_runs", every=2.0, has_work=lambda _now: bool(checks.running())),
+    Sweep(task="audit_stream.sweep", every=2.0, has_work=lambda now: bool(audit_stream.due(now=now))),
+    Sweep(
+        task="preflight.sweep",
+        every=5.0,
+        has_work=lambda now: bool(preflight.expiring(now=now) or preflight.to_tell(limit=1)),
+    ),
+)
