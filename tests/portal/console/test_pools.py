@@ -67,7 +67,8 @@ def addresses(route: str, two: TwoPools, node: str) -> Iterator[str]:
     """The addresses of a route that are about the node, with the keys of all its rows and of rows of the cluster."""
     named = "kcover" if "/packs/" in route else node  # a pack's refusal repeats the name that was asked for
     words = {"<slug:cluster>": ["c1"], "<str:name>": [named], "<slug:verb>": ["drain", "cancel", "approve"]}
-    words |= {"<slug:guard>": ["storm"], "<slug:name>": ["c1", *_listings()], "<slug:shape>": ["csv", "jsonl"]}
+    names = _listings() if "<slug:shape>" in route or "<slug:verb>" in route else ["c1"]
+    words |= {"<slug:guard>": ["storm"], "<slug:name>": names, "<slug:shape>": ["csv", "jsonl"]}
     words |= {"<slug:kind>": ["slack"], "<slug:public_id>": ["x"], "<str:token>": ["x"]}
     rows = [*Incident.objects.filter(node__name=node), *Rescue.objects.filter(node__name=node)]
     rows += [
