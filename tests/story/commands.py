@@ -1,4 +1,7 @@
-"""Runs the management commands given as JSON on standard input in one process; prints what each printed, as JSON."""
+"""Runs management commands in one process, which imports Django once.
+
+Each line of standard input is a JSON list of commands. The answer is a line of JSON: what each command printed.
+"""
 
 import io
 import json
@@ -6,6 +9,7 @@ import sys
 
 import django
 from django.core.management import call_command
+from django.db import connections
 
 django.setup()
 
@@ -17,4 +21,7 @@ def run(command: list[str]) -> str:
     return out.getvalue()
 
 
-json.dump([run(command) for command in json.load(sys.stdin)], sys.stdout)
+for line in sys.stdin:
+    printed = [run(command) for command in json.loads(line)]
+    connections.close_all()
+    print(json.dumps(printed), flush=True)

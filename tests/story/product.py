@@ -56,6 +56,7 @@ class Product:
             "PYTHONUNBUFFERED": "1",
             "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
         }
+        self._commands: subprocess.Popen[str] | None = None
         self.sim = ""
         self.token = ""
 
@@ -150,6 +151,9 @@ class Product:
     def stop(self) -> None:
         """Ends everything; a process that does not end on SIGTERM is a failure of the test."""
         stubborn = []
+        if self._commands is not None:
+            self._commands.communicate()  # the end of its input is its end
+            self._commands = None
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -165,30 +169,27 @@ class Product:
 
     def manage(self, *arguments: str) -> str:
         """Runs a management command and returns what it printed."""
-        done = subprocess.run(
-            [sys.executable, "manage.py", *arguments],
-            cwd=ROOT,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return self.manage_all([list(arguments)])[0]
 
     def manage_all(self, commands: list[list[str]]) -> list[str]:
-        """Runs several management commands in one process; returns what each printed."""
-        done = subprocess.run(
-            [sys.executable, "-m", "tests.story.commands"],
-            cwd=ROOT,
-            env=self.environment,
-            input=json.dumps(commands),
-            capture_output=True,
-            text=True,
-            timeout=180,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return list(json.loads(done.stdout))
+        """Runs management commands and returns what each printed. All commands of a product run in one process."""
+        if self._commands is None:
+            with (self.folder / "commands.log").open("ab") as log:
+                self._commands = subprocess.Popen(
+                    [sys.executable, "-m", "tests.story.commands"],
+                    cwd=ROOT,
+                    env=self.environment,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                )
+        assert self._commands.stdin
+        assert self._commands.stdout
+        print(json.dumps(commands), file=self._commands.stdin, flush=True)
+        printed = self._commands.stdout.readline()
+        assert printed, f"{commands} failed\n{self.logs()}"
+        return list(json.loads(printed))
 
     def logs(self) -> str:
         """The end of what every process printed."""
