@@ -142,8 +142,9 @@ def test_a_rescue_leaves_its_marks_and_release_takes_exactly_them_back(
     assert released["metadata"]["labels"] == {**untouched["metadata"]["labels"], "team": "b"}
     assert released["metadata"]["annotations"] == untouched["metadata"]["annotations"]
     assert released["status"] == untouched["status"]
-    (incident,) = product.get(f"/api/v1/incidents?node={node}")["results"]
-    assert incident["state"] == "closed"
+    of_node = f"/api/v1/incidents?node={node}"
+    product.wait(lambda: product.get(of_node)["results"][0]["state"] == "closed", "the incident to be closed")
+    assert len(product.get(of_node)["results"]) == 1
     assert "intact" in product.manage("ledger", "verify", "--cluster", "real")
 
 

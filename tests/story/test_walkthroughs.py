@@ -97,8 +97,8 @@ def test_konduktor_xid_79_taints_and_release_takes_the_taint_off(product: Produc
         return taint not in seen["spec"].get("taints", []) and "kcover.io/rescue" not in seen["metadata"]["annotations"]
 
     product.wait(released, "the taint to go")
-    incident = product.get(f"/api/v1/incidents?node={node}")["results"][0]
-    assert incident["state"] == "closed"
+    newest = f"/api/v1/incidents?node={node}"
+    product.wait(lambda: product.get(newest)["results"][0]["state"] == "closed", "the incident to be closed")
 
 
 def test_a_fault_heals_and_everything_is_on_record(product: Product) -> None:
