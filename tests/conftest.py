@@ -13,8 +13,10 @@ import hypothesis
 import psutil
 import pytest
 
-BROWSER = Path(__file__).parent / "browser"
-CRASH = Path(__file__).parent / "crash"
+TESTS = Path(__file__).parent
+# Run last, the longest first, so that all workers are busy to the end. None is asynchronous: Playwright keeps an event
+# loop running in the worker that has had the browser's tests, which asynchronous tests refuse.
+LAST = [TESTS / place for place in ("browser", "story/test_serve.py", "crash", "story")]
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)
@@ -35,12 +37,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the browser tests and runs them last: Playwright keeps an event loop running, which async tests refuse.
-    The crash matrix's sample runs just before them, so that the longest parts end at the same time."""
+    """Marks the browser tests, and puts the tests of ``LAST`` behind all others."""
+    places: dict[Path, int] = {}
     for item in items:
-        if item.path.is_relative_to(BROWSER):
+        if item.path not in places:
+            places[item.path] = next((n for n, place in enumerate(LAST) if item.path.is_relative_to(place)), -1)
+        if places[item.path] == 0:
             item.add_marker(pytest.mark.browser)
-    items.sort(key=lambda item: (item.path.is_relative_to(BROWSER), item.path.is_relative_to(CRASH)))
+    items.sort(key=lambda item: places[item.path])
 
 
 @pytest.fixture

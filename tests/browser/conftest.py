@@ -25,7 +25,7 @@ def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[s
     return {**browser_type_launch_args, **found, "args": ARGUMENTS}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # other tests follow in this worker
 def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Product]:
     """The product with a few simulated nodes whose agents report, and a policy that heals."""
     migrated_file = migrated.sqlite_file(tmp_path_factory)
@@ -35,7 +35,7 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Produ
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def session(browser: Browser, product: products.Product) -> list[Any]:
     """The cookies of one sign-in, shared by all contexts."""
     context = browser.new_context()
