@@ -97,6 +97,8 @@ REMARKS = (
     "command.late",
     "marks.gone",
     "marks.found",
+    "job.moving",
+    "job.moved",
 )
 
 ORIGINS = ("policy", "api", "manual")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover import durations
-from kcover.actions import attributes, checkpoint_wait
+from kcover.actions import attributes, moved_jobs
 from kcover.actions.record import Form, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
@@ -14,7 +14,7 @@ DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Args(checkpoint_wait.Args):
+class Args(moved_jobs.Args):
     """``seconds``: how long to evict. ``on_timeout``: what to do with the remaining pods after that."""
 
     seconds: int = shown(_("Time limit"), Form.SECONDS)
@@ -37,7 +37,7 @@ class Args(checkpoint_wait.Args):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(checkpoint_wait.Progress):
+class Progress(moved_jobs.Progress):
     """``entered``: the guards let the step begin.
 
     ``asked``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how long guards held
@@ -60,7 +60,7 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     return Args(
         seconds=int(wait.total_seconds()),
         on_timeout=options.on_drain_timeout,
-        checkpoint_seconds=checkpoint_wait.seconds(options),
+        checkpoint_seconds=moved_jobs.seconds(options),
     )
 
 
@@ -69,7 +69,7 @@ SPEC = ActionSpec(
     title=_("Drain"),
     place=(Stage.MOVE, 3),
     policy=PolicyAction(
-        name="drain", own=False, attributes={"waittime": attributes.wait, checkpoint_wait.ATTRIBUTE: attributes.wait}
+        name="drain", own=False, attributes={"waittime": attributes.wait, moved_jobs.ATTRIBUTE: attributes.wait}
     ),
     implies=("cordon",),
     plan=_plan,

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from kcover.actions import checkpoint_wait
+from kcover.actions import moved_jobs
 from kcover.actions.record import Form, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(checkpoint_wait.Progress):
+class Progress(moved_jobs.Progress):
     """``restarted``: by namespace/name of the job, how its pods are found, and its ``pods`` then as name to uid.
 
     It is stored before the first pod is deleted. ``since``: when every one of these jobs had been told to restart.
@@ -32,7 +32,7 @@ class Progress(checkpoint_wait.Progress):
 
     def retried(self) -> Self:
         """The jobs that were restarted are waited for again, with a new deadline."""
-        return dataclasses.replace(checkpoint_wait.Progress.retried(self), restarted=self.restarted)
+        return dataclasses.replace(moved_jobs.Progress.retried(self), restarted=self.restarted)
 
 
 SPEC = ActionSpec(
@@ -42,8 +42,8 @@ SPEC = ActionSpec(
     policy=PolicyAction(
         name="restartJobs", needs=(("cordon", "drain"),)
     ),  # otherwise their pods could come back to the node
-    plan=checkpoint_wait.plan,
-    args=checkpoint_wait.Args,
+    plan=moved_jobs.plan,
+    args=moved_jobs.Args,
     progress=Progress,
     isolates=True,
     takes_work_away=True,

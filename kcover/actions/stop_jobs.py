@@ -7,14 +7,14 @@ from datetime import datetime
 from typing import Any, Self
 
 from kcover import reasons
-from kcover.actions import checkpoint_wait
+from kcover.actions import moved_jobs
 from kcover.actions.record import Form, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress(checkpoint_wait.Progress):
+class Progress(moved_jobs.Progress):
     """``stopped``: by namespace/name of the job, how its pods are found; stored before the job is told to stop.
 
     ``since``: when every one of these jobs had been told to stop.
@@ -31,7 +31,7 @@ class Progress(checkpoint_wait.Progress):
 
     def retried(self) -> Self:
         """The jobs that were stopped are waited for again, with a new deadline."""
-        return dataclasses.replace(checkpoint_wait.Progress.retried(self), stopped=self.stopped)
+        return dataclasses.replace(moved_jobs.Progress.retried(self), stopped=self.stopped)
 
 
 SPEC = ActionSpec(
@@ -43,8 +43,8 @@ SPEC = ActionSpec(
         needs=(("cordon", "drain"),),  # otherwise a job that its owner resumes could come back to the node
         excludes={"restartJobs": reasons.of("stop_or_restart_jobs")},
     ),
-    plan=checkpoint_wait.plan,
-    args=checkpoint_wait.Args,
+    plan=moved_jobs.plan,
+    args=moved_jobs.Args,
     progress=Progress,
     isolates=True,
     takes_work_away=True,

@@ -66,7 +66,7 @@ from kcover.audit.identities import (
     SignedOutByProvider,
     SingleSignOnFailed,
 )
-from kcover.audit.jobs import JobOrderAct, JobOrdered, JobOrderSettled
+from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.rescues import (
     CommandAnsweredLate,
     Decided,
@@ -209,6 +209,9 @@ __all__ = [
     "IncidentClosed",
     "InvitationAccepted",
     "JobCommand",
+    "JobMoveAct",
+    "JobMoved",
+    "JobMoving",
     "JobOrderAct",
     "JobOrderSettled",
     "JobOrdered",

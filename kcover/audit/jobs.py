@@ -50,3 +50,41 @@ class JobOrderSettled(JobOrderAct):
     action: str
     state: str
     because: Reason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMoveAct(Act):
+    """A step of a rescue takes away the work of a job whose owner wants to be told.
+
+    ``action``: of the step. ``kind`` and ``job`` (namespace/name): the job. ``channel``: the one that the owner names.
+    """
+
+    rescue: int
+    node: str
+    step: int
+    action: str
+    kind: str
+    job: str
+    channel: str
+    because: Reason
+
+    @property
+    def subject(self) -> str:
+        """The job."""
+        return f"job {self.job}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMoving(JobMoveAct):
+    """The step begins. ``because``: what it is about to do."""
+
+    VERB: ClassVar[str] = "job.moving"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobMoved(JobMoveAct):
+    """The step is done. ``because``: what it did."""
+
+    VERB: ClassVar[str] = "job.moved"

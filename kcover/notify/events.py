@@ -25,12 +25,14 @@ KINDS = (
     "agent.silent",
     "preflight.expired",
     "program.fault",
+    "job.moving",
     "rescue.opened",
     "approval.answered",
     "automation.resumed",
     "rescue.healed",
     "rescue.ended",
     "job.ended",
+    "job.moved",
     "incident.closed",
     "agent.back",
 )
@@ -50,7 +52,8 @@ class Event:
 
     ``what``: the fault in short ("xid 79"). ``record``: the id of the incident or rescue. ``because``: why it
     happened, or what a rule says. ``cluster`` is empty for an event of the whole installation. ``nodes``: how many
-    nodes, if there are many. ``again``: it is a reminder of an earlier event.
+    nodes, if there are many. ``again``: it is a reminder of an earlier event. ``channel``: the one that the owner of a
+    job names; it gets the event without a route.
     """
 
     kind: str
@@ -64,6 +67,7 @@ class Event:
     drill: bool = False
     nodes: int = 0
     again: bool = False
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,6 +35,8 @@ TITLES: Mapping[str, str] = {
     "step.retried": _("Step retried by a person"),
     "step.skipped": _("Step skipped by a person"),
     "guard.refused": _("Held back"),
+    "job.moving": _("Owner told that a job is about to move"),
+    "job.moved": _("Owner told that a job has moved"),
     "job.ordered": _("Job order given"),
     "job.settled": _("Job order settled"),
     "guard.passed": _("Guards passed"),

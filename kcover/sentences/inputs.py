@@ -23,6 +23,7 @@ SENTENCES: Mapping[str, str] = {
     "severity_unknown": _("unknown severity {severity}; use one of {known}"),
     "language_unknown": _("unknown language {language}; use one of {known}"),
     "person_of_webhook": _("a webhook cannot deliver to a person"),
+    "owners_of_channel": _("a pager, and a channel of one person, cannot be released for the owners of jobs"),
     "person_of_pager": _("a pager delivers to whoever is on call, not to one person"),
     "person_disabled": _("this person cannot sign in"),
     "seconds_out_of_range": _("must be from 0 to {most} seconds"),

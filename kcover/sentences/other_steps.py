@@ -7,6 +7,13 @@ from kcover.sentences.i18n import gettext_noop as _
 SENTENCES: Mapping[str, str] = {
     # before drain, restart_jobs and stop_jobs
     "checkpoint_waits": _("Waiting until {until} for the next checkpoint of {jobs}."),
+    "owner_checkpoint": _("Write a checkpoint within {minutes} min, or it will not be waited for."),
+    "owner_before_drain": _("The node is being repaired. The job's pods are about to be evicted from it."),
+    "owner_before_restart_jobs": _("The node is being repaired. The job is about to be restarted on other nodes."),
+    "owner_before_stop_jobs": _("The node is being repaired. The job is about to be stopped."),
+    "owner_after_drain": _("The job's pods have left the node."),
+    "owner_after_restart_jobs": _("The job was restarted on other nodes."),
+    "owner_after_stop_jobs": _("The job was stopped. Resume it when you want."),
     # restart_jobs
     "node_schedulable": _("No job was restarted: the node is schedulable, so their pods would come back to it."),
     "restarted_lately": _("Restarted less than {seconds} s ago: {jobs}."),

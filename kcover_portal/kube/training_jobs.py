@@ -15,6 +15,7 @@ from kcover_portal.kube import port
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 CHECKPOINT: Final = "kcover.io/checkpoint"
+NOTIFY: Final = "kcover.io/notify"
 _MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
 _MOST_PARTS: Final = 50  # that are read to find the labelled ones of a job
 # An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
@@ -28,7 +29,7 @@ class Job:
     ``label`` and ``value`` select its pods; ``label`` "": its pods are those whose controller is called ``value``.
     ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
     consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
-    wrote it; None if it is unknown.
+    wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none.
     """
 
     namespace: str
@@ -39,6 +40,7 @@ class Job:
     uid: str = ""
     protected: bool = field(default=False, compare=False)
     checkpoint: datetime | None = field(default=None, compare=False)
+    notify: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -228,7 +230,7 @@ def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.W
 def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, name: str) -> Job:
     """The topmost job above this one. Protected if any of them is."""
     top, protected = workload, workload.labels.get(PROTECTED) == "true"
-    checkpoint = _checkpoint(workload)
+    checkpoint, notify = _checkpoint(workload), workload.annotations.get(NOTIFY, "")
     for _ in range(_MOST_OWNERS):
         kind = _kind_of_owner(top)
         above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
@@ -236,6 +238,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
             break
         top, protected = above, protected or above.labels.get(PROTECTED) == "true"
         checkpoint = max(filter(None, (checkpoint, _checkpoint(above))), default=None)
+        notify = above.annotations.get(NOTIFY, "") or notify
     known = port.WORKLOADS[top.kind]
     own = known.pod_label == label or top is workload or not top.pods_named
     return Job(
@@ -247,6 +250,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
         uid=top.uid,
         protected=protected,
         checkpoint=checkpoint,
+        notify=notify,
     )
 
 

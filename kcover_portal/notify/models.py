@@ -55,6 +55,9 @@ class Channel(ModelWithSecrets):
     remind = models.PositiveIntegerField(
         null=True, help_text="seconds until a reminder of a pending question; null: half of its time; 0: never"
     )
+    for_owners = models.BooleanField(
+        default=False, db_default=False, help_text="owners of jobs may name it in the annotation kcover.io/notify"
+    )
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField()

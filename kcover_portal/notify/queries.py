@@ -1,6 +1,6 @@
 """Reads of channels, routes and deliveries."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,6 +30,14 @@ def pagers() -> list[Channel]:
     The ends of a disabled pager are recorded and dropped, so that no shared page stays open.
     """
     return list(Channel.objects.filter(kind__in=Channel.PAGERS))
+
+
+def owner_channels(names: Collection[str]) -> list[Channel]:
+    """Those of the channels that an admin released for the owners of jobs."""
+    if not names:
+        return []
+    rows = Channel.objects.filter(name__in=names, enabled=True, for_owners=True)
+    return list(rows.exclude(kind__in=Channel.PAGERS))
 
 
 def channel_names() -> frozenset[str]:

@@ -43,7 +43,7 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
         model = Channel
         fields = (
             *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "gather", "spacing"),
-            "remind",
+            *("remind", "for_owners"),
             *("enabled", "created_by", "created_at", "tried_at", "sent_at", "trouble"),
         )
 
@@ -55,6 +55,7 @@ class ChannelSettings(base.Strict):
     """Settings of a channel. ``url`` and ``secret`` are never shown again.
 
     ``remind``: seconds until an unanswered approval is sent again; null means half of its time, 0 never.
+    ``for_owners``: owners of training jobs may name the channel in the annotation ``kcover.io/notify``.
     """
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
@@ -65,6 +66,7 @@ class ChannelSettings(base.Strict):
     gather = serializers.IntegerField(source="batching", required=False, min_value=0, max_value=3600)
     spacing = serializers.IntegerField(source="min_interval", required=False, min_value=0, max_value=86_400)
     remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
+    for_owners = serializers.BooleanField(required=False)
     enabled = serializers.BooleanField(required=False)
 
 

@@ -60,6 +60,12 @@ def _seconds(label: Any, most: int, text: Any, *, required: bool = True) -> form
     )
 
 
+def _yes_or_no(label: Any, text: Any = "", *, required: bool = True) -> forms.ChoiceField:
+    choices = [("no", gettext_lazy("no")), ("yes", gettext_lazy("yes"))]
+    widget = forms.Select(attrs={"class": "form-select"})
+    return forms.ChoiceField(label=label, choices=choices, widget=widget, help_text=text, required=required)
+
+
 class ChannelForm(forms.Form):
     """A channel of one kind; new if ``channel`` is None. Address and secret are never shown."""
 
@@ -111,11 +117,14 @@ class ChannelForm(forms.Form):
         ),
         required=False,
     )
-    enabled = forms.ChoiceField(
-        label=gettext_lazy("Enabled"),
-        choices=[("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))],
-        widget=forms.Select(attrs={"class": "form-select"}),
+    for_owners = _yes_or_no(
+        gettext_lazy("Owners of jobs may use it"),
+        gettext_lazy(
+            "They name it in the annotation kcover.io/notify of a job, and are told before and after it moves."
+        ),
+        required=False,
     )
+    enabled = _yes_or_no(gettext_lazy("Enabled"))
     reason = forms.CharField(
         label=gettext_lazy("Reason"),
         max_length=500,
@@ -124,7 +133,7 @@ class ChannelForm(forms.Form):
     )
 
     def __init__(self, data: Any = None, *, kind: str, channel: Channel | None = None) -> None:
-        first = {"language": "en", "batching": 10, "min_interval": 60, "enabled": "yes"}
+        first = {"language": "en", "batching": 10, "min_interval": 60, "enabled": "yes", "for_owners": "no"}
         super().__init__(data, initial=first if channel is None else _initial(channel))
         self.kind = kind
         mail = kind == Channel.Kind.MAIL
@@ -132,7 +141,7 @@ class ChannelForm(forms.Form):
         dropped += ["enabled", "reason"] if channel is None else ["name"]
         dropped += [] if kind in channels.SIGNS else ["secret"]
         dropped += ["person"] if kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS else []
-        dropped += ["remind"] if kind in Channel.PAGERS else []
+        dropped += ["remind", "for_owners"] if kind in Channel.PAGERS else []
         for name in set(dropped):
             del self.fields[name]
         if not mail:
@@ -154,8 +163,9 @@ class ChannelForm(forms.Form):
         given = {name: value for name, value in self.cleaned_data.items() if name not in ("name", "reason")}
         if "recipients" in given:
             given["recipients"] = [address.strip() for address in given["recipients"].split(",") if address.strip()]
-        if "enabled" in given:
-            given["enabled"] = given["enabled"] == "yes"
+        if not given.get("for_owners"):
+            given.pop("for_owners", None)
+        given |= {name: given[name] == "yes" for name in ("for_owners", "enabled") if name in given}
         return {name: value for name, value in given.items() if name not in ("url", "secret") or value}
 
     def refuse(self, error: FieldError) -> None:
@@ -171,6 +181,7 @@ def _initial(channel: Channel) -> dict[str, Any]:
         "batching": channel.batching,
         "min_interval": channel.min_interval,
         "remind": channel.remind,
+        "for_owners": "yes" if channel.for_owners else "no",
         "enabled": "yes" if channel.enabled else "no",
     }
 

@@ -25,7 +25,10 @@ from kcover_portal.rescue.control import notify_steps
 
 SECRET: Final = ("url", "secret")
 # The settings of a channel. Its name and kind are fixed, because policies and people refer to them.
-SETTINGS: Final = ("url", "secret", "recipients", "language", "person", "batching", "min_interval", "remind", "enabled")
+SETTINGS: Final = (
+    *("url", "secret", "recipients", "language", "person", "batching", "min_interval", "remind", "for_owners"),
+    "enabled",
+)
 # Kinds that may have a secret beside their address: a signing key, or a pager's key.
 SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 SHORTEST_SECRET: Final = 16
@@ -162,6 +165,8 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         )
     _check_person(row)
     _check_times(row)
+    if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
+        raise FieldError("for_owners", reasons.of("owners_of_channel"))
 
 
 def _save(row: Channel, changed: Collection[str]) -> None:

@@ -51,6 +51,9 @@ def _hand_out(found: Sequence[NewEvent], *, now: datetime) -> int:
     for row, route in queries.routes():
         _, chosen = wanted.setdefault(row.channel.pk, (row.channel, set()))
         chosen.update(pager.key for pager in found if not pager.late and events.matches(route, pager.event))
+    for channel in queries.owner_channels({new.event.channel for new in found} - {""}):
+        _, chosen = wanted.setdefault(channel.pk, (channel, set()))
+        chosen.update(new.key for new in found if not new.late and new.event.channel == channel.name)
     for channel, chosen in wanted.values():
         add_notices(channel, found, wanted=chosen, now=now)
     return len({key for _, chosen in wanted.values() for key in chosen})

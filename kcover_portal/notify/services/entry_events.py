@@ -33,6 +33,8 @@ VERBS = (
             audit.ClusterChanged,
             audit.PreflightExpired,
             audit.JobOrderSettled,
+            audit.JobMoving,
+            audit.JobMoved,
         )
     ),
     "decision.hold",
@@ -88,6 +90,9 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
         case audit.JobOrderSettled() if act.state != "shadow":
             kind = "job.human" if act.state == "held" else "job.ended"
             return _about(entry, kind, what=f"{act.kind} {act.job}", record=act.order, because=act.because)
+        case audit.JobMoveAct():
+            what = f"{act.kind} {act.job}"
+            return _about(entry, act.verb, what=what, record=act.rescue, because=act.because, channel=act.channel)
     return None
 
 

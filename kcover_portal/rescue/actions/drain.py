@@ -4,7 +4,7 @@ DaemonSet and mirror pods stay. Completed and failed pods do not block. The step
 refuses (invariants 24 to 28).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -12,7 +12,7 @@ from kcover import audit, reasons
 from kcover.actions import drain as core
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step import checkpoints, node_marks
+from kcover_portal.rescue.step import checkpoints, node_marks, owners
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
@@ -24,6 +24,10 @@ NAMED = 8  # pods named in a sentence
 
 def run(context: Context) -> Outcome:
     """One round: requests the eviction of every pod that is still in the way, then waits for the pods to exit."""
+    return owners.tell_after(context, _drain(context))
+
+
+def _drain(context: Context) -> Outcome:
     _check_guards(context)
     node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
@@ -32,7 +36,9 @@ def run(context: Context) -> Outcome:
     ).asked:  # once the pods have left, nobody could tell any more whose node it was
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
     left = in_the_way(pods)
-    waits = checkpoints.wait(context, lambda: training_jobs.find(context.kube, left))
+    if not context.step.progress_as(core.Progress).asked:
+        owners.tell_before(context, lambda: _jobs_to_tell(context, left))
+    waits = checkpoints.wait(context, lambda: _jobs_to_tell(context, left))
     if waits is not None:
         return waits
     progress = context.step.progress_as(core.Progress)
@@ -79,6 +85,14 @@ def _check_guards(context: Context) -> None:
 def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
     """The pods that a drain must move: neither DaemonSet nor mirror pods, nor pods that have ended."""
     return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
+
+
+def _jobs_to_tell(context: Context, pods: Sequence[port.Pod]) -> Iterable[training_jobs.Job]:
+    """The jobs of these pods. Jobs that the portal may not read do not delay a drain."""
+    try:
+        return training_jobs.find(context.kube, pods)
+    except port.RefusedByServer:
+        return ()
 
 
 def jobs_of(pods: Sequence[port.Pod]) -> set[str]:

@@ -16,7 +16,7 @@ from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
-from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service
+from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
@@ -31,13 +31,19 @@ POLL_SECONDS = 1.0
 
 def run(context: Context) -> Outcome:
     """Finishes the restarts that were begun, restarts the protected jobs of the node, and waits for all of them."""
+    return owners.tell_after(context, _restart(context))
+
+
+def _restart(context: Context) -> Outcome:
     node = node_marks.expect_isolated(context)
     if not node.unschedulable:
         return Hold(reasons.of("node_schedulable"))
     if _progress(context).since is None:
-        waits = None if _progress(context).restarted else checkpoints.wait(context, lambda: _jobs_here(context))
-        if waits is not None:
-            return waits
+        if not _progress(context).restarted:
+            owners.tell_before(context, lambda: _mine(context))
+            waits = checkpoints.wait(context, lambda: _jobs_here(context))
+            if waits is not None:
+                return waits
         waiting, left = _restart_all(context)
         if waiting:
             lately = reasons.of("restarted_lately", seconds=WINDOW.seconds, jobs=_names(waiting))
@@ -51,6 +57,10 @@ def run(context: Context) -> Outcome:
 
 def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
     return training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
+
+
+def _mine(context: Context) -> list[Job]:
+    return [job for job, pods in _jobs_here(context).items() if _may_restart(job, pods)]
 
 
 def _restart_all(context: Context) -> tuple[list[str], list[str]]:

@@ -4,14 +4,14 @@ A job is suspended by the verb of its kind and stays so until its owner resumes 
 Jobs that cannot be suspended, and those that Kueue would resume, are left alone; the drain moves their pods.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.actions import stop_jobs as core
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step import checkpoints, node_marks
+from kcover_portal.rescue.step import checkpoints, node_marks, owners
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import NAMED, Restart
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
@@ -23,11 +23,17 @@ POLL_SECONDS = 1.0
 
 def run(context: Context) -> Outcome:
     """Finishes the stops that were begun, stops the protected jobs of the node, and waits for their pods to end."""
+    return owners.tell_after(context, _stop(context))
+
+
+def _stop(context: Context) -> Outcome:
     node_marks.expect_isolated(context)
     if _progress(context).since is None:
-        waits = None if _progress(context).stopped else checkpoints.wait(context, lambda: _jobs_here(context))
-        if waits is not None:
-            return waits
+        if not _progress(context).stopped:
+            owners.tell_before(context, lambda: _mine(context))
+            waits = checkpoints.wait(context, lambda: _jobs_here(context))
+            if waits is not None:
+                return waits
         left = _stop_all(context)
         if not _progress(context).stopped:
             return Done(_with_left(reasons.of("no_protected_job"), left))
@@ -39,13 +45,17 @@ def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
     return training_jobs.find(context.kube, context.kube.list_pods(node=context.node.name))
 
 
+def _mine(context: Context) -> list[Job]:
+    return [job for job, pods in _jobs_here(context).items() if _may_stop(context.kube, job, pods)]
+
+
 def _stop_all(context: Context) -> list[str]:
     """Stops what may be stopped, and returns the jobs that are left alone."""
     kube = context.kube
     found = _jobs_here(context)
     for job, pods in found.items():
         stopped = _progress(context).stopped
-        if str(job) in stopped or not training_jobs.is_protected(job, pods) or not _can_stop(kube, job):
+        if str(job) in stopped or not _may_stop(kube, job, pods):
             continue
         context.check_guards(destructive=True)
         context.remember(stopped={**stopped, str(job): Restart.of(kube, job).to_json()})
@@ -55,8 +65,8 @@ def _stop_all(context: Context) -> list[str]:
     return [str(job) for job in found if str(job) not in stopped and (job.label or job.protected)]
 
 
-def _can_stop(kube: port.Cluster, job: Job) -> bool:
-    if job.known.stop is port.Verb.NONE or not job.uid:
+def _may_stop(kube: port.Cluster, job: Job, pods: Sequence[port.Pod]) -> bool:
+    if not training_jobs.is_protected(job, pods) or job.known.stop is port.Verb.NONE or not job.uid:
         return False
     return not kube.workload(job.namespace, job.kind, job.name).queue
 

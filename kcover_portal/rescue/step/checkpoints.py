@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from kcover import reasons
-from kcover.actions import checkpoint_wait as core
+from kcover.actions import moved_jobs as core
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step.context import Context
@@ -23,9 +23,9 @@ def wait(context: Context, jobs: Callable[[], Iterable[Job]]) -> Wait | None:
 
     The first step of a rescue that takes work away waits for all of them, and later ones do not wait again.
     """
-    limit = timedelta(seconds=context.step.args_as(core.Args).checkpoint_seconds)
     progress = context.step.progress_as(core.Progress)
-    if not limit or progress.checkpoint_over is not None or _waited_before(context):
+    longest = timedelta(seconds=context.step.args_as(core.Args).checkpoint_seconds)
+    if not longest or progress.checkpoint_over is not None or _waited_before(context):
         return None
     written = {str(job): job.checkpoint for job in jobs() if job.checkpoint is not None}
     if progress.checkpoint_since is None:
@@ -33,12 +33,19 @@ def wait(context: Context, jobs: Callable[[], Iterable[Job]]) -> Wait | None:
         progress = context.step.progress_as(core.Progress)
     seen = {job: datetime.fromisoformat(at) for job, at in progress.checkpoints.items()}
     due = sorted(job for job, at in written.items() if job in seen and at <= seen[job])
-    until = (progress.checkpoint_since or context.now) + limit
-    if due and context.now < until and not incidents.has_fatal_fault(context.node):
+    until = (progress.checkpoint_since or context.now) + longest
+    if due and context.now < until and limit(context):
         waits = reasons.of("checkpoint_waits", jobs=reasons.named(due, most=NAMED), until=reasons.moment(until))
         return Wait(POLL_SECONDS, waits)
     context.remember(checkpoint_over=context.now)
     return None
+
+
+def limit(context: Context) -> timedelta:
+    """The longest wait of this step; zero for none."""
+    if incidents.has_fatal_fault(context.node) or _waited_before(context):
+        return timedelta(0)
+    return timedelta(seconds=context.step.args_as(core.Args).checkpoint_seconds)
 
 
 def _waited_before(context: Context) -> bool:

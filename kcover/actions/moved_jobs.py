@@ -1,4 +1,4 @@
-"""The wait for the next checkpoint of the node's jobs, before a step takes their work away. No action of its own."""
+"""What all steps share that take away the work of jobs: the wait for checkpoints, and the owners to tell. No action."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,12 +24,16 @@ class Args(record.Args):
 class Progress(record.Progress):
     """``checkpoints``: by namespace/name of the job, the time of its last checkpoint when the wait began.
 
-    ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended.
+    ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: by namespace/name, the
+    ``kind`` of each job whose owner was told before, and the ``channel``. ``owners_told``: they know that it is over.
     """
 
     checkpoints: Mapping[str, str] = hidden(default={}, kept=True)
     checkpoint_since: datetime | None = shown(_("Waited for a checkpoint from"), Form.MOMENT, default=None, kept=True)
     checkpoint_over: datetime | None = shown(_("Waited for a checkpoint until"), Form.MOMENT, default=None, kept=True)
+
+    owners: Mapping[str, Mapping[str, str]] = hidden(default={}, kept=True)
+    owners_told: bool = hidden(default=False, kept=True)
 
     @property
     def checkpoint_waited(self) -> timedelta:

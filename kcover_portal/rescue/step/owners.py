@@ -1,0 +1,78 @@
+"""Tell the owners of jobs before a step takes their work away, and after it.
+
+The owner names a channel in an annotation of the job. The step only records it in the audit log, once; the notify app
+sends the message, if an admin released the channel for owners. No step waits for a message.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover.actions import attributes
+from kcover.actions import moved_jobs as core
+from kcover_portal.kube.training_jobs import Job
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.step import checkpoints
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.outcomes import Done, Outcome
+
+MOST = 50  # jobs of one node whose owners are told
+
+
+def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
+    """Records once, for each of ``jobs`` whose owner names a channel, that the step is about to take its work away.
+
+    Raises HeldBack: nobody is told of what a guard prevents.
+    """
+    if context.step.progress_as(core.Progress).owners:
+        return
+    named = {str(job): job for job in jobs() if attributes.CHANNEL_NAME.fullmatch(job.notify)}
+    if not named:
+        return
+    context.check_guards(destructive=True)
+    told = dict(sorted(named.items())[:MOST])
+    minutes = int(checkpoints.limit(context).total_seconds()) // 60
+    acts = [
+        audit.JobMoving(
+            job=name,
+            kind=job.kind,
+            channel=job.notify,
+            because=_before(context, minutes=minutes if job.checkpoint is not None else 0),
+            **_about(context),
+        )
+        for name, job in told.items()
+    ]
+    _record(context, acts, owners={name: {"kind": job.kind, "channel": job.notify} for name, job in told.items()})
+
+
+def _before(context: Context, *, minutes: int) -> reasons.Reason:
+    write = reasons.of("owner_checkpoint", minutes=minutes) if minutes else None
+    return reasons.both(reasons.of(f"owner_before_{context.step.name}"), write)
+
+
+def tell_after(context: Context, outcome: Outcome) -> Outcome:
+    """Records once that the step is done, for the owners who were told before. Returns ``outcome``."""
+    progress = context.step.progress_as(core.Progress)
+    if isinstance(outcome, Done) and progress.owners and not progress.owners_told:
+        because = reasons.of(f"owner_after_{context.step.name}")
+        acts = [
+            audit.JobMoved(job=name, because=because, kind=owner["kind"], channel=owner["channel"], **_about(context))
+            for name, owner in progress.owners.items()
+        ]
+        _record(context, acts, owners_told=True)
+    return outcome
+
+
+def _about(context: Context) -> dict[str, Any]:
+    step = context.step
+    return {"rescue": context.rescue.pk, "node": context.node.name, "step": step.index, "action": step.name}
+
+
+def _record(context: Context, acts: Sequence[audit.Act], **progress: Any) -> None:
+    """One transaction, so that no owner is told twice or not at all."""
+    with transaction.atomic():
+        context.remember(**progress)
+        drafts = [ledger.Draft(act=act, actor=f"rescue {context.rescue.pk}", at=context.now) for act in acts]
+        ledger.append(context.cluster.name, drafts)

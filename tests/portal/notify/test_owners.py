@@ -1,0 +1,124 @@
+"""The owner of a job names a channel that an admin released, and is told before and after a step moves the job."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kcover_portal.errors import FieldError
+from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY, PROTECTED
+from kcover_portal.ledger.models import Entry
+from kcover_portal.notify import services
+from kcover_portal.policies import services as policies
+from tests.codes import codes_of
+from tests.portal.notify.conftest import make_channel
+from tests.portal.notify.receiver import Receiver
+from tests.portal.rescue import killing
+from tests.portal.rescue.test_actions_restart_jobs import KUBEFLOW, POLICY
+from tests.portal.rescue.world import NODE, World
+
+pytestmark = pytest.mark.django_db
+Told = Callable[..., list[Any]]
+MOVES = ("job.moving", "job.moved")
+
+
+def add_job(world: World, name: str = "llm", *, channel: str = "train-owners", **annotations: str) -> None:
+    world.kube.add_workload("PyTorchJob", "train", name, labels={PROTECTED: "true"})
+    metadata = {"metadata": {"annotations": {NOTIFY: channel, **annotations}}}
+    world.kube.objects.merge("PyTorchJob", "train", name, metadata)
+    labels = {KUBEFLOW: name, PROTECTED: "true"}
+    world.kube.add_pod("train", f"{name}-0", node=NODE, owner_kind="PyTorchJob", owner_name=name, labels=labels)
+
+
+def released(world: World, receiver: Receiver, **given: Any) -> None:
+    make_channel(receiver, name="train-owners", now=world.now, **{"for_owners": True, **given})
+
+
+def happenings(documents: list[Any]) -> list[tuple[str, str]]:
+    return [(one["kind"], one["what"]) for document in documents for one in document["happenings"]]
+
+
+def moves() -> list[Entry]:
+    return list(Entry.objects.filter(verb__in=MOVES).order_by("sequence"))
+
+
+def drain(world: World) -> None:
+    world.fault(62)
+    world.until("waiting", step="drain")
+    world.pass_time()
+
+
+def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
+    world: World, receiver: Receiver, told: Told
+) -> None:
+    released(world, receiver)
+    add_job(world)
+    add_job(world, "other", channel="secret-of-others")
+    add_job(world, "none", channel="")
+    drain(world)
+    assert happenings(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+    before, *_, after = [entry for entry in moves() if entry.data["job"] == "train/llm"]
+    assert codes_of(before.data["because"]) == ["owner_before_drain"]
+    assert codes_of(after.data["because"]) == ["owner_after_drain"]
+    first = Entry.objects.filter(verb="evict.begun").order_by("sequence").first()
+    assert first is not None
+    assert before.sequence < first.sequence < after.sequence
+
+
+@pytest.mark.parametrize("given", [{"for_owners": False}, {"enabled": False}])
+def test_a_channel_that_is_not_released_gets_nothing(
+    world: World, receiver: Receiver, told: Told, given: dict[str, bool]
+) -> None:
+    released(world, receiver, **given)
+    add_job(world)
+    drain(world)
+    assert happenings(told()) == []
+    assert len(moves()) == 2
+
+
+@pytest.mark.parametrize("channel", ["Not A Name", "a" * 300, "x\n"])
+def test_an_annotation_that_is_no_name_is_ignored(world: World, channel: str) -> None:
+    add_job(world, channel=channel)
+    drain(world)
+    assert moves() == []
+
+
+def test_the_restart_of_a_job_is_told_once_and_by_the_step_that_makes_it(world: World) -> None:
+    both = POLICY.replace(
+        "{name: restartJobs}", "{name: restartJobs}, {name: drain, attribute: {checkpointWait: 5min}}"
+    )
+    policies.apply(both.replace('"62"', '"63"'), author="test", reason="", now=world.now)
+    add_job(world, **{CHECKPOINT: "2026-11-21T07:00:00Z"})
+    world.fault(63)
+    world.until("waiting", step="restart_jobs")
+    (entry,) = moves()
+    assert (entry.verb, entry.data["action"]) == ("job.moving", "restart_jobs")
+    assert codes_of(entry.data["because"]) == ["owner_before_restart_jobs", "owner_checkpoint"]
+
+
+def test_nobody_is_told_of_what_a_guard_prevents(world: World) -> None:
+    add_job(world)
+    world.fault(62)
+    world.kube.label_node(NODE, {"kcover.io/exclude": "true"})
+    world.sync()
+    world.work()
+    assert moves() == []
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_that_dies_tells_nobody_twice(world: World, after: bool) -> None:
+    add_job(world)
+    killing.kill_at(world.kube, "evict", call=1, after=after)
+    world.fault(62)
+    assert killing.work(world)
+    for _ in range(5):
+        world.pass_time()
+    assert [entry.verb for entry in moves()] == list(MOVES)
+
+
+def test_a_pager_or_a_persons_channel_cannot_be_released(world: World, receiver: Receiver) -> None:
+    with pytest.raises(FieldError) as refused:
+        services.make_channel(
+            "pager", "pagerduty", {"secret": "a" * 32, "for_owners": True}, actor="test", now=world.now
+        )
+    assert (refused.value.field, refused.value.reason.code) == ("for_owners", "owners_of_channel")
