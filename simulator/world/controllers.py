@@ -147,9 +147,16 @@ class Controllers:
         )
 
     def _pytorch_job(self, job: Object) -> None:
-        """Pods with fixed names. A pod that is gone or has failed is created again under the same name."""
+        """Pods with fixed names. A pod that is gone or has failed is created again under the same name.
+
+        A suspended job has none.
+        """
         owned = {pod["metadata"]["name"]: pod for pod in self._owned.of(job)}
-        for role, index, replica in _replicas(job):
+        suspended = bool((job["spec"].get("runPolicy") or {}).get("suspend"))
+        for pod in owned.values():
+            if suspended and not pods.deleting(pod):
+                self._objects.delete("Pod", *store.key_of(pod))
+        for role, index, replica in () if suspended else _replicas(job):
             name = f"{job['metadata']['name']}-{role}-{index}"
             pod = owned.get(name)
             if pod is None:

@@ -43,6 +43,15 @@ spec:
         - {name: webhook, attribute: {url: "<other system>", waittime: 1min}}
         - {name: gpuReset, attribute: {unCordon: "true"}}
         - {name: runChecks, attribute: {checks: "remapped"}}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: stop}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["140"]
+      actions: [{name: cordon}, {name: stopJobs}]
 """
 # A channel for each node, so that what is told of one is a message of its own.
 TELL = """
@@ -72,7 +81,7 @@ PODS = ("a", "b", "c")  # on each node that is drained; evicted in this order
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """``xid``: the fault that calls for it. ``ends``: state and outcome of its rescues, one after the other.
-    ``boots``: how often the machine boots. ``drained``: ``PODS`` are evicted. ``jobs``: a training job is restarted.
+    ``boots``: how often the machine boots. ``drained``: ``PODS`` are evicted. ``jobs``: a training job moves.
     ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back.
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
     ``hung``: the machine has stopped answering. ``released``: a person releases the node in the end."""
@@ -97,6 +106,7 @@ PLANS = {
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
+    "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, told=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(

@@ -136,6 +136,14 @@ POINTS = (
         match="DELETE /api/v1/namespaces/default/pods/{node}-job",
         comes=2.0,
     ),
+    Point(
+        step="stop_jobs",
+        call="PATCH job",
+        plan="stop",
+        match="PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$",
+        body='"suspend":true',
+        comes=2.0,
+    ),
     Point(step="webhook", call="POST to another system", plan="mend", hook=True, comes=9.0),
     Point(
         step="reset",

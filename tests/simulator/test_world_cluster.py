@@ -238,6 +238,24 @@ def test_a_hung_machine_is_unreachable_and_loses_its_pods_after_a_while(cluster)
     assert not any(pods.deleting(pod) for pod in left if pods.is_daemon(pod) or pods.is_mirror(pod))
 
 
+def test_a_suspended_pytorch_job_has_no_pods_until_it_is_resumed(cluster):
+    job = cluster.store.list("PyTorchJob")[0]
+    place = job["metadata"]["namespace"], job["metadata"]["name"]
+
+    def running():
+        mine = f"training.kubeflow.org/job-name={place[1]}"
+        return [pod for pod in cluster.store.list("Pod", namespace=place[0], labels=mine) if pods.ready(pod)]
+
+    wanted = len(running())
+    assert wanted
+    cluster.store.patch("PyTorchJob", *place, {"spec": {"runPolicy": {"suspend": True}}})
+    cluster.advance(60)
+    assert running() == []
+    cluster.store.patch("PyTorchJob", *place, {"spec": {"runPolicy": {"suspend": False}}})
+    cluster.advance(60)
+    assert len(running()) == wanted
+
+
 def test_pods_of_a_node_out_of_service_are_deleted_only_while_it_is_not_ready(cluster):
     taint = [{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]
     well, lost = "gpu-0001", "gpu-0002"

@@ -134,6 +134,24 @@ def test_a_worker_that_dies_at_either_patch_leaves_no_taint(world: World, call: 
     assert (died, world.rescue().state, taints(world)) == (1, "succeeded", [])
 
 
+@pytest.mark.parametrize(
+    "error", [port.Conflict("changed"), port.Unavailable("cut", ambiguous=True)], ids=["409", "cut"]
+)
+@pytest.mark.parametrize("after", [False, True])
+def test_a_patch_that_fails_is_made_again(world: World, error: port.KubeError, after: bool) -> None:
+    world.kube.fail("apply_node", error, after=after)
+    world.report(boot_id="after-the-crash")
+    world.pass_time()
+    for _ in range(20):
+        if taints(world):
+            break
+        world.pass_time(2)
+    assert taints(world) == [TAINT]
+    world.kube.fail("apply_node", error, after=after)
+    world.until("succeeded", seconds=2)
+    assert taints(world) == []
+
+
 def test_somebody_elses_taint_is_waited_for_and_stays(world: World) -> None:
     theirs = {"key": TAINT.key, "value": "admin", "effect": "NoSchedule"}
     world.kube.objects.edit("Node", "", NODE, lambda m: m["spec"].update(taints=[theirs]))
