@@ -3,8 +3,8 @@
 import hashlib
 import re
 import zoneinfo
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -22,6 +22,16 @@ class Variable:
     secret: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """An S3 bucket. ``key``: ACCESS_KEY:SECRET_KEY. ``days``: for which its objects are locked."""
+
+    url: str
+    key: str = field(repr=False)
+    region: str
+    days: int
+
+
 def web(text: str) -> str:
     """A base URL for browsers and programs. Paths are appended to it, so it must not have a query."""
     parts = urlsplit(text)
@@ -36,6 +46,14 @@ def web_call(text: str) -> str:
     if text and (parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0):
         raise ValueError
     return text
+
+
+def bucket(text: str) -> str:
+    """The address of an S3 bucket, with a prefix of its objects or without."""
+    parts = urlsplit(web(text))
+    if text and (parts.username is not None or parts.fragment or not parts.path.strip("/")):
+        raise ValueError
+    return text.rstrip("/")
 
 
 def issuer(text: str) -> str:
@@ -82,13 +100,20 @@ def database(text: str) -> str:
     return text
 
 
-def anchor_file(text: str, *, database: str, var: Path) -> Path | None:
+def anchor_file(read: Mapping[str, object], *, var: Path) -> Path | None:
     """The configured file, or one in ``var`` for each database, so that a new database has no old anchor."""
+    text = str(read["KCOVER_ANCHOR"])
     if text:
         return None if text == "none" else var.parent / text
-    parts = urlsplit(database)
+    parts = urlsplit(str(read["KCOVER_DATABASE_URL"]))
     place = f"{parts.hostname}:{parts.port}{parts.path}" if parts.hostname else str(var.parent / parts.path[1:])
     return var / "anchors" / f"{hashlib.sha256(place.encode()).hexdigest()[:12]}.jsonl"
+
+
+def anchor_bucket(read: Mapping[str, object]) -> Bucket | None:
+    """The configured bucket; None without one."""
+    url, key, region, days = (read[f"KCOVER_ANCHOR_S3{part}"] for part in ("", "_KEY", "_REGION", "_DAYS"))
+    return Bucket(str(url), str(key), str(region), int(str(days))) if url else None
 
 
 def redis(text: str) -> str:

@@ -82,12 +82,11 @@ KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
 REDIS_URL = cast("str", ENV["KCOVER_REDIS_URL"])
 # Without a setting one machine keeps its key in var/; `serve` and `standalone` create it there.
 KCOVER_SIGNING_KEY = VAR_DIR.parent / (cast("str", ENV["KCOVER_SIGNING_KEY"]) or VAR_DIR / "signing_key.pem")
-KCOVER_ANCHOR = setting_values.anchor_file(
-    cast("str", ENV["KCOVER_ANCHOR"]), database=cast("str", ENV["KCOVER_DATABASE_URL"]), var=VAR_DIR
-)
+KCOVER_ANCHOR = setting_values.anchor_file(ENV, var=VAR_DIR)
 KCOVER_AUDIT_FOLDER = VAR_DIR.parent / cast("str", ENV["KCOVER_AUDIT_FOLDER"]) if ENV["KCOVER_AUDIT_FOLDER"] else None
 KCOVER_ANCHOR_WEBHOOK = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK"])
 KCOVER_ANCHOR_WEBHOOK_SECRET = cast("str", ENV["KCOVER_ANCHOR_WEBHOOK_SECRET"])
+KCOVER_ANCHOR_S3 = setting_values.anchor_bucket(ENV)
 
 INSTALLED_APPS = [
     "django.contrib.auth",

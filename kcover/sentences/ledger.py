@@ -23,6 +23,7 @@ SENTENCES: Mapping[str, str] = {
         "At {at} the anchor {path} was missing or empty, although heads had been published to it. Its removal may hide"
         " changes of the audit log. Compare with a copy: manage.py ledger verify --anchor FILE."
     ),
+    "anchor_bucket_refused": _("Bucket {bucket} did not take the object: {error}"),
     "anchor_webhook_refused": _("The anchor webhook answered with status {status}."),
     "chain_missing": _("the chain is missing: every registered cluster has entries"),
     # What an anchor says and the database does not.

@@ -10,9 +10,12 @@ from kcover import reasons
 
 
 class Publication(models.Model):
-    """The last publication of signed heads to one place: ``log``, ``file``, ``webhook``; ``key``: the signature."""
+    """The last publication of signed heads to one place: ``log``, ``file``, ``webhook``, ``bucket``, ``lease CLUSTER``.
 
-    place = models.CharField(max_length=20, primary_key=True)
+    ``key``: the signature.
+    """
+
+    place = models.CharField(max_length=120, primary_key=True)
     published_at = models.DateTimeField(null=True, help_text="the last success")
     problem = models.JSONField(default=dict, help_text="the reason of the present failure; {}: none")
 

@@ -106,6 +106,9 @@ class Cluster(ModelWithSecrets):
         validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
         help_text="storage class of the check pvc; empty: the cluster's default",
     )
+    ledger_lease = models.BooleanField(
+        default=False, help_text="signed heads of the audit log are kept in a Lease of the cluster"
+    )
     job_recovery = models.CharField(
         max_length=10,
         choices=JobRecovery.choices,

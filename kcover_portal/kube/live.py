@@ -17,7 +17,7 @@ import yaml
 
 from kcover_portal import deferred
 from kcover_portal.kube import errors, http
-from kcover_portal.kube.verbs import custom_objects, events, jobs, nodes, pods, pvcs, tokens, workloads
+from kcover_portal.kube.verbs import custom_objects, events, jobs, leases, nodes, pods, pvcs, tokens, workloads
 
 if TYPE_CHECKING:
     from kubernetes import client, config
@@ -33,6 +33,7 @@ class LiveCluster(
     workloads.Workloads,
     custom_objects.CustomObjects,
     pvcs.Claims,
+    leases.Leases,
     tokens.Tokens,
 ):
     """The port over HTTP."""

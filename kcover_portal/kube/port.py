@@ -40,6 +40,7 @@ from kcover_portal.kube.values import (
     Gone,
     JobSpec,
     JobState,
+    LeaseDraft,
     Node,
     NodeChange,
     NodeEvent,
@@ -85,6 +86,7 @@ __all__ = [
     "JobSpec",
     "JobState",
     "KubeError",
+    "LeaseDraft",
     "Node",
     "NodeChange",
     "NodeEvent",
@@ -194,6 +196,12 @@ class Cluster(Protocol):
 
     def delete_claim(self, namespace: str, name: str) -> None:
         """Deletes a claim; it may still be terminating on return."""
+
+    def lease_annotations(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        """Returns the annotations of a Lease; None if there is none."""
+
+    def keep_lease(self, draft: LeaseDraft) -> None:
+        """Makes a Lease as the draft says, or renews it. Raises ``NotFound`` if the namespace does not exist."""
 
     def workloads(
         self, *, labels: Mapping[str, str] | None = None, kind: str | None = None, namespace: str | None = None

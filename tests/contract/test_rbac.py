@@ -60,6 +60,9 @@ def _walk(rig):
     yield "ensure_claim", lambda: cluster.ensure_claim(claim)
     yield "claim_state", lambda: cluster.claim_state(PLACE, claim.name)
     yield "delete_claim", lambda: cluster.delete_claim(PLACE, claim.name)
+    lease = port.LeaseDraft(name=rig.name("heads"), namespace=PLACE, holder="h", annotations={}, at=at)
+    yield "lease_annotations", lambda: cluster.lease_annotations(PLACE, lease.name)
+    yield "keep_lease", lambda: cluster.keep_lease(lease)
     yield "workloads", lambda: cluster.workloads(labels={"a": "b"})
     yield "workload", lambda: of_every_kind(lambda kind: cluster.workload(rig.namespace, kind, "x"))
     yield (

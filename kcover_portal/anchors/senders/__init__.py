@@ -11,7 +11,9 @@ from django.conf import settings
 
 from kcover import reasons
 from kcover_portal import outgoing, private_files
+from kcover_portal.anchors.senders import bucket
 from kcover_portal.anchors.signed_heads import SignedHeads
+from kcover_portal.setting_values import Bucket
 
 log = logging.getLogger("kcover_portal.anchors.heads")
 
@@ -48,6 +50,14 @@ def to_webhook(heads: SignedHeads) -> None:
         raise SendError(reasons.of("anchor_webhook_refused", status=str(reply.status)))
 
 
+def to_bucket(target: Bucket, heads: SignedHeads) -> None:
+    """Writes an object into the S3 bucket."""
+    try:
+        bucket.put(heads, target)
+    except bucket.BucketError as error:
+        raise SendError(error.reason) from error
+
+
 def configured() -> Mapping[str, Callable[[SignedHeads], None]]:
     """The places of this installation; the log is always one."""
     places: dict[str, Callable[[SignedHeads], None]] = {"log": to_log}
@@ -55,4 +65,6 @@ def configured() -> Mapping[str, Callable[[SignedHeads], None]]:
         places["file"] = functools.partial(to_file, settings.KCOVER_ANCHOR)
     if settings.KCOVER_ANCHOR_WEBHOOK:
         places["webhook"] = to_webhook
+    if settings.KCOVER_ANCHOR_S3 is not None:
+        places["bucket"] = functools.partial(to_bucket, settings.KCOVER_ANCHOR_S3)
     return places

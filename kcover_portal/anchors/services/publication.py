@@ -2,6 +2,7 @@
 
 import logging
 from datetime import datetime, timedelta
+from functools import partial
 
 from django.conf import settings
 from django.db import transaction
@@ -9,6 +10,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover_portal.anchors import queries, senders, signed_heads
 from kcover_portal.anchors.models import Divergence, Publication
+from kcover_portal.anchors.services import lease_publication
 from kcover_portal.anchors.signed_heads import SignedHeads
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet import services as fleet_services
@@ -48,8 +50,17 @@ def publish(*, now: datetime) -> SignedHeads:
             _note(place, error.reason, now=now)
         else:
             _note(place, None, now=now)
-    Publication.objects.exclude(place__in=(KEY, VANISHED, *places)).delete()
+    leases = lease_publication.publish(lease_publication.clusters(), heads, partial(_contradicts, now=now))
+    for place, problem in leases.items():
+        _note(place, problem, now=now)
+    Publication.objects.exclude(place__in=(KEY, VANISHED, *places, *leases)).delete()
     return heads
+
+
+def _contradicts(anchor: SignedHeads, *, now: datetime) -> bool:
+    """Returns whether the database lacks what the anchor says, and no person has seen that yet."""
+    found = list(queries.contradictions([anchor]))
+    return bool(found) and _diverged(anchor, found, now=now)
 
 
 def _watch_anchor(*, now: datetime) -> None:
@@ -91,14 +102,15 @@ def compare(*, now: datetime) -> list[queries.Contradiction]:
 
 
 @transaction.atomic
-def _diverged(anchor: SignedHeads, found: list[queries.Contradiction], *, now: datetime) -> None:
+def _diverged(anchor: SignedHeads, found: list[queries.Contradiction], *, now: datetime) -> bool:
+    """Pauses automation; returns False if it did so for this anchor before."""
     because = tuple(each.because for each in found)
     _, new = Divergence.objects.get_or_create(
         anchor=anchor.fingerprint(),
         defaults={"anchored_at": anchor.at, "at": now, "because": [reason.to_json() for reason in because]},
     )
     if not new:
-        return
+        return False
     summary = reasons.of("database_diverged", at=reasons.moment(anchor.at))
     log.error("automation is paused: %s %s", summary, " ".join(map(str, because)))
     fleet_services.pause(cluster=None, reason=str(summary), actor=ACTOR, now=now)
@@ -108,6 +120,7 @@ def _diverged(anchor: SignedHeads, found: list[queries.Contradiction], *, now: d
         incidents.keep_cluster_incident(cluster, kind="ledger", code=INCIDENT_CODE, because=reason, now=now)
     act = audit.DatabaseDiverged(anchored_at=anchor.at, because=because)
     ledger.record(queries.INSTALLATION, act, actor=ACTOR, now=now)
+    return True
 
 
 def _note(place: str, problem: reasons.Reason | None, *, now: datetime) -> None:

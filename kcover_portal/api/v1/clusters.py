@@ -63,6 +63,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "hand_approval",
             "second_admin",
             "job_recovery",
+            "ledger_lease",
             "in_cluster",
             "version",
             "watched_at",
@@ -125,6 +126,7 @@ class ClusterBody(base.Strict):
         max_length=120,
         help_text="another system that acts there; empty: none",
     )
+    ledger_lease = serializers.BooleanField(required=False)
     job_recovery = serializers.ChoiceField(Cluster.JobRecovery.choices, required=False)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
 
@@ -140,6 +142,7 @@ ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
         *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
+        "ledger_lease",
     }
 )
 # A change of these can wait for another admin.

@@ -14,6 +14,7 @@ from kcover_portal.kube.fake.objects import Manifest, stamp
 from kcover_portal.kube.fake.workloads import Workloads
 from kcover_portal.kube.verbs import events as event_verbs
 from kcover_portal.kube.verbs import jobs as job_verbs
+from kcover_portal.kube.verbs import leases as lease_verbs
 from kcover_portal.kube.verbs import pvcs as claim_verbs
 from kcover_portal.kube.wire import events, jobs, nodes, pods, pvcs
 
@@ -193,6 +194,20 @@ class FakeCluster(Workloads, CustomObjects):
         with self.call("claim_state", CLAIM, name, namespace=namespace):
             manifest = self.objects.find(CLAIM, namespace, name)
             return _claim(manifest) if manifest else values.ClaimState(exists=False)
+
+    def lease_annotations(self, namespace: str, name: str) -> Mapping[str, str] | None:
+        with self.call("lease_annotations", "Lease", name, namespace=namespace):
+            found = self.objects.find("Lease", namespace, name)
+            return dict(found["metadata"].get("annotations", {})) if found else None
+
+    def keep_lease(self, draft: values.LeaseDraft) -> None:
+        with self.call("keep_lease", "Lease", draft.name, namespace=draft.namespace) as call, self.objects.changed:
+            call.wrote = True
+            manifest = lease_verbs.lease_manifest(draft)
+            if self.objects.find("Lease", draft.namespace, draft.name) is None:
+                self.objects.create(manifest)
+            else:
+                self.objects.merge("Lease", draft.namespace, draft.name, manifest)
 
     def delete_claim(self, namespace: str, name: str) -> None:
         with self.call("delete_claim", CLAIM, name, namespace=namespace) as call:

@@ -24,6 +24,9 @@ from kcover_portal.kube.values.jobs import (
     JobSpec,
     JobState,
 )
+from kcover_portal.kube.values.leases import (
+    LeaseDraft,
+)
 from kcover_portal.kube.values.nodes import (
     Node,
     NodeChange,
@@ -81,6 +84,7 @@ __all__ = [
     "Gone",
     "JobSpec",
     "JobState",
+    "LeaseDraft",
     "Node",
     "NodeChange",
     "NodeEvent",

@@ -1,0 +1,71 @@
+"""Signed heads as objects of an S3 bucket with object lock: nobody can change or delete them before their time."""
+
+import base64
+import hashlib
+import io
+import os
+from datetime import timedelta
+from urllib.parse import urlsplit
+
+import certifi
+import urllib3
+from minio import Minio
+from minio.commonconfig import COMPLIANCE
+from minio.error import MinioException
+from minio.retention import Retention
+
+from kcover import reasons
+from kcover_portal.anchors.signed_heads import SignedHeads
+from kcover_portal.setting_values import Bucket
+
+CONNECT_SECONDS, READ_SECONDS = 5.0, 10.0
+
+
+class BucketError(reasons.ExplainedError):
+    """The object was not written."""
+
+
+def put(heads: SignedHeads, target: Bucket) -> None:
+    """Writes one object with one line, kept for ``target.days`` in compliance mode.
+
+    Raises BucketError, also if the bucket has no object lock.
+    """
+    place = urlsplit(target.url)
+    bucket, _, prefix = place.path.strip("/").partition("/")
+    name = "/".join(part for part in (prefix, f"{heads.at:%Y/%m/%d/%H%M%S}-{heads.fingerprint()[:16]}.jsonl") if part)
+    body = f"{heads.line()}\n".encode()
+    checksum = base64.b64encode(hashlib.sha256(body).digest()).decode()  # S3 wants one for locked objects
+    try:
+        _client(target).put_object(
+            bucket,
+            name,
+            io.BytesIO(body),
+            len(body),
+            content_type="application/json",
+            metadata={"x-amz-sdk-checksum-algorithm": "SHA256", "x-amz-checksum-sha256": checksum},
+            retention=Retention(COMPLIANCE, heads.at + timedelta(days=target.days)),
+        )
+    except (MinioException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+        raise BucketError(reasons.of("anchor_bucket_refused", bucket=bucket, error=_why(error))) from error
+
+
+def _client(target: Bucket) -> Minio:
+    place, (key, _, secret) = urlsplit(target.url), target.key.partition(":")
+    timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
+    authorities = os.environ.get("SSL_CERT_FILE") or certifi.where()
+    pool = urllib3.PoolManager(timeout=timeout, retries=False, cert_reqs="CERT_REQUIRED", ca_certs=authorities)
+    return Minio(
+        place.netloc,
+        access_key=key,
+        secret_key=secret,
+        secure=place.scheme == "https",
+        region=target.region,
+        http_client=pool,
+    )
+
+
+def _why(error: Exception) -> str:
+    """The code and message of S3, without ids and addresses; else the kind of failure."""
+    code = getattr(error, "code", None)
+    message = getattr(error, "message", None)
+    return f"{code}: {message}"[:200] if code else type(error).__name__
