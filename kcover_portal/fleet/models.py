@@ -39,6 +39,11 @@ class Cluster(ModelWithSecrets):
         ALWAYS = "always", _("Always")
         NEVER = "never", _("Never")
 
+    class SecondFactor(models.TextChoices):
+        OFF = "off", _("Nobody more than the installation asks")
+        APPROVERS = "approvers", _("People who may approve")
+        ALL = "all", _("Everybody with a role")
+
     class JobRecovery(models.TextChoices):
         OFF = "off", _("Off")
         SHADOW = "shadow", _("Shadow")
@@ -65,6 +70,12 @@ class Cluster(ModelWithSecrets):
         help_text="when actions by hand that take work away need another person's approval",
     )
     second_admin = models.BooleanField(default=False, help_text="another admin must confirm what loosens a limit")
+    second_factor = models.CharField(
+        max_length=10,
+        choices=SecondFactor.choices,
+        default=SecondFactor.OFF,
+        help_text="which people with a role there need a second factor, besides KCOVER_SECOND_FACTOR",
+    )
     job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")
     job_namespace = models.CharField(max_length=63, default="kcover-jobs")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")

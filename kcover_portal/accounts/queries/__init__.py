@@ -244,9 +244,20 @@ def may_do_all_of(who: Principal, other: User) -> bool:
 
 
 def second_factor_required(user: User) -> bool:
-    """Returns whether KCOVER_SECOND_FACTOR asks this user for a second factor."""
+    """Returns whether KCOVER_SECOND_FACTOR, or a cluster in which the user has a role, asks for a second factor."""
     required = settings.KCOVER_SECOND_FACTOR
-    return required == "all" or (required == "approvers" and may_somewhere(user, Role.APPROVER))
+    if required == "all" or (required == "approvers" and may_somewhere(user, Role.APPROVER)):
+        return True
+    strict = Cluster.objects.exclude(second_factor=Cluster.SecondFactor.OFF).values_list("pk", "second_factor")
+    grants = _grants(user)
+    return any(_cluster_asks(grants, cluster, asks) for cluster, asks in strict)
+
+
+def _cluster_asks(grants: list[Grant], cluster: int, asks: str) -> bool:
+    """Returns whether a cluster with this setting asks somebody with these grants for a second factor."""
+    pools = [grant.pool for grant in grants if grant.cluster in (None, cluster)]
+    needed = needs(Role.APPROVER if asks == Cluster.SecondFactor.APPROVERS else READ)
+    return any(needed <= _held(grants, cluster, pool) for pool in pools)
 
 
 def _grants(who: Principal) -> list[Grant]:

@@ -62,6 +62,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "topology",
             "hand_approval",
             "second_admin",
+            "second_factor",
             "job_recovery",
             "ledger_lease",
             "in_cluster",
@@ -120,6 +121,7 @@ class ClusterBody(base.Strict):
     )
     hand_approval = serializers.ChoiceField(Cluster.HandApproval.choices, required=False)
     second_admin = serializers.BooleanField(required=False)
+    second_factor = serializers.ChoiceField(Cluster.SecondFactor.choices, required=False)
     acted_on_by = serializers.CharField(
         required=False,
         allow_blank=True,
@@ -142,11 +144,11 @@ ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
         *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
-        "ledger_lease",
+        *("ledger_lease", "second_factor"),
     }
 )
 # A change of these can wait for another admin.
-LOOSENS = ("mode", "hand_approval", "second_admin", "acted_on_by", "job_recovery")
+LOOSENS = ("mode", "hand_approval", "second_admin", "second_factor", "acted_on_by", "job_recovery")
 
 
 class Clusters(base.Reads[Cluster]):

@@ -45,7 +45,9 @@ class Topology(Act):
 
 
 class TwoPeople(Act):
-    """The rules for a second person: for actions by hand, and for changes that loosen a limit."""
+    """The rules for a second person or factor: for actions by hand, changes that loosen a limit, and sign-in."""
+
+    SETTINGS = ("hand_approval", "second_admin", "second_factor")
 
     hand_approval = forms.ChoiceField(
         label=gettext_lazy("Approval of actions by hand"),
@@ -58,17 +60,24 @@ class TwoPeople(Act):
         required=False,
         widget=widgets.checkbox(),
     )
-    field_order = ("hand_approval", "second_admin", "reason")
+    second_factor = forms.ChoiceField(
+        label=gettext_lazy("Second factor"),
+        choices=Cluster.SecondFactor.choices,
+        required=False,
+        widget=widgets.select(),
+        help_text=gettext_lazy("Which people with a role in this cluster need one, at their next sign-in."),
+    )
+    field_order = ("hand_approval", "second_admin", "second_factor", "reason")
 
     def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
         super().__init__(data)
-        self.initial = {"hand_approval": cluster.hand_approval, "second_admin": cluster.second_admin}
+        self.initial = {name: getattr(cluster, name) for name in self.SETTINGS}
         self.cluster = cluster
 
     def changes(self) -> dict[str, Any]:
-        """The settings that differ from the cluster's."""
-        given = {name: self.cleaned_data[name] for name in ("hand_approval", "second_admin")}
-        return {name: value for name, value in given.items() if value != getattr(self.cluster, name)}
+        """The settings that differ from the cluster's. A field that was not sent changes nothing."""
+        given = {name: self.cleaned_data[name] for name in self.SETTINGS}
+        return {name: value for name, value in given.items() if value not in ("", getattr(self.cluster, name))}
 
     def refuse(self, error: FieldError) -> None:
         """Attach the service's error to its field."""

@@ -22,6 +22,7 @@ from kcover_portal.runtime.models import Installation, Mode
 
 VALID_FOR = timedelta(days=1)
 HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
+SECOND_FACTORS = (Cluster.SecondFactor.OFF, Cluster.SecondFactor.APPROVERS, Cluster.SecondFactor.ALL)  # strictest last
 JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
@@ -42,10 +43,15 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
     return (
         loosens_mode(cluster, changes.get("mode"))
         or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
+        or _asks_fewer(cluster, changes.get("second_factor", cluster.second_factor))
         or (cluster.second_admin and not changes.get("second_admin", True))
         or _recovers_more(cluster, changes.get("job_recovery", cluster.job_recovery))
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
     )
+
+
+def _asks_fewer(cluster: Cluster, second_factor: str) -> bool:
+    return SECOND_FACTORS.index(second_factor) < SECOND_FACTORS.index(cluster.second_factor)
 
 
 def _recovers_more(cluster: Cluster, job_recovery: str) -> bool:

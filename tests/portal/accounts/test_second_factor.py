@@ -8,10 +8,11 @@ import pytest
 from django.db import connection
 
 from kcover import audit
-from kcover_portal.accounts import services, tasks
+from kcover_portal.accounts import queries, services, tasks
 from kcover_portal.accounts.models import AttemptCounter, RecoveryCode, Session, TotpDevice, User
 from kcover_portal.accounts.services import recovery_codes, second_factors, totp
 from kcover_portal.encryption import keyring
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from tests.codes import refused
 from tests.portal.accounts.browsers import PASSWORD, Browser, Clock, make_user, wait_of
@@ -298,6 +299,52 @@ def test_who_is_led_to_add_a_factor(setting: str, role: str, asked: bool, clock:
     response = browser.sign_in("li")
     assert response.url == ("/sign-in/enrol/" if asked else "/")
     assert is_in(browser) is not asked
+
+
+@pytest.mark.parametrize(
+    ("setting", "role", "place", "asked"),
+    [
+        ("off", "admin", ("east", ""), False),
+        ("approvers", "operator", ("east", ""), False),
+        ("approvers", "approver", ("east", ""), True),
+        ("approvers", "approver", ("east", "a100"), True),
+        ("approvers", "approver", ("west", ""), False),
+        ("approvers", "admin", None, True),
+        ("all", "viewer", ("east", "a100"), True),
+        ("all", "admin", ("west", ""), False),
+        ("all", "viewer", None, True),
+    ],
+)
+def test_a_cluster_asks_the_people_who_have_a_role_in_it(
+    setting: str, role: str, place: tuple[str, str] | None, asked: bool, clock: Clock, settings: Any
+) -> None:
+    settings.KCOVER_DEMO_URL = "http://sim.example"
+    for name in ("east", "west"):
+        Cluster.objects.create(name=name, created_at=clock.now)
+    Cluster.objects.filter(name="east").update(second_factor=setting)
+    user = make_user("li", clock.now, role)
+    if place is not None:
+        services.unbind(user, actor="test", now=clock.now)
+        cluster = Cluster.objects.get(name=place[0])
+        services.bind(user, role, cluster=cluster, pool=place[1], actor="test", now=clock.now)
+    browser = Browser()
+    assert browser.sign_in("li").url == ("/sign-in/enrol/" if asked else "/")
+    assert is_in(browser) is not asked
+
+
+def test_a_roles_in_two_places_are_not_added_up_across_clusters(clock: Clock) -> None:
+    east, west = (Cluster.objects.create(name=name, created_at=clock.now) for name in ("east", "west"))
+    Cluster.objects.filter(name="east").update(second_factor="approvers")
+    user = make_user("li", clock.now, "viewer")
+    services.bind(user, "operator", cluster=east, actor="test", now=clock.now)
+    services.bind(user, "approver", cluster=west, actor="test", now=clock.now)
+    assert not queries.second_factor_required(User.objects.get(pk=user.pk))
+
+
+def test_nobody_removes_the_last_factor_that_a_cluster_asks_for(anna: User, app: App, clock: Clock) -> None:
+    Cluster.objects.create(name="east", created_at=clock.now, second_factor="all")
+    with refused(services.Refused, "last_factor"):
+        second_factors.remove_totp(User.objects.get(pk=anna.pk), now=clock.now)
 
 
 def test_a_person_adds_an_app_at_sign_in_and_gets_recovery_codes(anna: User, clock: Clock, settings: Any) -> None:

@@ -175,6 +175,15 @@ def test_a_role_that_needs_a_factor_cannot_act_without_one(root: User, clock: Cl
     assert browser.client.post("/pause/", WHY).status_code == 302
 
 
+def test_an_open_session_cannot_act_once_a_cluster_asks_for_a_factor(root: User, clock: Clock) -> None:
+    browser = Browser()
+    browser.sign_in("root")
+    Cluster.objects.create(name="east", created_at=clock.now, second_factor="approvers")
+    response = browser.client.post("/resume/", WHY)
+    assert (response.status_code, "/account/second-factor/" in response.content.decode()) == (422, True)
+    assert browser.client.post("/pause/", WHY).status_code == 302
+
+
 # --- the own factors
 
 

@@ -65,6 +65,15 @@ def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, eas
     assert east.hand_approval == "never"
 
 
+def test_a_second_factor_is_asked_for_on_the_page(anna: Client, east: Cluster) -> None:
+    assert (
+        anna.post("/safety/east/people/", {"hand_approval": "mode", "second_factor": "all", **WHY}).status_code == 302
+    )
+    east.refresh_from_db()
+    assert (east.second_factor, east.hand_approval) == ("all", "mode")
+    assert str(Cluster.SecondFactor.ALL.label) in anna.get("/safety/").content.decode()
+
+
 def test_a_stricter_setting_does_not_wait(anna: Client, east: Cluster) -> None:
     Cluster.objects.update(second_admin=True)
     anna.post("/safety/east/people/", {"hand_approval": "always", "second_admin": "on", **WHY})

@@ -67,10 +67,18 @@ def test_the_mode_of_everything_is_loosened_by_an_admin(now: datetime) -> None:
     assert person("ada", "admin", now).post("resume", {"reason": "x", "mode": "enforce"}).status_code == 200
 
 
-@pytest.mark.parametrize("setting", [{"hand_approval": "never"}, {"second_admin": True}])
+@pytest.mark.parametrize("setting", [{"hand_approval": "never"}, {"second_admin": True}, {"second_factor": "all"}])
 def test_who_must_approve_is_an_admins_setting(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
     assert patch(person("olga", "approver", now), "", setting).status_code == 403
     assert patch(person("ada", "admin", now), "", setting).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "loosens"), [("all", "approvers", True), ("approvers", "off", True), ("off", "all", False)]
+)
+def test_fewer_people_with_a_second_factor_loosen(east: Cluster, before: str, after: str, loosens: bool) -> None:
+    east.second_factor = before
+    assert pending_changes.loosens_settings(east, {"second_factor": after}) is loosens
 
 
 @pytest.mark.parametrize(
