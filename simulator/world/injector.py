@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kcover.faults import catalog
@@ -13,7 +13,8 @@ KINDS = ("xid", "sxid", "hang")
 MAX_CODE = 2**31 - 1
 MAX_COUNT = 10_000
 MAX_LINE = 4096
-_FIELDS = ("node", "kind", "code", "gpu", "count", "line", "drill", "cure", "returns", "kill")
+CRASHES_AFTER = 2.0  # seconds: the agent has reported the fault by then
+_FIELDS = ("node", "kind", "code", "gpu", "count", "line", "drill", "cure", "returns", "kill", "crash")
 
 
 class OrderError(ValueError):
@@ -32,7 +33,8 @@ class Order:
     ``kind`` ``hang`` stops the whole machine. ``line`` replaces the driver's line. ``count``: how often the line is
     printed. ``drill``: the line is written by a program, not by the kernel. ``cure``: what removes the fault
     (``mix.CURES``). If ``returns`` is False, the machine does not come back from its next boot. ``kill`` crashes the
-    programs on the GPU.
+    programs on the GPU. ``crash``: the machine reboots by itself a moment later, and the kubelet does not
+    start until another reboot.
     """
 
     node: str
@@ -45,6 +47,7 @@ class Order:
     cure: str = "reboot"
     returns: bool = True
     kill: bool = False
+    crash: bool = False
 
 
 def parse(body: object) -> Order:
@@ -83,6 +86,7 @@ def parse(body: object) -> Order:
         cure=cure,
         returns=_boolean(body, "returns", default=True),
         kill=_boolean(body, "kill", default=False),
+        crash=_boolean(body, "crash", default=False),
     )
 
 
@@ -102,19 +106,20 @@ def inject(world: World, order: Order) -> tuple[str, ...]:
     if host.power != machine.UP:
         raise OrderError("node", f"{order.node} is {host.power} and prints nothing")
     lines = _lines(order, gpu)
-    host.add_fault(
-        machine.ActiveFault(
-            kind=order.kind,
-            code=order.code or order.kind,
-            gpu=gpu,
-            cure=order.cure,
-            lines=lines,
-            since=world.agenda.now(),
-            drill=order.drill,
-            comes_back=order.returns,
-        ),
-        times=order.count,
+    active = machine.ActiveFault(
+        kind=order.kind,
+        code=order.code or order.kind,
+        gpu=gpu,
+        cure=order.cure,
+        lines=lines,
+        since=world.agenda.now(),
+        drill=order.drill,
+        comes_back=order.returns,
     )
+    host.add_fault(active, times=order.count)
+    if order.crash:
+        lasting = replace(active, lines=(), kubelet=False)
+        world.agenda.after(CRASHES_AFTER, lambda: host.crash(lasting))
     if order.kind == "hang":
         host.hang()
     elif order.kill:

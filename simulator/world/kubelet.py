@@ -47,15 +47,15 @@ class Kubelet:
         pod = change.object
         if change.kind == history.DELETED:
             self._cancel(pod["metadata"]["uid"])
-            if pods.is_mirror(pod) and self._host.power == machine.UP:
+            if pods.is_mirror(pod) and self._host.starts_kubelet:
                 self._agenda.after(self._pace.start, self.ensure_mirror)
-        elif self._host.power == machine.UP:
+        elif self._host.starts_kubelet:
             self._attend(pod)
 
     def ensure_mirror(self) -> None:
         """Create the mirror pod of the node's static pod."""
         node = self._objects.find("Node", "", self._spec.name)
-        if node is None or self._host.power != machine.UP:
+        if node is None or not self._host.starts_kubelet:
             return
         wanted = workloads.mirror(self._spec, node_uid=node["metadata"]["uid"])
         if self._objects.find("Pod", "kube-system", wanted["metadata"]["name"]) is None:
@@ -72,7 +72,7 @@ class Kubelet:
     def came_up(self) -> None:
         """Register the new boot, stop and restart the node's pods; Ready follows a moment later."""
         node = self._objects.find("Node", "", self._spec.name)
-        if node is None:
+        if node is None or not self._host.starts_kubelet:
             return
         self._post(node, "False", boot_id=self._host.boot_id)
         self._emit_event(
@@ -92,7 +92,7 @@ class Kubelet:
 
     def crash(self, pod: Object, *, message: str, exit_code: int = 1) -> None:
         """End a container of a pod with an error; its restart policy decides what follows."""
-        if self._host.power != machine.UP or pods.phase(pod) != "Running" or pods.deleting(pod):
+        if not self._host.starts_kubelet or pods.phase(pod) != "Running" or pods.deleting(pod):
             return
         if pod["spec"].get("restartPolicy") == "Never":
             self._write(pods.ended(self._objects, pod, succeeded=False, message=message))

@@ -26,14 +26,15 @@ _OWN = {(_NOT_READY, "NoSchedule"), (_NOT_READY, "NoExecute"), (_UNREACHABLE, "N
 class HeartbeatWatcher:
     """Listens to a machine on behalf of the controller. Its silence is noticed after a delay."""
 
-    def __init__(self, controller: "NodeLifecycle", name: str) -> None:
-        self._controller, self._name = controller, name
+    def __init__(self, controller: "NodeLifecycle", host: machine.Machine) -> None:
+        self._controller, self._host = controller, host
 
     def went_down(self) -> None:
-        self._controller.heartbeat_lost(self._name)
+        self._controller.heartbeat_lost(self._host.name)
 
     def came_up(self) -> None:
-        self._controller.heartbeat_back(self._name)
+        if self._host.starts_kubelet:
+            self._controller.heartbeat_back(self._host.name)
 
 
 class NodeLifecycle:
@@ -43,7 +44,7 @@ class NodeLifecycle:
         self._evicting: dict[str, Entry] = {}
 
     def watch(self, host: machine.Machine) -> None:
-        host.listeners.append(HeartbeatWatcher(self, host.name))
+        host.listeners.append(HeartbeatWatcher(self, host))
 
     def heartbeat_lost(self, name: str) -> None:
         """The kubelet has stopped posting its status."""

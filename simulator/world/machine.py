@@ -33,6 +33,7 @@ class ActiveFault:
     """A fault that is present. ``cure``: what removes it (``mix.CURES``). ``gpu``: an index, None for the whole node.
 
     ``lines`` are printed again after a boot that did not cure it. If ``comes_back`` is False, the next boot never ends.
+    If ``kubelet`` is False, the kubelet does not start while the fault is present.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class ActiveFault:
     since: datetime
     drill: bool = False
     comes_back: bool = True
+    kubelet: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +71,7 @@ class Machine:
     listeners: list[Listener] = field(default_factory=list)
     printed: Callable[[], None] | None = None  # called for every new line in the log
     collectors: list[Callable[[str, datetime], None]] = field(default_factory=list)  # called with each new line
+    arising: list[ActiveFault] = field(default_factory=list)  # faults that appear with the next boot
 
     def __post_init__(self) -> None:
         self._begin("power on")
@@ -112,6 +115,16 @@ class Machine:
         self.agenda.after(self.boot_seconds, lambda: self._boot(cause))
         return True
 
+    def crash(self, active: ActiveFault) -> None:
+        """Reboot by itself; the fault appears with the new boot."""
+        if self.reboot("crash"):
+            self.arising.append(active)
+
+    @property
+    def starts_kubelet(self) -> bool:
+        """Return whether the kubelet of this boot has started."""
+        return self.power == UP and all(active.kubelet for active in self.faults)
+
     def hang(self) -> None:
         if self.power == UP:
             self.power = HUNG
@@ -136,7 +149,8 @@ class Machine:
         if any(not active.comes_back for active in self.faults):
             self.power = DEAD
             return
-        self.faults = [active for active in self.faults if active.cure == "repair"]
+        self.faults = [*(active for active in self.faults if active.cure == "repair"), *self.arising]
+        self.arising.clear()
         self.power = UP
         self._begin(cause)
         for listener in tuple(self.listeners):

@@ -109,7 +109,8 @@ class Course:
         if plan.asked:
             self._until(lambda: self._asked(trial), deadline=time.monotonic() + HEARD_SECONDS)
         else:
-            self._product.inject(trial.node, plan.xid, **{"cure": "reset"} if trial.plan == "mend" else {})
+            how = {"cure": "reset"} if trial.plan == "mend" else {"crash": True} if plan.dead else {}
+            self._product.inject(trial.node, plan.xid, **how)
 
     def _asked(self, trial: Trial) -> bool:
         body = {"nodeName": trial.node, "xid": PLANS[trial.plan].xid, "escalateTime": "", "actions": HEAL}

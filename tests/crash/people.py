@@ -26,7 +26,8 @@ class People:
             if mine and self._ordered_in_vain(trial):
                 self._order_again(trial, mine[-1])
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
-                self._release(trial)
+                if not plan.dead or self._rebooted(trial):
+                    self._release(trial)
             elif not trial.seconds and len(mine) >= len(plan.ends) and not set(states) & set(rescues.UNDER_WAY):
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
@@ -74,6 +75,14 @@ class People:
             self._say(f"/api/v1/rescues/{row.pk}/take-over", "they have no such order")
         elif row.state == "held":
             trial.helped = self._say(f"/api/v1/rescues/{row.pk}/retry", "nobody has it")
+
+    def _rebooted(self, trial: Trial) -> bool:
+        """Returns whether the machine is back after the reboot by hand; requests it before."""
+        if len(self._product.sim_truth(trial.node)["boots"]) - 1 < PLANS[trial.plan].boots:
+            self._product.post_sim(f"/sim/nodes/{trial.node}/reboot", {})
+            return False
+        machines = call("GET", self._product.sim + "/sim/nodes")[1]["nodes"]
+        return any(row["name"] == trial.node and row["ready"] for row in machines)
 
     def _release(self, trial: Trial) -> None:
         trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")

@@ -52,6 +52,15 @@ spec:
     - priority: 10
       errorCode: ["140"]
       actions: [{name: cordon}, {name: stopJobs}]
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: dead}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["120"]
+      actions: [{name: cordon}, {name: restartJobs}]
 """
 # A channel for each node, so that what is told of one is a message of its own.
 TELL = """
@@ -84,7 +93,8 @@ class Plan:
     ``boots``: how often the machine boots. ``drained``: ``PODS`` are evicted. ``jobs``: a training job moves.
     ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back.
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
-    ``hung``: the machine has stopped answering. ``released``: a person releases the node in the end."""
+    ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
+    person reboots it. ``released``: a person releases the node in the end."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -96,6 +106,7 @@ class Plan:
     told: bool = False
     asked: bool = False
     hung: bool = False
+    dead: bool = False
     released: bool = False
 
 
@@ -106,6 +117,7 @@ PLANS = {
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
+    "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, told=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.

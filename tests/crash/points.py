@@ -137,6 +137,22 @@ POINTS = (
         comes=2.0,
     ),
     Point(
+        step="restart_jobs",
+        call="PATCH node (out of service)",
+        plan="dead",
+        match=f"PATCH {_NODE}",
+        body='"taints":\\[.*out-of-service',
+        comes=7.0,
+    ),
+    Point(
+        step="restart_jobs",
+        call="PATCH node (in service)",
+        plan="dead",
+        match=f"PATCH {_NODE}",
+        body=f'^(?!.*"{RESCUE}":null)(?!.*out-of-service).*"taints":',
+        comes=11.0,
+    ),
+    Point(
         step="stop_jobs",
         call="PATCH job",
         plan="stop",

@@ -238,6 +238,24 @@ def test_a_hung_machine_is_unreachable_and_loses_its_pods_after_a_while(cluster)
     assert not any(pods.deleting(pod) for pod in left if pods.is_daemon(pod) or pods.is_mirror(pod))
 
 
+def test_a_machine_that_crashes_may_come_back_without_its_kubelet(cluster):
+    name = "gpu-0003"
+    host = cluster.world.machines[name]
+    old = host.boot_id
+    injector.inject(cluster.world, order(node=name, crash=True))
+    cluster.advance(150)
+    node = cluster.node(name)
+    assert host.power == "up"
+    assert host.boot_id != old == node["status"]["nodeInfo"]["bootID"]
+    assert nodes.ready_status(node) == "Unknown"
+    assert host.faults
+    assert host.reboot("by hand")
+    cluster.advance(150)
+    node = cluster.node(name)
+    assert (nodes.ready_status(node), node["status"]["nodeInfo"]["bootID"]) == ("True", host.boot_id)
+    assert host.faults == []
+
+
 def test_a_suspended_pytorch_job_has_no_pods_until_it_is_resumed(cluster):
     job = cluster.store.list("PyTorchJob")[0]
     place = job["metadata"]["namespace"], job["metadata"]["name"]

@@ -5,7 +5,7 @@ of a NotReady node with force. That is safe only if none of their containers run
 machine is proved rebooted, and the kubelet has never run in the new boot.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kcover import audit, reasons
 from kcover_portal.fleet.models import Agent
@@ -13,6 +13,7 @@ from kcover_portal.kube import port
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 
+MAX_SKEW_SECONDS = 30  # of a clock that dates a report; a cluster notices a silent kubelet after 40 s
 TAINT = port.Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")
 
 
@@ -24,13 +25,17 @@ def is_silent(node: port.Node) -> bool:
 def is_rebooted(context: Context, node: port.Node, *, silent_since: datetime) -> bool:
     """Returns whether the node's agent proves that the last boot of the kubelet is over.
 
-    As in the reboot step, only another boot ID proves it. It counts if the agent reported it after the kubelet was
-    seen silent, and if the kubelet has never reported it: otherwise pods may run in that boot.
+    As in the reboot step, only another boot ID proves it. It counts if the agent wrote and sent it after the kubelet
+    was seen silent: an agent also delivers what it kept from earlier boots. And the kubelet must never have reported
+    it, because otherwise pods may run in that boot.
     """
     if not node.boot_id:
         return False
     earlier = ("", node.boot_id, *context.node.past_boots)
-    return Agent.objects.filter(node=context.node, seen_at__gt=silent_since).exclude(boot_id__in=earlier).exists()
+    agent = Agent.objects.filter(node=context.node, seen_at__gt=silent_since).exclude(boot_id__in=earlier).first()
+    if agent is None or abs(agent.skew) > MAX_SKEW_SECONDS:
+        return False
+    return agent.seen_at + timedelta(seconds=agent.skew) > silent_since
 
 
 def free(context: Context, node: port.Node, *, silent_since: datetime) -> reasons.Reason:

@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
@@ -101,6 +102,18 @@ def test_a_boot_that_was_reported_before_the_kubelet_fell_silent_proves_nothing(
         assert "kubelet_silent" in codes(one)
     finally:
         one.uninstall()
+
+
+@pytest.mark.parametrize("skew", [-3600, -31, -3, 86400])
+def test_a_report_that_was_kept_or_has_a_wrong_clock_proves_nothing(world: World, skew: float) -> None:
+    world.report(boot_id="long-ago")
+    Agent.objects.update(skew=skew)  # when it was written, less when it came
+    for _ in range(2):
+        world.kube.finish_deletions()
+        world.sync()
+        world.now += timedelta(seconds=1)
+        world.work()
+    assert taints(world) == []
 
 
 def test_a_kubelet_that_still_posts_ends_its_pods_itself(world: World) -> None:
