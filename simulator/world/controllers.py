@@ -153,9 +153,9 @@ class Controllers:
         """
         owned = {pod["metadata"]["name"]: pod for pod in self._owned.of(job)}
         suspended = bool((job["spec"].get("runPolicy") or {}).get("suspend"))
-        for pod in owned.values():
-            if suspended and not pods.deleting(pod):
-                self._objects.delete("Pod", *store.key_of(pod))
+        for unwanted in owned.values() if suspended else ():
+            if not pods.deleting(unwanted):
+                self._objects.delete("Pod", *store.key_of(unwanted))
         for role, index, replica in () if suspended else _replicas(job):
             name = f"{job['metadata']['name']}-{role}-{index}"
             pod = owned.get(name)
