@@ -77,9 +77,11 @@ class People:
             trial.helped = self._say(f"/api/v1/rescues/{row.pk}/retry", "nobody has it")
 
     def _rebooted(self, trial: Trial) -> bool:
-        """Returns whether the machine is back after the reboot by hand; requests it before."""
-        if len(self._product.sim_truth(trial.node)["boots"]) - 1 < PLANS[trial.plan].boots:
+        """Returns whether the machine is back after the reboot by hand; requests it before, once."""
+        if not trial.rebooted:
+            trial.rebooted = True
             self._product.post_sim(f"/sim/nodes/{trial.node}/reboot", {})
+        if len(self._product.sim_truth(trial.node)["boots"]) - 1 < PLANS[trial.plan].boots:
             return False
         machines = call("GET", self._product.sim + "/sim/nodes")[1]["nodes"]
         return any(row["name"] == trial.node and row["ready"] for row in machines)

@@ -17,6 +17,7 @@ class Trial:
     case: Case | None
     before: dict[str, Any] = field(default_factory=dict)
     struck: bool = False
+    rebooted: bool = False  # by a person
     helped: bool = False  # what the plan needs from outside in the end was done
     lock: psycopg.Connection[Any] | None = None  # what a call that is a row waits for
     spares: dict[str, dict[str, Any]] = field(default_factory=dict)  # that were promised to the node, as they had been
