@@ -1,13 +1,24 @@
-"""Redis as the broker: a worker survives the loss of its connection.
+"""The brokers: Redis between processes, and the memory of a single process.
 
-When kombu's channel loses its connection, it tries to restore unacknowledged messages and to acknowledge finished ones
-on the closed connection. This raises an exception that Celery does not expect, and the worker exits (kombu 5.7). The
-portal can skip both steps without loss: the rows are the queue, and the sweep finds whatever is due.
+When kombu's channel loses its connection to Redis, it tries to restore unacknowledged messages and to acknowledge
+finished ones on the closed connection. This raises an exception that Celery does not expect, and the worker exits
+(kombu 5.7). The portal can skip both steps without loss: the rows are the queue, and the sweep finds whatever is due.
 
 Socket time-outs protect threads from a Redis that accepts connections but does not answer.
+
+Kombu's broker in memory looks for messages a hundred times a second. This one waits for them.
 """
 
-from kombu.transport import TRANSPORT_ALIASES, redis
+import math
+import queue
+import threading
+import time
+from typing import Any
+
+from kombu import Connection
+from kombu.transport import TRANSPORT_ALIASES, memory, redis
+
+LONGEST_WAIT = 0.5  # seconds
 
 
 class Channel(redis.Channel):
@@ -29,7 +40,48 @@ class Transport(redis.Transport):
     Channel = Channel
 
 
+class MemoryChannel(memory.Channel):
+    """A channel whose readers wait for ``changed``."""
+
+    changed = threading.Event()  # a message has arrived, or a reader may take another one
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Acknowledges a message."""
+        super().basic_ack(delivery_tag, multiple=multiple)
+        self.changed.set()
+
+    def _put(self, queue: str, message: Any, **more: Any) -> None:
+        super()._put(queue, message, **more)
+        self.changed.set()
+
+    def _put_fanout(self, exchange: str, message: Any, routing_key: str | None = None, **more: Any) -> None:
+        super()._put_fanout(exchange, message, routing_key=routing_key, **more)
+        self.changed.set()
+
+
+class MemoryTransport(memory.Transport):
+    """kombu's transport in memory, which waits instead of polling."""
+
+    Channel = MemoryChannel
+
+    def drain_events(self, connection: Connection, timeout: float | None = None) -> None:  # type: ignore[override]
+        """Delivers a message. Raises TimeoutError if none arrives in time."""
+        assert self.cycle is not None  # set by the constructor
+        until = math.inf if timeout is None else time.monotonic() + timeout
+        while True:
+            self.Channel.changed.clear()
+            try:
+                self.cycle.get(self._deliver, timeout=timeout)
+            except queue.Empty:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError from None
+                self.Channel.changed.wait(min(left, LONGEST_WAIT))
+            else:
+                return
+
+
 def install() -> None:
-    """Registers this transport for ``redis://`` and ``rediss://``."""
-    for scheme in ("redis", "rediss"):
-        TRANSPORT_ALIASES[scheme] = f"{Transport.__module__}:{Transport.__qualname__}"
+    """Registers these transports."""
+    for scheme, transport in (("redis", Transport), ("rediss", Transport), ("memory", MemoryTransport)):
+        TRANSPORT_ALIASES[scheme] = f"{transport.__module__}:{transport.__qualname__}"

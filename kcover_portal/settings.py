@@ -229,7 +229,7 @@ CELERY_BROKER_URL = REDIS_URL or "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis without limit
 # A ring is not retried, because the sweep finds what is due. Socket time-outs are in kcover_portal.broker.
-CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, float] = {"max_retries": 0} if REDIS_URL else {"polling_interval": 0.01}
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, float] = {"max_retries": 0} if REDIS_URL else {}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

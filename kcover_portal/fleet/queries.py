@@ -237,8 +237,15 @@ def connect(cluster: Cluster) -> port.Cluster:
 
 def nodes_with_offers(*, now: datetime) -> set[int]:
     """Returns the ids of nodes that have an unanswered command."""
-    rows = Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now)
-    return set(rows.values_list("node_id", flat=True))
+    return set(_offers.rows(now=now))
+
+
+_offers = Prepared(
+    lambda now: Command.objects.filter(state=Command.State.OFFERED, expires_at__gt=now).values_list(
+        "node_id", flat=True
+    ),
+    now=datetime,
+)
 
 
 def latest_results(names: Collection[str], *, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:

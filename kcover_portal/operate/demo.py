@@ -31,7 +31,7 @@ HOLD_DOWN = 5  # seconds; short, because visitors wait for it
 # Visitors break many nodes in a row and want to see each one rescued, so the statistical guards must not stop them.
 GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
-HEARTBEAT_SECONDS = 5
+HEARTBEAT_SECONDS = 30  # the default of agents
 FAULTS_PER_HOUR = 12  # hardware faults; the more frequent user faults come in addition
 READY_WITHIN = 300
 START_SECONDS = 60.0

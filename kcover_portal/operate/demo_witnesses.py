@@ -3,7 +3,7 @@
 import json
 import urllib.request
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
@@ -17,14 +17,10 @@ EXPORTER: Final = "nvsentinel"
 
 def add(cluster: Cluster, *, simulator: str, portal: str, now: datetime) -> None:
     """Adds the sources, and lets NVSentinel's stand-in send to its own. ``simulator``, ``portal``: their addresses."""
-    read: dict[str, tuple[str, dict[str, Any]]] = {
-        "loki": (simulator, {"interval": 5}),
-        "gpud": (f"{simulator}/gpud/{{node}}", {"interval": 15}),
-        "prometheus": (f"{simulator}/prometheus", {"interval": 15}),
-    }
+    read = {"loki": simulator, "gpud": f"{simulator}/gpud/{{node}}", "prometheus": f"{simulator}/prometheus"}
     Source.objects.filter(cluster=cluster, name__in=[*read, EXPORTER]).delete()
-    for kind, (url, settings) in read.items():
-        sources.make_source(kind, kind, cluster, url=url, given=settings, actor=ACTOR, now=now)
+    for kind, url in read.items():  # read as often as by default: each minute from 200 nodes
+        sources.make_source(kind, kind, cluster, url=url, given={}, actor=ACTOR, now=now)
     sources.make_source(EXPORTER, Source.Kind.CLOUDEVENTS, cluster, given={}, actor=ACTOR, now=now)
     _, secret = accounts.make_token(
         ApiToken.Kind.SOURCE,

@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from django.db.models import QuerySet, Value
 
+from kcover_portal.anchors.services import verifications
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.checks import queries as checks
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.notify import queries as notify
 from kcover_portal.preflight import queries as preflight
@@ -63,6 +65,8 @@ SWEEPS: Final = (
     Sweep(task="rescue.advance_tries", every=2.0, has_work=lambda now: bool(policy_tries.due(now=now))),
     Sweep(task="checks.advance_runs", every=2.0, has_work=lambda _now: bool(checks.running())),
     Sweep(task="audit_stream.sweep", every=2.0, has_work=lambda now: bool(audit_stream.due(now=now))),
+    Sweep(task="anchors.advance_verifications", every=10.0, has_work=lambda now: bool(verifications.due(now=now))),
+    Sweep(task="checks.label_nodes", every=10.0, has_work=lambda _now: bool(fleet.clusters_with_labels())),
     Sweep(
         task="preflight.sweep",
         every=5.0,

@@ -27,7 +27,7 @@ def worker():
 @pytest.mark.django_db(transaction=True)
 def test_a_task_leaves_its_connection_to_the_next_unless_it_is_broken(worker):
     if connection.vendor != "postgresql":
-        pytest.skip("SQLite's connections cost nothing, and its test database is in the memory of one")
+        pytest.skip("SQLite's test database is in the memory of one")
     connection.ensure_connection()
     connection.close_at = None  # as while CONN_MAX_AGE has not passed
     before = connection.connection

@@ -3,8 +3,8 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
-from asgiref.sync import sync_to_async
 from django.db import close_old_connections
 from django.utils import timezone
 
@@ -22,6 +22,7 @@ class Polls:
     def __init__(self) -> None:
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self._watcher: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="offers")
         self._lookups: Gathering[tuple[int, str], tuple[int | None, list[Command]]] = Gathering(
             _commands_of, name="commands"
         )
@@ -54,7 +55,7 @@ class Polls:
     async def _watch(self) -> None:
         while self._waiting:
             await asyncio.sleep(BEAT)
-            for node_id in await _nodes_with_offers():
+            for node_id in await asyncio.get_running_loop().run_in_executor(self._thread, _nodes_with_offers):
                 for wake_up in self._waiting.get(node_id, ()):
                     wake_up.set()
 
@@ -68,7 +69,6 @@ def _commands_of(names: Sequence[tuple[int, str]]) -> list[tuple[int | None, lis
     return [(pk, offered.get(pk, []) if pk else []) for pk in (ids.get(key) for key in names)]
 
 
-@sync_to_async(thread_sensitive=False)
 def _nodes_with_offers() -> set[int]:
     close_old_connections()
     return fleet.nodes_with_offers(now=timezone.now())
