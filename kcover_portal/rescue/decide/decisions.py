@@ -1,7 +1,7 @@
 """Decide incidents: gather facts, decide, store the decisions, and open the rescues that they ask for.
 
-Due incidents of one cluster are decided together, at most one of each node. What they share is read once, and each
-decision counts the rescues that the ones before it open (``queries.Situations``).
+Due incidents of a cluster are decided together, at most one of each node. Each decision counts the rescues that the
+ones before it open (``queries.Situations``).
 """
 
 import contextlib
@@ -195,9 +195,8 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
 
 
 def _nodes(**incidents: Any) -> QuerySet[Node]:
-    wanted = Incident.objects.filter(**incidents, node__isnull=False).values("node")
-    rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
-    return shared_jobs.with_others(rows).filter(pk__in=wanted).order_by("pk")
+    rows = shared_jobs.with_others(fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True)))
+    return rows.filter(pk__in=Incident.objects.filter(**incidents, node__isnull=False).values("node")).order_by("pk")
 
 
 _NODE = Prepared(lambda incident: _nodes(pk=incident), incident=int)
