@@ -55,8 +55,7 @@ class Prepared(Generic[Row]):
         names = {_adapted(sample): name for name, sample in samples.items()}
         rows = self._build(**samples)
         compiler = rows.query.get_compiler(DEFAULT_DB_ALIAS)
-        with transaction.atomic():  # Django builds no statement that locks rows outside of one
-            sql, parameters = compiler.as_sql()
+        sql, parameters = compiler.as_sql()
         placed = [(names.get(value, "") if _hashable(value) else "", value) for value in parameters]
         missing = set(samples) - {name for name, _ in placed}
         if missing:
