@@ -53,7 +53,9 @@ class Results:
         for path, data in self._files.items():
             if name in data["exit_code_by_key"]:
                 data["exit_code_by_key"][name] = code
-                path.write_text(json.dumps(data, indent=4))
+                fresh = path.with_suffix(".new")
+                fresh.write_text(json.dumps(data, indent=4))
+                fresh.replace(path)  # at once: whoever stops the run loses no result
 
     def _selected(self, codes: Mapping[str, int | None]) -> dict[str, int | None]:
         return {

@@ -96,7 +96,8 @@ KNOWN = {
     "system",  # the portal as an actor, as in the audit log
     *("YAML", "JSON", "CSV", "Lines", "Ctrl", "curl", "UTC", "MiB", "KB", "MB", "ID"),
     *("RescuePolicy", "WarmStandbyPolicy", "server", "cluster", "pool", "label", "preflight", "key", "value"),
-    *("kcover.io", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl", "nvidia-bug-report"),
+    *("kcover.io", "notify", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl"),
+    "nvidia-bug-report",
 }
 HERE = {
     "gpu",
