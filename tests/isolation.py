@@ -15,7 +15,11 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import servers
 
 # Folders and files whose tests share one product. (xdist's own groups do nothing under pytest 9.2: pytest-xdist #1386.)
-SHARING = ("tests/browser/", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py")
+SHARING = (
+    *("tests/browser/", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
+    *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
+    "tests/portal/api/test_schema.py",
+)
 
 _own: list[servers.Redis] = []
 

@@ -56,6 +56,18 @@ def _due(now: datetime) -> QuerySet[Incident, tuple[Any, ...]]:
 _DUE = Prepared(_due, now=datetime)
 
 
+def open_on_nodes(nodes: Sequence[int]) -> list[Incident]:
+    """The open incidents of nodes (by key), the newest first."""
+    return _OPEN.rows(node=nodes[0]) if len(nodes) == 1 else list(_open(node__in=nodes))
+
+
+def _open(**nodes: Any) -> QuerySet[Incident]:
+    return Incident.objects.filter(**nodes, state=Incident.State.OPEN).order_by("-pk")
+
+
+_OPEN = Prepared(lambda node: _open(node=node), node=int)
+
+
 @dataclass(frozen=True, slots=True)
 class Witness:
     """A witness of a fault: a source by its name, the node's ``agent`` or the ``portal`` itself."""

@@ -11,6 +11,7 @@ from django.db.models.functions import MD5
 from kcover.decisions import match
 from kcover.policy import document
 from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.prepared import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -81,11 +82,14 @@ def candidates(cluster: int | None = None) -> tuple[match.Candidate, ...]:
     a newer one) is skipped and logged, so that the other policies keep working.
     """
     global _cached
-    key: _Key = tuple(in_force().annotate(sum=MD5("text")).values_list("pk", "policy_id", "sum"))
+    key: _Key = tuple(_KEY.rows())
     cached = _cached
     if key != cached.key:
         _cached = cached = _Cached(key, *_read())
     return cached.rules if cluster is None or not cached.clusters else cached.rules_in(cluster)
+
+
+_KEY = Prepared(lambda: in_force().annotate(sum=MD5("text")).values_list("pk", "policy_id", "sum"))
 
 
 def cluster_of(candidate: match.Candidate) -> int | None:

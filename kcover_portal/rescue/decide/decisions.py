@@ -10,10 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
 
 from kcover import audit
 from kcover.decisions import decide as core
@@ -21,10 +19,10 @@ from kcover.decisions import guards
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
-from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
 from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs
@@ -171,11 +169,11 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
     The locks are taken in the order of the keys, so that two workers do not wait for each other. Also returns the
     incidents that were left out, because their node has another one among these, or for belonging to another cluster.
     """
-    nodes = _NODE.rows(incident=incident_ids[0]) if len(incident_ids) == 1 else list(_nodes(pk__in=incident_ids))
+    nodes = shared_jobs.locked_nodes(incident_ids)
     if not nodes:
         return [], []
     opened: dict[int, list[Incident]] = {node.pk: [] for node in nodes}
-    for row in Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN).order_by("-pk"):
+    for row in incident_queries.open_on_nodes([node.pk for node in nodes]):
         opened[row.node_id or 0].append(row)
     place = {pk: index for index, pk in enumerate(incident_ids)}
     cluster, left = nodes[0].cluster, []
@@ -192,14 +190,6 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
         cases.append(Case(node=node, incident=incident, opened=opened[node.pk]))
     cases.sort(key=lambda case: place[case.incident.pk])  # slots go to the oldest faults
     return cases, left
-
-
-def _nodes(**incidents: Any) -> QuerySet[Node]:
-    rows = shared_jobs.with_others(fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True)))
-    return rows.filter(pk__in=Incident.objects.filter(**incidents, node__isnull=False).values("node")).order_by("pk")
-
-
-_NODE = Prepared(lambda incident: _nodes(pk=incident), incident=int)
 
 
 def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: datetime) -> list[Case]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor
 from datetime import datetime
 from functools import partial
+from typing import Any
 
 from django.db.models import Case, Exists, OuterRef, QuerySet, Value, When
 
@@ -18,6 +19,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents_services
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.kube import port
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.actions import drain
 
 log = logging.getLogger(__name__)
@@ -25,16 +27,28 @@ log = logging.getLogger(__name__)
 MAX_NODES_PER_DECISION = 8  # nodes to look up; the next decision looks up others
 
 
-def with_others(nodes: QuerySet[Node]) -> QuerySet[Node]:
-    """The nodes, each with whether another node of its cluster is faulty too, for ``due``."""
+def locked_nodes(incidents: Sequence[int]) -> list[Node]:
+    """The nodes of incidents (by key), in the order of their keys, as ``due`` and ``fleet.mode_beside`` need them.
+
+    Their rows are locked until the caller's transaction ends.
+    """
+    return _NODE.rows(incident=incidents[0]) if len(incidents) == 1 else list(_nodes(pk__in=incidents))
+
+
+def _nodes(**incidents: Any) -> QuerySet[Node]:
     others = _open_faults(OuterRef("cluster")).exclude(node=OuterRef("pk"))
-    return nodes.annotate(others_faulty=Exists(others))
+    rows = fleet.with_mode(Node.objects.select_for_update(of=("self",), no_key=True))
+    wanted = Incident.objects.filter(**incidents, node__isnull=False).values("node")
+    return rows.annotate(others_faulty=Exists(others)).filter(pk__in=wanted).order_by("pk")
+
+
+_NODE = Prepared(lambda incident: _nodes(pk=incident), incident=int)
 
 
 def due(incidents: Sequence[Incident], *, now: datetime) -> list[Incident]:
     """The incidents before whose decision ``refresh`` has something to look up.
 
-    ``incidents``: of one cluster, each with its node from ``with_others``.
+    ``incidents``: of one cluster, each with its node from ``locked_nodes``.
     """
     faults = [row for row in incidents if _may_share_jobs(row)]
     if not faults:

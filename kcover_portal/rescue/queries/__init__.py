@@ -11,6 +11,7 @@ from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries.situations import Situations, seen_within, situation
 
 MOST_DUE = 200  # rescues that one sweep takes up
+MOST_TO_WITHDRAW = 100  # steps
 
 __all__ = [
     "Situations",
@@ -104,9 +105,14 @@ def with_withdrawal(*, now: datetime) -> QuerySet[Step]:
     return Step.objects.filter(withdraw_at__lte=now).order_by("withdraw_at")
 
 
-def to_withdraw(*, now: datetime, limit: int = 100) -> list[tuple[int, datetime | None]]:
+def to_withdraw(*, now: datetime) -> list[tuple[int, datetime | None]]:
     """The first of ``with_withdrawal``, each with its due time."""
-    return list(with_withdrawal(now=now).values_list("pk", "withdraw_at")[:limit])
+    return _TO_WITHDRAW.rows(now=now)
+
+
+_TO_WITHDRAW = Prepared(
+    lambda now: with_withdrawal(now=now).values_list("pk", "withdraw_at")[:MOST_TO_WITHDRAW], now=datetime
+)
 
 
 def current_step(rescue: Rescue) -> Step | None:

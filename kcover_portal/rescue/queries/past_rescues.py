@@ -8,6 +8,7 @@ from django.db.models.functions import RowNumber
 
 from kcover import actions
 from kcover_portal.fleet.models import Node
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
 
 MAX_PAST_RESCUES = 100  # of one node that are considered
@@ -58,11 +59,16 @@ def repairs(past: Iterable[Rescue], *, since: datetime) -> int:
 
 
 def _latest(nodes: Sequence[Node]) -> Iterable[Rescue]:
-    rows = Rescue.objects.filter(node__in=nodes).order_by("-pk").only(*COLUMNS)
     if len(nodes) == 1:
-        return rows[:MAX_PAST_RESCUES]
+        return _LATEST.rows(node=nodes[0].pk)
+    rows = Rescue.objects.filter(node__in=nodes).order_by("-pk").only(*COLUMNS)
     place = Window(RowNumber(), partition_by=F("node"), order_by=F("pk").desc())
     return rows.annotate(place=place).filter(place__lte=MAX_PAST_RESCUES)
+
+
+_LATEST = Prepared(
+    lambda node: Rescue.objects.filter(node=node).order_by("-pk").only(*COLUMNS)[:MAX_PAST_RESCUES], node=int
+)
 
 
 def _automatic(past: Iterable[Rescue], *, since: datetime | None = None) -> list[Rescue]:
