@@ -54,6 +54,13 @@ def test_what_loosens(patch: dict[str, Any], expected: tuple[str, ...]) -> None:
     assert guards.loosened(before, before) == NO
 
 
+def test_the_smallest_floor_and_a_limit_in_percent() -> None:
+    lowest = guards.parse({"floor": {"percent": 1}, "breaker": {"limit": "10%"}})
+    assert guards.loosened(lowest, guards.merge(lowest, {"floor": {"percent": None}})) == ("floor",)
+    assert guards.loosened(lowest, guards.merge(lowest, {"breaker": {"limit": "9%"}})) == NO
+    assert guards.loosened(lowest, guards.merge(lowest, {"breaker": {"limit": "11%"}})) == ("breaker",)
+
+
 def test_a_guard_that_is_off_is_not_loosened_by_its_numbers() -> None:
     off = guards.parse({"storm": {"enabled": False}, "breaker": {"enabled": False}})
     wide = {"storm": {"nodes": 50, "window": 1}, "breaker": {"limit": 99, "window": 1}, "ladder": {"window": 1}}

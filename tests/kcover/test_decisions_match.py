@@ -1,11 +1,12 @@
 """Which rule a fault meets: priority, age, place; codes and labels."""
 
-from datetime import UTC, datetime, timedelta
+import dataclasses
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from kcover import reasons
+from kcover import digests, reasons
 from kcover.decisions import match
 from kcover.faults import machine_check
 from kcover.policy import document
@@ -286,3 +287,32 @@ def test_the_windows_that_must_be_counted() -> None:
     ]
     assert match.windows([candidate(), *rules]) == (3600, 86_400)
     assert match.windows([candidate()]) == ()
+
+
+def test_the_rules_as_plain_json() -> None:
+    low, high = candidate("low", age=1, codes=("62",)), candidate("high", index=2, priority=5, actions=())
+    high = dataclasses.replace(high, source="abc", created_at=OLD.astimezone(timezone(timedelta(hours=8))))
+    assert match.to_json([low, high]) == [
+        {
+            "policy": "high",
+            "revision": 1,
+            "created_at": "2026-01-01T00:00:00+00:00",
+            "index": 2,
+            "rule": document.render_rule(high.rule),
+            "source": "abc",
+        },
+        {
+            "policy": "low",
+            "revision": 1,
+            "created_at": "2025-12-31T00:00:00+00:00",
+            "index": 0,
+            "rule": document.render_rule(low.rule),
+            "source": low.source,
+        },
+    ]
+
+
+def test_the_digest_of_the_rules_follows_them() -> None:
+    first, second = (candidate("a"),), (candidate("b"),)
+    for rules in (first, first, second, (), first):
+        assert match.digest_of(rules) == digests.digest(match.to_json(rules))

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kcover import reasons
+from kcover.faults import fault
 from kcover.policy import document
 from tests.kcover.policy_documents import rule, rule_problems, rule_reasons
 
@@ -148,7 +149,17 @@ def test_codes_by_kind() -> None:
 )
 def test_invalid_codes_by_kind(codes: object, path: tuple[Any, ...], code: str) -> None:
     [problem] = rule_reasons(match={"codes": codes})
-    assert (problem.path[-len(path) :] if path else (), problem.reason.code) == (path, code)
+    assert (problem.path[-len(path) - 2 :], problem.reason.code) == (("match", "codes", *path), code)
+
+
+def test_an_error_of_codes_says_what_to_write() -> None:
+    [problem] = rule_reasons(match={"codes": []})
+    assert problem.reason == reasons.of(
+        "match_codes_type", known="pod, condition, alert, event, health, gpud, preflight, agent, other"
+    )
+    [problem] = rule_reasons(match={"codes": {"preflight": ["Slow"]}})
+    form = fault.CODE_WORD.pattern
+    assert problem.reason == reasons.of("match_code_invalid", code="'Slow'", kind="preflight", form=form)
 
 
 def test_codes_of_a_whole_kind_are_redundant() -> None:
