@@ -15,7 +15,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(moved_jobs.Progress):
-    """``stopped``: by namespace/name of the job, how its pods are found; stored before the job is told to stop.
+    """``stopped``: how the pods of each job are found, by its namespace/name; stored before the job is stopped.
 
     ``since``: when every one of these jobs had been told to stop.
     """

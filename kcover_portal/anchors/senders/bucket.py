@@ -5,18 +5,24 @@ import hashlib
 import io
 import os
 from datetime import timedelta
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import certifi
 import urllib3
-from minio import Minio
-from minio.commonconfig import COMPLIANCE
-from minio.error import MinioException
-from minio.retention import Retention
 
 from kcover import reasons
+from kcover_portal import deferred
 from kcover_portal.anchors.signed_heads import SignedHeads
 from kcover_portal.setting_values import Bucket
+
+if TYPE_CHECKING:
+    import minio
+    from minio import commonconfig, retention
+    from minio import error as minio_errors
+else:  # a quarter of a second, which only an installation with a bucket needs
+    minio, minio_errors = deferred.Module("minio"), deferred.Module("minio.error")
+    commonconfig, retention = deferred.Module("minio.commonconfig"), deferred.Module("minio.retention")
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 10.0
 
@@ -43,18 +49,18 @@ def put(heads: SignedHeads, target: Bucket) -> None:
             len(body),
             content_type="application/json",
             metadata={"x-amz-sdk-checksum-algorithm": "SHA256", "x-amz-checksum-sha256": checksum},
-            retention=Retention(COMPLIANCE, heads.at + timedelta(days=target.days)),
+            retention=retention.Retention(commonconfig.COMPLIANCE, heads.at + timedelta(days=target.days)),
         )
-    except (MinioException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+    except (minio_errors.MinioException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
         raise BucketError(reasons.of("anchor_bucket_refused", bucket=bucket, error=_why(error))) from error
 
 
-def _client(target: Bucket) -> Minio:
+def _client(target: Bucket) -> "minio.Minio":
     place, (key, _, secret) = urlsplit(target.url), target.key.partition(":")
     timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=READ_SECONDS)
     authorities = os.environ.get("SSL_CERT_FILE") or certifi.where()
     pool = urllib3.PoolManager(timeout=timeout, retries=False, cert_reqs="CERT_REQUIRED", ca_certs=authorities)
-    return Minio(
+    return minio.Minio(
         place.netloc,
         access_key=key,
         secret_key=secret,

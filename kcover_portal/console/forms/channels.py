@@ -120,7 +120,7 @@ class ChannelForm(forms.Form):
     for_owners = _yes_or_no(
         gettext_lazy("Owners of jobs may use it"),
         gettext_lazy(
-            "They name it in the annotation kcover.io/notify of a job, and are told before and after it moves."
+            "They name it in the annotation kcover.io/notify of a job. It gets messages before and after the job moves."
         ),
         required=False,
     )

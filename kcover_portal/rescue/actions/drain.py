@@ -31,12 +31,10 @@ def _drain(context: Context) -> Outcome:
     _check_guards(context)
     node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
-    if not context.step.progress_as(
-        core.Progress
-    ).asked:  # once the pods have left, nobody could tell any more whose node it was
-        incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
     left = in_the_way(pods)
     if not context.step.progress_as(core.Progress).asked:
+        # Once the pods have left, nobody could tell any more whose node it was.
+        incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
         owners.tell_before(context, lambda: _jobs_to_tell(context, left))
     waits = checkpoints.wait(context, lambda: _jobs_to_tell(context, left))
     if waits is not None:

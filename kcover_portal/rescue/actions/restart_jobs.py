@@ -139,7 +139,7 @@ def _how_far(
 
 
 def _free_pods(context: Context, node: port.Node, *, stuck: bool, ends: bool) -> reasons.Reason | None:
-    """Frees the pods that the node's dead kubelet does not end, and says so; None if there are none.
+    """Frees the pods that the node's dead kubelet does not end. Returns the reason to show; None if there is none.
 
     ``stuck``: pods of late jobs are still leaving this node. ``ends``: the step ends now, so the taint goes as well.
     """

@@ -220,7 +220,7 @@ class Context:
             raise HeldBack(recheck_guards.excluded(node.name))
         if self.counted_at is not None and now - self.counted_at < COUNTED_HOLDS:
             return
-        passed = recheck_guards.destructive(self.rescue, self.step, mode=mode, now=now)
+        passed = recheck_guards.destructive(self.rescue, self.step, node=node, mode=mode, now=now)
         self.passed_over, self.counted_at = passed.overridden, now
         self.guards_passed = [*(it for it in self.guards_passed if it.act != passed.act), self._draft(passed.act)]
 

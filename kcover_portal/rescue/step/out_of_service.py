@@ -1,6 +1,6 @@
 """Free the pods of a dead kubelet as Kubernetes documents it under "Non-graceful node shutdown".
 
-Pods that are told to end stay in Terminating while no kubelet ends them. The taint makes the cluster delete all pods
+Deleted pods stay in Terminating until their kubelet has ended them. The taint makes the cluster delete all pods
 of a NotReady node with force. That is safe only if none of their containers runs any more. So it is set only if the
 machine is proved rebooted, and the kubelet has never run in the new boot.
 """

@@ -18,13 +18,13 @@ from kcover_portal.rescue.step import checkpoints
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
-MOST = 50  # jobs of one node whose owners are told
+MAX_JOBS = 50  # of one node, whose owners get messages
 
 
 def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     """Records once, for each of ``jobs`` whose owner names a channel, that the step is about to take its work away.
 
-    Raises HeldBack: nobody is told of what a guard prevents.
+    Raises HeldBack if a guard prevents the step; then no message is sent.
     """
     if context.step.progress_as(core.Progress).owners:
         return
@@ -32,7 +32,7 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     if not named:
         return
     context.check_guards(destructive=True)
-    told = dict(sorted(named.items())[:MOST])
+    told = dict(sorted(named.items())[:MAX_JOBS])
     minutes = int(checkpoints.limit(context).total_seconds()) // 60
     acts = [
         audit.JobMoving(
@@ -71,7 +71,7 @@ def _about(context: Context) -> dict[str, Any]:
 
 
 def _record(context: Context, acts: Sequence[audit.Act], **progress: Any) -> None:
-    """One transaction, so that no owner is told twice or not at all."""
+    """Stores progress and entries in one transaction, so that each owner gets each message exactly once."""
     with transaction.atomic():
         context.remember(**progress)
         drafts = [ledger.Draft(act=act, actor=f"rescue {context.rescue.pk}", at=context.now) for act in acts]

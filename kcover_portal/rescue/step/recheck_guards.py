@@ -14,7 +14,7 @@ from typing import Any
 from kcover import actions, audit, reasons
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity, counts
@@ -50,9 +50,11 @@ class Passed:
     act: audit.GuardPassed
 
 
-def destructive(rescue: Rescue, step: Step, *, mode: str, now: datetime) -> Passed:
-    """Evaluates the guards before the step takes work away (invariant 37). Raises HeldBack."""
-    node = fleet.node_of(rescue.node_id)
+def destructive(rescue: Rescue, step: Step, *, node: Node, mode: str, now: datetime) -> Passed:
+    """Evaluates the guards before the step takes work away (invariant 37). Raises HeldBack.
+
+    ``node``: the rescue's node with its cluster, read now.
+    """
     settings = fleet.guards_of(node.cluster)
     kind, code = rescue.fault_kind, rescue.fault_code
     facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)

@@ -1,4 +1,4 @@
-"""The owner of a job names a channel that an admin released, and is told before and after a step moves the job."""
+"""The channel that a job names gets a message before and after a step moves the job, if an admin released it."""
 
 from collections.abc import Callable
 from typing import Any
