@@ -8,7 +8,7 @@ SHELL := /bin/bash
 PORT ?= 8000
 SIM_PORT ?= 8001
 DEMO_NODES ?= 200
-WORKERS ?= 3
+WORKERS ?= 4
 ARGS ?=
 PYTHON ?=
 
@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for unit, test, bench, crash;'
-	@echo '             WORKERS (3; 0: one process) for test; PYTHON, the interpreter that makes .venv'
+	@echo '             WORKERS (4; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
 # ------------------------------------------------------------------------------------------------------------- running

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 TESTS = Path(__file__).parent
-# Run last, the longest first, so that all workers are busy to the end. None is asynchronous: Playwright keeps an event
-# loop running in the worker that has had the browser's tests, which asynchronous tests refuse.
-LAST = [TESTS / place for place in ("browser", "story/test_serve.py", "crash", "story")]
+# At the end of the list, the longest last: these wait for processes and browsers, and the workers that take tests from
+# the end (tests/isolation.py) begin with them.
+WAITING = [TESTS / place for place in ("story", "crash", "story/test_serve.py", "browser")]
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)
@@ -37,12 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the browser tests, and puts the tests of ``LAST`` behind all others."""
+    """Marks the browser tests, and puts the tests of ``WAITING`` behind all others."""
     places: dict[Path, int] = {}
     for item in items:
         if item.path not in places:
-            places[item.path] = next((n for n, place in enumerate(LAST) if item.path.is_relative_to(place)), -1)
-        if places[item.path] == 0:
+            inside = (n for n, place in enumerate(WAITING) if item.path.is_relative_to(place))
+            places[item.path] = max(inside, default=-1)
+        if item.path.is_relative_to(TESTS / "browser"):
             item.add_marker(pytest.mark.browser)
     items.sort(key=lambda item: places[item.path])
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests import servers
 
@@ -34,10 +35,19 @@ def pytest_load_initial_conftests() -> Iterator[None]:
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives tests away one by one, but what shares a product together."""
+    """Gives tests away one by one, but those that share a product together.
+
+    Every second worker takes tests from the end of the list. The tests there mostly wait (tests/conftest.py), and the
+    other workers have the processor meanwhile.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return next((place for place in SHARING if nodeid.startswith(place)), nodeid)
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        if int(node.gateway.id.removeprefix("gw")) % 2:
+            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        super()._assign_work_unit(node)
 
 
 @pytest.hookimpl(optionalhook=True)

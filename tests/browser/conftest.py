@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests import migrated
 from tests.portal.rescue.world import HEAL
@@ -19,10 +19,12 @@ expect.set_options(timeout=30_000)  # a busy machine is no failure
 Open = Callable[..., Page]
 
 
-@pytest.fixture(scope="session")
-def browser_type_launch_args(browser_type_launch_args: dict[str, Any]) -> dict[str, Any]:
-    found = {"executable_path": str(CHROMIUM)} if CHROMIUM.exists() else {}
-    return {**browser_type_launch_args, **found, "args": ARGUMENTS}
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    """Chromium. It ends with these tests: Playwright keeps an event loop running, which asynchronous tests refuse."""
+    found = CHROMIUM if CHROMIUM.exists() else None
+    with sync_playwright() as playwright, playwright.chromium.launch(executable_path=found, args=ARGUMENTS) as made:
+        yield made
 
 
 @pytest.fixture(scope="package")  # other tests follow in this worker
