@@ -3,8 +3,8 @@
 mutmut creates the mutants and records which tests call which function. But it starts pytest again for each mutant,
 which takes far longer than the tests themselves. Here the tests are collected once, and each mutant runs in a fork of
 that process, which runs the tests that call its function, the fastest first. A function that a module calls at import
-time (to build a table, for example) is never mutated in a fork. So each survivor is run once more, in a separate
-process with every test.
+time (to build a table, for example) is never mutated in a fork. So survivors in such functions are run once more, each
+in a separate process with every test.
 
 Run from the checkout as ``python tools/mutants.py [--workers N] [PATTERN ...]``. Results are stored in mutmut's files,
 so that ``mutmut show`` works. A mutant is not run again until its function changes.
@@ -19,12 +19,13 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mutmut.mutation.trampoline import set_mutant_under_test
+from mutmut.state import state
 
 ROOT = Path(__file__).resolve().parents[1]
 MUTANTS = ROOT / "mutants"
@@ -34,6 +35,7 @@ TESTS = ["-x", "-q", "--rootdir=.", *CONFIG["pytest_add_cli_args"], *CONFIG["pyt
 SURVIVED, KILLED, NO_TESTS = 0, 1, 33  # mutmut's exit codes; any other code means that the mutant was killed
 TIMEOUT_SECONDS = 300  # for all tests in a separate process; a mutant that takes longer is killed
 ANY_MUTANT = "kcover.durations.x_render__mutmut_1"  # mutmut creates all mutants, whichever it runs
+RECORD_CALLS = "stats"  # instead of a mutant: mutmut records which functions are called
 
 
 class Results:
@@ -74,15 +76,18 @@ class Forks:
         self._seconds: Mapping[str, float] = stats["duration_by_test"]
         self._results, self._workers = results, workers
         self._running: dict[int, str] = {}
+        self.called_at_import: set[str] = set()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Runs every mutant without a result."""
+        """Runs every mutant that is not known to be killed."""
+        self.called_at_import = set(state()._stats)  # mutmut has no public name for it
+        set_mutant_under_test("")
         if os.waitpid(_fork("", session.items, session, seconds=TIMEOUT_SECONDS), 0)[1]:
             pytest.exit("the tests fail without a mutant", returncode=2)
         items = {item.nodeid: item for item in session.items}
         for module, codes in self._results.codes().items():
-            names = [name for name, code in codes.items() if code is None]
+            names = [name for name, code in codes.items() if code in (None, SURVIVED, NO_TESTS)]
             print(f"{module}: {len(names)} to run", flush=True)
             for name in names:
                 if len(self._running) == self._workers:
@@ -93,7 +98,7 @@ class Forks:
         return True
 
     def _start(self, name: str, items: Mapping[str, pytest.Item], session: pytest.Session) -> None:
-        tests = [test for test in self._tests.get(name.rpartition("__mutmut_")[0], ()) if test in items]
+        tests = [test for test in self._tests.get(_function(name), ()) if test in items]
         tests.sort(key=self._seconds.__getitem__)
         seconds = 3 + 3 * int(sum(self._seconds[test] for test in tests))
         self._running[_fork(name, [items[test] for test in tests], session, seconds=seconds)] = name
@@ -121,13 +126,13 @@ def _fork(name: str, tests: Sequence[pytest.Item], session: pytest.Session, *, s
     os._exit(SURVIVED)
 
 
-def _survivors(results: Results) -> Iterable[str]:
-    """The mutants that also survive every test in a separate process."""
+def _survivors(results: Results, *, called_at_import: Set[str]) -> Iterable[str]:
+    """The mutants that survive, in functions ``called_at_import`` also every test in a separate process."""
     for codes in results.codes().values():
         for name, code in codes.items():
             if code not in (SURVIVED, NO_TESTS):
                 continue
-            if _run_separately(name) == SURVIVED:
+            if _function(name) not in called_at_import or _run_separately(name) == SURVIVED:
                 yield name
             else:
                 results.store(name, KILLED)
@@ -142,6 +147,10 @@ def _run_separately(name: str) -> int:
         ).returncode
     except subprocess.TimeoutExpired:
         return KILLED
+
+
+def _function(mutant: str) -> str:
+    return mutant.rpartition("__mutmut_")[0]
 
 
 def _module(meta: Path) -> str:
@@ -165,9 +174,11 @@ def main() -> int:
     results = Results(arguments.patterns)
     os.chdir(MUTANTS)
     sys.path.insert(0, str(MUTANTS))
-    if status := pytest.main(["-s", *TESTS], plugins=[Forks(results, workers=arguments.workers)]):
+    forks = Forks(results, workers=arguments.workers)
+    set_mutant_under_test(RECORD_CALLS)
+    if status := pytest.main(["-s", *TESTS], plugins=[forks]):
         return int(status)
-    survivors = set(_survivors(results))
+    survivors = set(_survivors(results, called_at_import=forks.called_at_import))
     for name in sorted(survivors):
         subprocess.run([MUTMUT, "show", name], cwd=ROOT, check=True)
     for module, codes in results.codes().items():
