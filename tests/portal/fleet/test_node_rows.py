@@ -2,9 +2,10 @@
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import marks
@@ -310,13 +311,18 @@ def test_a_node_with_an_impossible_name_is_skipped(east: Cluster, now: datetime,
 
 
 def test_a_node_that_cannot_be_stored_is_skipped(
-    east: Cluster, now: datetime, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    east: Cluster, now: datetime, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(node_rows, "_marks", lambda node: {"a": "\ud800"} if node.name == "gpu-1" else {})
+    def refuse(execute: Any, sql: str, params: Any, *rest: Any) -> Any:
+        if sql.startswith(("INSERT", "UPDATE", "WITH")) and "10.9.9.9" in str(params):
+            raise DataError("refused")
+        return execute(sql, params, *rest)
+
     follow(east, *(event(node) for node in OTHERS), now=now)
     Node.objects.create(cluster=east, name="gpu-1", created_at=now)
-    nodes = [replace(node, gpus=2) for node in (GPU_1, *OTHERS)]
-    changed = follow(east, *(event(node) for node in nodes), now=now)
+    nodes = [replace(node, gpus=2) for node in (replace(GPU_1, internal_ip="10.9.9.9"), *OTHERS)]
+    with connection.execute_wrapper(refuse):
+        changed = follow(east, *(event(node) for node in nodes), now=now)
     assert {change.node.name for change in changed} == {"gpu-2", "gpu-3"}
     assert set(Node.objects.values_list("name", "gpus")) == {("gpu-1", 0), ("gpu-2", 2), ("gpu-3", 2)}
     assert [record.levelname for record in caplog.records] == ["ERROR"]
