@@ -17,13 +17,14 @@ import msgspec
 import urllib3
 import urllib3.exceptions
 
-from kcover_portal.kube import circuit_breaker, errors
+from kcover_portal.kube import bounds, circuit_breaker, errors
 from kcover_portal.kube.wire import base
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
 POOL_SIZE: Final = 32
-CHUNK_BYTES: Final = 256 * 1024
+MAX_RETRY_SECONDS: Final = 600.0  # of a Retry-After
+UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)  # what the decoder raises for bytes from outside
 T = TypeVar("T")
 # Detects a vanished peer (a moved load balancer) within a minute instead of at the read time-out.
 KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -89,36 +90,35 @@ class Connection:
         body: Any = None,
         content_type: str = "application/json",
         harmless: bool = False,
+        allowance: bounds.Allowance | None = None,
     ) -> T:
         """Returns the decoded object of a 2xx response. Raises a port error otherwise.
 
-        ``harmless``: a POST that changes nothing (a review), so that its loss is not ambiguous.
+        ``harmless``: a POST that changes nothing (a review), so that its loss is not ambiguous. ``allowance``:
+        what the responses of several calls may cost together.
         """
+        what = f"{method} {path}"
         write = method != "GET" and not harmless
         with (
-            self._breaker.call(f"{method} {path}"),
+            self._breaker.call(what),
             self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response,
         ):
-            data: bytes = response.read(decode_content=True)
+            data = response.read(allowance or bounds.Allowance())
             if not 200 <= response.status < 300:
-                self._reject(response.status, response.headers, data, what=f"{method} {path}", write=write)
+                self._reject(response.status, response.headers, data, what=what, write=write)
             try:
                 return msgspec.json.decode(data, type=kind)
-            except msgspec.MsgspecError as error:
-                raise errors.Unavailable(f"{method} {path}: unexpected response: {error}", ambiguous=write) from error
+            except UNDECODABLE as error:
+                raise errors.Unavailable(f"{what}: unexpected response: {error}", ambiguous=write) from error
 
     def lines(self, path: str, *, query: Mapping[str, str], read_seconds: float) -> Iterator[bytes]:
         """Yields the lines of a long GET (a watch). Closing the iterator closes the connection."""
         with self._exchange("GET", path, query, None, "", False, read_seconds) as response:
+            what = f"watch {path}"
             if response.status != 200:
-                data = response.read(decode_content=True)
-                self._reject(response.status, response.headers, data, what=f"watch {path}", write=False)
-            rest = b""
-            for chunk in response.stream(CHUNK_BYTES, decode_content=True):
-                *whole, rest = (rest + chunk).split(b"\n") if b"\n" in chunk else (rest + chunk,)
-                yield from (line for line in whole if line)
-            if rest.strip():
-                raise errors.Unavailable(f"watch {path}: connection lost in the middle of a line")
+                data = response.read(bounds.Allowance())
+                self._reject(response.status, response.headers, data, what=what, write=False)
+            yield from response.lines()
 
     def _open(self) -> None:
         way_in = self._load()
@@ -136,6 +136,7 @@ class Connection:
             if way_in.proxy
             else urllib3.PoolManager(socket_options=options, **shared)
         )
+        self._pool.pool_classes_by_scheme = bounds.POOLS
         self._way_in = way_in
         self._stale = False
 
@@ -159,7 +160,7 @@ class Connection:
         content_type: str,
         write: bool,
         read_seconds: float,
-    ) -> Iterator[urllib3.BaseHTTPResponse]:
+    ) -> Iterator[bounds.Response]:
         """Sends one request. Failures, also those while the response is read, become ``Unavailable``."""
         pool, host, authorization = self._ready()
         what = f"{method} {path}"
@@ -168,9 +169,9 @@ class Connection:
             headers["Authorization"] = authorization
         if body is not None:
             headers["Content-Type"] = content_type
-        response: urllib3.BaseHTTPResponse | None = None
+        response: bounds.Response | None = None
         try:
-            response = pool.request(
+            raw = pool.request(
                 method,
                 f"{host}{path}?{urlencode(query)}" if query else f"{host}{path}",
                 body=None if body is None else msgspec.json.encode(body),
@@ -180,6 +181,7 @@ class Connection:
                 preload_content=False,
                 redirect=False,
             )
+            response = bounds.Response(raw, what=what, write=write)
             yield response
         except (
             urllib3.exceptions.NewConnectionError,
@@ -195,6 +197,8 @@ class Connection:
                 f"{what}: {error}", ambiguous=write
             ) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
+            if response is not None and response.is_cut and not write:
+                raise circuit_breaker.TimedOut(f"{what}: {error}") from error
             tls = isinstance(error, urllib3.exceptions.SSLError)
             # An invalid certificate is detected before anything is sent.
             unsent = tls and any(isinstance(arg, ssl.SSLCertVerificationError) for arg in error.args)
@@ -202,16 +206,14 @@ class Connection:
             raise errors.Unavailable(f"{what}: {error}", ambiguous=write and not unsent) from error
         finally:
             if response is not None:
-                # A no-op if the response was read completely: the connection is then back in the pool.
                 response.close()
-                response.release_conn()
 
     def _reject(self, code: int, headers: Mapping[str, str], body: bytes, *, what: str, write: bool) -> NoReturn:
         if code == 401:
             self._stale = True
         try:
             status = msgspec.json.decode(body, type=base.Status)
-        except msgspec.MsgspecError:
+        except UNDECODABLE:
             # Proxies, load balancers and the server's flow control respond in plain text.
             status = base.Status(message=body[:500].decode(errors="replace").strip(), code=code)
         raise_rejected(status, code=code, wait=headers.get("Retry-After", ""), what=what, write=write)
@@ -220,7 +222,9 @@ class Connection:
 def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str, write: bool) -> NoReturn:
     """Raises the port error for a response other than 2xx; ``wait`` is the Retry-After header, in seconds."""
     text = f"{what}: {code} {status.reason}: {status.message}".replace(" : ", ": ")
-    seconds = float(wait) if wait.isascii() and wait.isdigit() else status.retry_after
+    seconds = float(wait[:9]) if wait.isascii() and wait.isdigit() else status.retry_after
+    if seconds is not None:
+        seconds = min(max(seconds, 0.0), MAX_RETRY_SECONDS)
     error: errors.KubeError
     if code == 404:
         error = errors.NotFound(text)

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from kcover_portal.kube import errors, values
+from kcover_portal.kube import bounds, errors, values
 from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import custom_objects as wire
@@ -14,7 +14,9 @@ class CustomObjects(list_watch.Verbs):
 
     def custom_objects(self, kind: values.CustomKind) -> list[values.CustomObject]:
         try:
-            items, _ = list_watch.pages(self._connection, _path(kind), wire.CustomResource)
+            items, _ = list_watch.pages(
+                self._connection, _path(kind), wire.CustomResource, most=bounds.MAX_CUSTOM_BYTES
+            )
         except errors.NotFound:
             return []
         return [item.value(kind) for item in items]

@@ -8,10 +8,11 @@ from urllib.parse import quote
 
 import msgspec
 
-from kcover_portal.kube import errors, http
+from kcover_portal.kube import bounds, errors, http
 from kcover_portal.kube.wire import base
 
 PAGE_SIZE: Final = 500
+SMALL_PAGE_SIZE: Final = 20  # after a page that was too large
 # The server ends a watch after timeoutSeconds; the socket's time-out is a little longer.
 WATCH_SLACK_SECONDS: Final = 5.0
 _LIST_TRIES: Final = 3
@@ -42,31 +43,52 @@ def selector(labels: Mapping[str, str]) -> str:
 
 
 def pages(
-    connection: http.Connection, at: str, kind: type[T], *, query: Mapping[str, str] | None = None
+    connection: http.Connection,
+    at: str,
+    kind: type[T],
+    *,
+    query: Mapping[str, str] | None = None,
+    most: int = bounds.MAX_LIST_BYTES,
 ) -> tuple[list[T], str]:
-    """Returns all objects of a list and its resource version; starts over if the continue token expired (410)."""
+    """Returns all objects of a list and its resource version; starts over if the continue token expired (410).
+
+    Raises ``bounds.TooLarge`` for a list of more than ``most`` bytes.
+    """
     for _ in range(_LIST_TRIES - 1):
         try:
-            return _pages(connection, at, kind, query or {})
+            return _pages(connection, at, kind, query or {}, most=most)
         except errors.Expired:
             continue
-    return _pages(connection, at, kind, query or {})
+    return _pages(connection, at, kind, query or {}, most=most)
 
 
-def _pages(connection: http.Connection, at: str, kind: type[T], query: Mapping[str, str]) -> tuple[list[T], str]:
+def _pages(
+    connection: http.Connection, at: str, kind: type[T], query: Mapping[str, str], *, most: int
+) -> tuple[list[T], str]:
     items: list[T] = []
-    more: dict[str, str] = {}
+    allowance = bounds.Allowance(left=most)
+    size, place = PAGE_SIZE, ""
     while True:
-        page: base.Page[T] = connection.request(
-            "GET",
-            at,
-            base.Page[kind],  # type: ignore[valid-type]
-            query={**query, "limit": str(PAGE_SIZE), **more},
-        )
+        paged = {"limit": str(size), "continue": place} if place else {"limit": str(size)}
+        try:
+            page: base.Page[T] = connection.request(
+                "GET",
+                at,
+                base.Page[kind],  # type: ignore[valid-type]
+                query={**query, **paged},
+                allowance=allowance,
+            )
+        except bounds.TooLarge:
+            if size == SMALL_PAGE_SIZE or allowance.left < bounds.MAX_BYTES:
+                raise
+            size = SMALL_PAGE_SIZE
+            continue
         items.extend(page.items or ())
         if not page.metadata.continue_:
             return items, page.metadata.resource_version
-        more = {"continue": page.metadata.continue_}
+        if page.metadata.continue_ == place:
+            raise errors.Unavailable(f"GET {at}: the server gives the same page again")
+        place = page.metadata.continue_
 
 
 def watch(
@@ -108,7 +130,7 @@ def _decoded(line: bytes, decoder: msgspec.json.Decoder[Any], at: str) -> tuple[
         if other.type == "BOOKMARK":
             return other.type, None, _ANY.decode(other.object).metadata.resource_version
         return _change(decoder.decode(line))  # raises the error that was suppressed
-    except msgspec.MsgspecError as error:
+    except http.UNDECODABLE as error:
         raise errors.Unavailable(f"watch {at}: unexpected line: {error}") from error
 
 

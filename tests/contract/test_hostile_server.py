@@ -1,0 +1,196 @@
+"""An API server that lies, or a proxy in its place: it costs one call, bounded in memory and time."""
+
+import gzip
+import json
+import time
+
+import pytest
+
+from kcover_portal.kube import bounds, circuit_breaker, http, live, port
+from tests.contract import over_http, scripted
+
+NODE = {"kind": "Node", "metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}, "spec": {}, "status": {}}
+DEEP = b"[" * 100_000
+READ_SECONDS = 0.3
+
+
+@pytest.fixture
+def serve(monkeypatch):
+    """``serve(answer)`` starts a server and returns a client of it. Bounds are small."""
+    monkeypatch.setattr(bounds, "TOTAL_SLACK_SECONDS", 0.2)
+    monkeypatch.setattr(bounds, "MAX_BYTES", 100_000)
+    monkeypatch.setattr(bounds, "MAX_LINE", 100_000)
+    started = []
+
+    def start(answer):
+        context = scripted.serve(answer)
+        server = context.__enter__()
+        started.append(context)
+        connection = http.Connection(over_http.way_in(server.url), read_seconds=READ_SECONDS, quiet_seconds=0)
+        return live.LiveCluster(connection)
+
+    yield start
+    for context in started:
+        context.__exit__(None, None, None)
+
+
+def _drip(request, piece, *, times=60):
+    for _ in range(times):
+        request.wfile.write(piece)
+        request.wfile.flush()
+        time.sleep(0.05)
+
+
+def _dripping_head(request):
+    _drip(request, b"H")
+
+
+def _dripping_headers(request):
+    request.wfile.write(b"HTTP/1.1 200 OK\r\n")
+    _drip(request, b"X: y\r\n")
+
+
+def _endless_continue(request):
+    _drip(request, b"HTTP/1.1 100 Continue\r\n\r\n")
+
+
+def _dripping_body(request):
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
+    _drip(request, b" ")
+
+
+def _dripping_body_until_close(request):
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    _drip(request, b" ")
+    request.close_connection = True
+
+
+def _dripping_chunk(request):
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffff\r\n")
+    _drip(request, b" ")
+
+
+def _endless_trailers(request):
+    request.wfile.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
+    _drip(request, b"X: y\r\n")
+
+
+DRIPS = [
+    _dripping_head,
+    _dripping_headers,
+    _endless_continue,
+    _dripping_body,
+    _dripping_body_until_close,
+    _dripping_chunk,
+    _endless_trailers,
+]
+
+
+@pytest.mark.parametrize("answer", DRIPS)
+def test_a_response_that_drips_ends_in_time(answer, serve):
+    cluster, began = serve(answer), time.monotonic()
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.get_node("gpu-1")
+    assert time.monotonic() - began < 2
+    assert isinstance(caught.value, circuit_breaker.TimedOut), "the next caller does not wait"
+
+
+@pytest.mark.parametrize("answer", [_dripping_head, _dripping_body])
+def test_a_write_whose_answer_drips_may_have_been_done(answer, serve):
+    def reply(request):
+        request.reply(200, NODE) if request.command == "GET" else answer(request)
+
+    cluster, began = serve(reply), time.monotonic()
+    with pytest.raises(port.Unavailable) as caught:
+        cluster.apply_node("gpu-1", port.NodeChange(cordon=True))
+    assert caught.value.ambiguous
+    assert time.monotonic() - began < 2
+
+
+def test_a_watch_that_drips_ends_in_time(serve):
+    watch, began = serve(_dripping_chunk).watch_nodes("1", timeout=-4.9), time.monotonic()
+    with pytest.raises(port.Unavailable):
+        next(watch)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "GZIP", "gzip, gzip", "br", "zstd"])
+def test_a_compressed_response_is_not_unpacked(encoding, serve):
+    bomb = gzip.compress(b" " * 5_000_000)
+    cluster = serve(lambda request: request.reply(200, bomb, Content_Encoding=encoding))
+    with pytest.raises(port.Unavailable, match="encoding"):
+        cluster.get_node("gpu-1")
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_response_without_an_end_is_not_held(status, serve):
+    sent = 0
+
+    def answer(request):
+        nonlocal sent
+        request.send_response(status)
+        request.send_header("Connection", "close")
+        request.end_headers()
+        while sent < 50_000_000:
+            sent += request.wfile.write(b" " * 65_536)
+
+    with pytest.raises(bounds.TooLarge):
+        serve(answer).get_node("gpu-1")
+    assert sent < 50_000_000
+
+
+def test_a_line_of_a_watch_without_an_end_is_not_held(serve):
+    cluster = serve(lambda request: request.chunks(*[b"x" * 10_000] * 20, end=False))
+    with pytest.raises(bounds.TooLarge):
+        next(cluster.watch_nodes("1", timeout=5))
+
+
+@pytest.mark.parametrize(
+    "body", [DEEP, b'{"metadata": ' + DEEP, b'{"unknown": ' + DEEP, b'{"metadata": {"uid": 1e400}}']
+)
+def test_a_body_that_breaks_the_decoder(body, serve):
+    with pytest.raises(port.Unavailable):
+        serve(lambda request: request.reply(200, body)).get_node("gpu-1")
+    with pytest.raises(port.Unavailable):
+        serve(lambda request: request.reply(500, body)).get_node("gpu-1")
+    line = b'{"type": "ADDED", "object": ' + body + b"}\n"
+    with pytest.raises(port.Unavailable):
+        next(serve(lambda request: request.chunks(line)).watch_nodes("1", timeout=5))
+
+
+def test_a_list_of_large_objects_is_read_in_small_pages(serve):
+    large = {"metadata": {"name": "gpu-1", "annotations": {"note": "x" * 3_000}}}
+
+    def answer(request):
+        size = 500 if "limit=500" in request.path else 20
+        more = "" if "continue=" in request.path else "more"
+        request.reply(200, {"metadata": {"resourceVersion": "5", "continue": more}, "items": [large] * size})
+
+    assert len(serve(answer).list_nodes().items) == 40
+
+
+def test_a_list_without_an_end_is_given_up(serve, monkeypatch):
+    monkeypatch.setattr(bounds, "LIST_SECONDS", 0.3)
+    pages = iter(range(10_000))
+
+    def answer(request):
+        request.reply(200, {"metadata": {"continue": f"page-{next(pages)}"}, "items": []})
+
+    with pytest.raises(port.Unavailable, match="too long"):
+        serve(answer).list_nodes()
+    with pytest.raises(port.Unavailable, match="same page"):
+        serve(lambda request: request.reply(200, {"metadata": {"continue": "page"}, "items": []})).list_nodes()
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        (b"later", {"Retry_After": "9" * 400}),
+        (json.dumps({"details": {"retryAfterSeconds": 2**62}}).encode(), {}),
+        (json.dumps({"details": {"retryAfterSeconds": -(2**62)}}).encode(), {}),
+    ],
+)
+def test_a_server_that_asks_for_years_of_patience(body, headers, serve):
+    with pytest.raises(port.Unavailable) as caught:
+        serve(lambda request: request.reply(429, body, **headers)).get_node("gpu-1")
+    assert 0 <= caught.value.retry_after <= http.MAX_RETRY_SECONDS
