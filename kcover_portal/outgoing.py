@@ -122,10 +122,10 @@ def request(
     Follows no redirect. Reads at most ``most`` + 1 bytes, so that the caller can see that a response is too long.
     ``verify`` False accepts any certificate: only for addresses that an admin has marked so.
     """
-    parts = urlsplit(url)
+    parts = _split(url)
     own = {"User-Agent": "kcover-portal", "Host": parts.netloc}
     until = time.monotonic() + seconds
-    connected = _connect(parts, _addresses(url, until=until), until=until)
+    connected = _connect(parts, addresses(parts.hostname or "", parts.port, until=until), until=until)
     sent = threading.Event()
     try:
         with _cut_at(connected, until):
@@ -248,12 +248,17 @@ def _cut(connected: socket.socket) -> None:
         connected.shutdown(socket.SHUT_RDWR)
 
 
-def _addresses(url: str, *, until: float) -> list[str]:
-    """Returns the addresses of a URL's host in the resolver's order. Raises Silent."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
-    return addresses(parts.hostname, parts.port, until=until)
+def _split(url: str) -> SplitResult:
+    """Returns the parts of an http(s) URL with a host. Raises Silent for any other text."""
+    wrong = Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:  # of brackets without an IPv6 address, and of a port that is not one
+        raise wrong from error
+    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
+        raise wrong
+    return parts
 
 
 def addresses(host: str, port: int | None, *, until: float) -> list[str]:

@@ -20,7 +20,8 @@ from kcover.wire import fields
 HEALTHY: Final = "Healthy"
 SEVERITIES: Final = {"Unhealthy": "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
 EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
-MAX_COMPONENTS, MAX_EVENTS = 500, 1_000
+MAX_COMPONENTS, MAX_EVENTS = 500, 1_000  # of a node
+MAX_SHOWN: Final = 500  # states of a node that are compared with the next reading; a node must not fill the position
 _XID: Final = re.compile(r"\bXID[ :]{1,2}([0-9]{1,10})\b", re.IGNORECASE)
 _PCI: Final = re.compile(r"\b(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b", re.IGNORECASE)
 _UUID: Final = re.compile(r"\bGPU-[0-9a-f-]{8,40}\b", re.IGNORECASE)
@@ -55,6 +56,8 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
                 seen = _state(state, component, health, path, node=node, now=now)
                 # Without the text, whose figures change all the time.
                 key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.pci}"
+                if key not in current and len(current) == MAX_SHOWN:
+                    raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
                 if key not in current and shown.get(key) != value and component not in told:
                     found.append(seen)
                 current[key] = value
@@ -63,10 +66,9 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
     broken = {key.partition("\t")[0] for key in current}
     over = {component for key in shown if (component := key.partition("\t")[0]) in reported - broken}
     found += [_passed(component, node=node, now=now) for component in sorted(over)]
-    silent = {key: value for key, value in shown.items() if key.partition("\t")[0] not in reported}
-    return NodeReading(
-        reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown={**silent, **current}
-    )
+    silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported]
+    kept = {**dict(silent[: MAX_SHOWN - len(current)]), **current}
+    return NodeReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=kept)
 
 
 def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> Iterator[tuple[str, str, Json]]:
@@ -75,6 +77,7 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
         raise Unreadable(key, reasons.of("source_not_list", value=short_repr(body)))
     if len(body) > most:
         raise Unreadable(key, reasons.of("source_list_long", count=len(body), most=most))
+    left = MAX_EVENTS
     for index, entry in enumerate(body):
         path = f"{key}/{index}"
         try:
@@ -84,7 +87,9 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
             if not component:
                 raise Unreadable("component", reasons.of("source_code_missing"))
             observation.code(component, "component")
-            for number, item in enumerate(observation.listed(entry, key, most=MAX_EVENTS)):
+            items = observation.listed(entry, key, most=left)
+            left -= len(items)
+            for number, item in enumerate(items):
                 if isinstance(item, Mapping):
                     yield f"{path}/{key}/{number}", component, item
                 else:

@@ -6,6 +6,7 @@ kind ``alert``, as in a rule for alerts, and ends when the series is gone.
 Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,7 +23,7 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("Hostname", *series_labels.NODE_LABELS)
-MAX_SERIES: Final = 20_000
+MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them
 
 Shown = Mapping[str, str]  # series -> the value that was a fault when it was last read
 
@@ -76,7 +77,7 @@ def read(
                 found.append(_fault(series, value, query=query, now=now))
     gone = {key: value for key, value in shown.items() if key not in seen}
     if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
-        current = {**gone, **current}
+        current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
         found += [_passed(key, now=now) for key in gone]
     return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=current)

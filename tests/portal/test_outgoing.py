@@ -162,3 +162,12 @@ def test_a_certificate_of_its_own_is_accepted_only_on_request(serve, tmp_path: P
     with pytest.raises(outgoing.Silent):
         outgoing.request("GET", url, seconds=5)
     assert outgoing.request("GET", url, seconds=5, verify=False).data == b"[]"
+
+
+@pytest.mark.parametrize(
+    "url", ["http://[::1", "http://[x]/", "http://x:99999/", "http://x:0/", "http://x:-1/", "ftp://x/"]
+)
+def test_a_text_that_is_no_address(url: str) -> None:
+    with pytest.raises(outgoing.Silent) as caught:
+        outgoing.request("GET", url, seconds=1)
+    assert (caught.value.reason.code, caught.value.arrived) == ("address_not_http", False)

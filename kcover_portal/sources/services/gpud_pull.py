@@ -7,6 +7,7 @@ The position: when the round before began (``since``) and the present one (``rou
 (``after``), and of each node (``nodes``) the states that are not healthy, and since when it has not answered.
 """
 
+import ipaddress
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -94,9 +95,13 @@ def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: dateti
         return dict(zip((node.name for node in nodes), answers, strict=True))
 
 
-def _ask_node(place: tuple[str, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime) -> Answer:
+def _ask_node(
+    place: tuple[str | None, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime
+) -> Answer:
     """What the gpud of a node says. Runs in a thread, without the database."""
     url, node = place
+    if url is None:
+        return reasons.of("host_without_address", host=node)
     kept = state["nodes"].get(node, {})
     since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE) - LATENESS
     call = partial(ask, url, headers=headers, seconds=SECONDS, verify=verify)
@@ -108,9 +113,15 @@ def _ask_node(place: tuple[str, str], *, headers: dict[str, str], verify: bool, 
         return error.reason
 
 
-def _address(url: str, node: Node) -> str:
-    address = f"[{node.address}]" if ":" in node.address else node.address
-    return url.replace("{node}", node.name).replace("{address}", address)
+def _address(url: str, node: Node) -> str | None:
+    """The address of a node's gpud; None without a valid address of the node, which its kubelet sets."""
+    if "{address}" in url:
+        try:
+            found = ipaddress.ip_address(node.address.partition("%")[0])
+        except ValueError:
+            return None
+        url = url.replace("{address}", f"[{found}]" if found.version == 6 else str(found))
+    return url.replace("{node}", node.name)
 
 
 def _store(source: Source, answers: dict[str, Answer], state: State, *, now: datetime) -> None:

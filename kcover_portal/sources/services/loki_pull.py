@@ -21,6 +21,7 @@ from kcover_portal.sources.services.pull_request import TooLarge, ask, headers_o
 PATH: Final = "/loki/api/v1/query_range"
 WINDOW: Final = 600 * loki.SECOND  # nanoseconds, so that a long outage is caught up piece by piece
 PAGES: Final = 8  # of each query in one turn
+TURN: Final = timedelta(seconds=20)  # then each query reads the page that it has begun, and no further one
 NARROWEST: Final = loki.SECOND // 1_000
 
 
@@ -44,13 +45,19 @@ class Position:
 
 def read(source: Source, *, clock: Clock) -> bool:
     """Reads what is new of both queries. Returns whether there is more to read at once."""
-    headers = headers_of(source)
-    behind = [_read_query(source, query, headers, clock=clock) for query in loki.queries(source.settings)]
+    headers, until = headers_of(source), clock() + TURN
+    behind = [_read_query(source, query, headers, clock=clock, until=until) for query in loki.queries(source.settings)]
     return any(behind)
 
 
-def _read_query(source: Source, query: loki.Query, headers: dict[str, str], *, clock: Clock) -> bool:
-    return all(_turn(source, query, headers, now=clock()) for _ in range(PAGES))
+def _read_query(source: Source, query: loki.Query, headers: dict[str, str], *, clock: Clock, until: datetime) -> bool:
+    for _ in range(PAGES):
+        now = clock()
+        if not _turn(source, query, headers, now=now):
+            return False
+        if now >= until:
+            break
+    return True
 
 
 def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: datetime) -> bool:

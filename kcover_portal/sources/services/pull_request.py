@@ -46,12 +46,12 @@ def ask(
     verify: bool = True,
 ) -> Any:
     """The decoded JSON of ``GET base/path?query``. Raises NotRead."""
-    where = urlsplit(base).netloc
     url = f"{base.partition('?')[0].rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
     try:
         reply = outgoing.request("GET", url, seconds=seconds, headers=headers, most=MAX_BYTES, verify=verify)
     except outgoing.Silent as silent:
         raise NotRead(silent.reason) from silent
+    where = urlsplit(base).netloc
     if len(reply.data) > MAX_BYTES:
         raise TooLarge(reasons.of("source_answer_large", host=where, bytes=MAX_BYTES))
     if not 200 <= reply.status < 300:

@@ -24,7 +24,7 @@ from kcover_portal.sources.services.pull_request import NotRead
 log = logging.getLogger(__name__)
 
 PULL: Final = "sources.pull"
-LEASE: Final = timedelta(seconds=90)  # longer than a turn may take
+LEASE: Final = timedelta(minutes=4)  # longer than a turn may take: with a slow Loki 20 s and then 16 requests of 10 s
 PACE: Final = timedelta(seconds=1)  # between turns while the source catches up
 LONGEST_WAIT: Final = timedelta(minutes=5)
 LONGEST_REQUESTED_WAIT: Final = timedelta(minutes=30)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kcover.sources import gpud as kcover_gpud
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -162,3 +163,52 @@ def test_settings_are_checked(east: Cluster, now: datetime, name: str, value: ob
     with pytest.raises(FieldError) as refused:
         add(east, "gpud", now=now, url="https://{node}:15132", **{name: value})
     assert refused.value.field == f"settings/{name}"
+
+
+def states_of(*states: dict[str, str], component: str = "disk") -> Answered:
+    return Answered(body=json.dumps([{"component": component, "states": states}]).encode())
+
+
+def test_a_node_cannot_fill_the_position_of_all(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    """A stolen node that reports other states in each answer."""
+    Node.objects.filter(name="gpu-2").update(gpus=0)
+    row = gpud
+    for turn in range(4):
+        many = [{"health": "Unhealthy", "name": f"{turn}-{number}"} for number in range(400)]
+        stand_ins.troubles += [states_of(*many, component=f"disk-{turn}"), Answered(body=b"[]")]
+        row = pull(row, at=now + turn * 60 * SECOND)
+    assert len(row.cursor["nodes"]["gpu-1"]["shown"]) == kcover_gpud.MAX_SHOWN
+    many = [{"health": "Unhealthy", "name": str(number)} for number in range(kcover_gpud.MAX_SHOWN + 7)]
+    stand_ins.troubles += [states_of(*many), Answered(body=b"[]")]
+    row = pull(row, at=now + 600 * SECOND)
+    assert len(row.cursor["nodes"]["gpu-1"]["shown"]) == kcover_gpud.MAX_SHOWN
+    assert (row.rejected, row.error["code"]) == (7, "source_list_long")
+
+
+def test_a_node_has_so_many_events_in_a_reading(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    Node.objects.filter(name="gpu-2").update(gpus=0)
+    event = {"type": "Fatal", "time": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
+    events = [
+        {"component": f"xid-{part}", "events": [{**event, "message": f"XID {part} {number}"} for number in range(400)]}
+        for part in range(10)
+    ]
+    stand_ins.troubles += [Answered(body=b"[]"), Answered(body=json.dumps(events).encode())]
+    row = pull(gpud, at=now + SECOND)
+    assert row.accepted <= kcover_gpud.MAX_EVENTS
+    assert row.error["code"] == "source_list_long"
+
+
+@pytest.mark.parametrize(
+    "address", ["", "gpu-1", "[::1", "x:y", "1.2.3.4:99999", "evil.example/?", "u@evil.example", "::1%/@evil.example"]
+)
+def test_an_address_that_a_kubelet_forged_stops_no_other_node(
+    address: str, east: Cluster, stand_ins: StandIns, now: datetime
+) -> None:
+    """The addresses of a node are in its status, which its kubelet writes."""
+    Node.objects.update(gpus=8, address="127.0.0.1")
+    source = add(east, "gpud", now=now, url=stand_ins.url.replace("127.0.0.1", "{address}") + "/gpud/{node}")
+    Node.objects.filter(name="gpu-1").update(address=address)
+    break_gpu(stand_ins, now, node="gpu-2")
+    row = pull(source, at=now + SECOND)
+    assert seen() == [("gpu-2", COMPONENT, "open", 1)]
+    assert (row.error["code"], row.error["params"]["node"], row.attempts) == ("source_nodes_silent", "gpu-1", 0)

@@ -1,5 +1,6 @@
 """Loki, read over HTTP: each line once, from a stored position, whatever Loki does meanwhile."""
 
+import itertools
 import json
 from datetime import datetime, timedelta
 
@@ -240,3 +241,16 @@ def test_only_what_is_due_is_read(loki: Source, stand_ins: StandIns, now: dateti
     services.change_source(loki, {"enabled": False}, actor="test", reason="", now=now)
     services.pull(loki.pk, clock=lambda: now + 60 * SECOND)
     assert len(stand_ins.asked) == 2
+
+
+def test_a_slow_loki_keeps_its_worker_for_a_bounded_time(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    """Its lease must not end before the turn, or a second worker would come to wait with the first."""
+    pull(loki, at=now)
+    stand_ins.asked.clear()
+    Source.objects.filter(pk=loki.pk).update(due_at=None)
+    slow = (now + timedelta(hours=5) + number * 10 * SECOND for number in itertools.count())
+    services.pull(loki.pk, clock=lambda: next(slow))
+    loki.refresh_from_db()
+    assert len(stand_ins.asked) == 3
+    assert loki.due_at is not None
+    assert loki.due_at - loki.heard_at == SECOND

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover.sources import prometheus as kcover_prometheus
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
@@ -116,3 +117,18 @@ def test_an_answer_that_is_none(prometheus: Source, stand_ins: StandIns, now: da
 def test_a_query_that_prometheus_refuses(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
     source = add(east, "prometheus", now=now, url=f"{stand_ins.url}/prometheus", query="up ==")
     assert pull(source, at=now).error["params"]["status"] == "400"
+
+
+def test_series_that_are_gone_do_not_pile_up(
+    prometheus: Source, stand_ins: StandIns, now: datetime, monkeypatch
+) -> None:
+    """A Prometheus that gives other series each time."""
+    monkeypatch.setattr(kcover_prometheus, "MAX_SERIES", 5)
+    row = prometheus
+    for turn in range(4):
+        labels = ({"Hostname": "gpu-1", "gpu": f"{turn}-{number}"} for number in range(4))
+        answer = vector(*({"metric": label, "value": [now.timestamp(), "79"]} for label in labels))
+        stand_ins.troubles += [vector(), answer] if turn == 0 else [answer]
+        row = pull(row, at=now + turn * 30 * SECOND)
+    assert len(row.cursor["shown"]) == 5
+    assert sum("3-" in key for key in row.cursor["shown"]) == 4, "the present ones are kept"
