@@ -1,6 +1,7 @@
 """Parsers of REST request bodies, with size limits and precise errors."""
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
@@ -15,13 +16,18 @@ MAX_DEPTH = 64  # of JSON; the serializers read three levels
 
 
 class StrictJsonParser(parsers.JSONParser):
-    """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, lone surrogates and deep nesting."""
+    """JSON in UTF-8 of at most MAX_BYTES. Rejects duplicate keys, NaN, 1e400, lone surrogates and deep nesting."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> Any:
         """Returns the decoded value. Raises BadRequest or TooLarge."""
         body = whole(stream, parser_context, most=MAX_BYTES)
         try:
-            value = json.loads(body.decode("utf-8-sig"), object_pairs_hook=_unique, parse_constant=_no_constant)
+            value = json.loads(
+                body.decode("utf-8-sig"),
+                object_pairs_hook=_unique,
+                parse_constant=_no_constant,
+                parse_float=_finite,
+            )
         except RecursionError:
             raise _parse_error(reasons.of("json_too_deep", levels=MAX_DEPTH)) from None
         except reasons.ExplainedError as error:
@@ -68,6 +74,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise reasons.ExplainedError(reasons.of("json_constant", name=name))
+
+
+def _finite(digits: str) -> float:
+    """Python reads 1e400 as infinity, which PostgreSQL does not store in JSON."""
+    value = float(digits)
+    return value if math.isfinite(value) else _no_constant(digits[:60])
 
 
 def _depths(value: Any) -> Iterator[int]:

@@ -80,6 +80,7 @@ def test_a_method_that_is_not_answered(viewer: Api) -> None:
         ("{", "Expecting property name"),
         ("[1, 2", "Expecting ',' delimiter: line 1 column 6"),
         ('{"a": NaN}', "NaN is not valid JSON; use null or omit the key"),
+        ('{"a": -1e400}', "-1e400 is not valid JSON; use null or omit the key"),
         ('{"reason": "x", "reason": "y"}', 'duplicate key "reason"'),
         (b"\xff", "can't decode byte 0xff in position 0"),
         ("[" * 100_000, "nested deeper than 64"),

@@ -110,7 +110,7 @@ def complete(answer: Mapping[str, str], *, cookie: str, address: str, now: datet
         identity=identity,
         target=target,
         id_token=str(id_token),
-        provider_session=session[:255] if isinstance(session, str) else "",
+        provider_session=session if id_tokens.is_name(session) else "",
     )
 
 

@@ -45,11 +45,16 @@ def verify_logout(client: Oidc, token: object, *, now: datetime) -> tuple[str, s
     subject, session = claims.get("sub", ""), claims.get("sid", "")
     events = claims.get("events")
     fresh = now.timestamp() - claims["iat"] <= (LOGOUT_TOKEN_VALID + SKEW).total_seconds()
-    named = isinstance(subject, str) and isinstance(session, str) and (subject or session)
+    named = is_name(subject) and is_name(session) and (subject or session)
     is_logout = isinstance(events, dict) and isinstance(events.get(LOGOUT_EVENT), dict) and "nonce" not in claims
     if not (fresh and named and is_logout):
         raise SignOnRefused(reasons.of("logout_token_invalid"))
     return subject, session
+
+
+def is_name(value: object) -> bool:
+    """Returns whether a claim can be a name in the database: text of at most MAX_SUBJECT printable characters."""
+    return isinstance(value, str) and len(value) <= MAX_SUBJECT and value.isprintable()
 
 
 def _signed(client: Oidc, token: object) -> tuple[Mapping[str, Any], dict[str, Any]]:
@@ -127,7 +132,7 @@ def _check_party(client: Oidc, claims: Claims) -> None:
 
 
 def _subject(claims: Claims) -> None:
-    if not 0 < len(claims["sub"]) <= MAX_SUBJECT or not claims["sub"].isprintable():
+    if not claims["sub"] or not is_name(claims["sub"]):
         raise SignOnRefused(_incomplete("sub"))
 
 

@@ -13,6 +13,7 @@ from django.db import IntegrityError, transaction
 from kcover import audit, reasons
 from kcover_portal.accounts.models import Identity, Role, RoleBinding, User
 from kcover_portal.accounts.services.oidc.groups import MAX_NAME, join
+from kcover_portal.accounts.services.oidc.id_tokens import is_name
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.ledger import services as ledger
@@ -38,7 +39,7 @@ def groups_of(claims: Mapping[str, Any], claim: str) -> frozenset[str]:
     listed = [] if value is None else [value] if isinstance(value, str) else value
     if not isinstance(listed, list) or len(listed) > MAX_GROUPS or not all(isinstance(one, str) for one in listed):
         raise SignOnRefused(reasons.of("oidc_groups_invalid", claim=claim, most=MAX_GROUPS), status=403)
-    return frozenset(listed)
+    return frozenset(filter(is_name, listed))  # no other text can be mapped to a role
 
 
 def account_of(claims: Mapping[str, Any], *, issuer: str, groups: Collection[str], now: datetime) -> Identity:

@@ -117,7 +117,8 @@ def error_code(text: object) -> str:
 
 def _metadata(client: Oidc, document: Mapping[str, Any]) -> Metadata:
     if document.get("issuer") != client.issuer:
-        raise SignOnRefused(reasons.of("oidc_issuer_wrong", issuer=str(document.get("issuer"))[:200]), status=502)
+        named = ascii(document.get("issuer"))[:200].strip("'")
+        raise SignOnRefused(reasons.of("oidc_issuer_wrong", issuer=named), status=502)
     found = {name: document[name] for name in (*ENDPOINTS, *OPTIONAL_ENDPOINTS) if document.get(name)}
     for name in ENDPOINTS:
         if name not in found:
@@ -128,6 +129,8 @@ def _metadata(client: Oidc, document: Mapping[str, Any]) -> Metadata:
         if not _is_secure(url):
             raise SignOnRefused(reasons.of("oidc_endpoint_insecure", endpoint=name), status=502)
     methods = document.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+    if not isinstance(methods, list):
+        raise _invalid("token_endpoint_auth_methods_supported")
     return Metadata(
         **found,
         names_itself=document.get("authorization_response_iss_parameter_supported") is True,
@@ -137,7 +140,7 @@ def _metadata(client: Oidc, document: Mapping[str, Any]) -> Metadata:
 
 def _is_secure(url: str) -> bool:
     try:
-        return setting_values.is_secure(url)
+        return url.isascii() and url.isprintable() and setting_values.is_secure(url)
     except ValueError:
         return False
 

@@ -12,7 +12,7 @@ from joserfc import jwk
 from kcover import audit, reasons
 from kcover_portal import localization
 from kcover_portal.accounts import tasks
-from kcover_portal.accounts.models import SpentChallenge, User
+from kcover_portal.accounts.models import Session, SpentChallenge, User
 from kcover_portal.accounts.services.oidc import problems
 from kcover_portal.ledger.models import Entry
 from tests.portal.accounts.browsers import Clock
@@ -255,7 +255,12 @@ def test_a_metadata_service_is_never_asked(issuer: str, person: SignOn, settings
         ({"authorization_endpoint": "javascript:alert(1)"}, "oidc_endpoint_insecure"),
         ({"end_session_endpoint": "http://[::1"}, "oidc_endpoint_insecure"),
         ({"jwks_uri": "https://user:password@host.example/"}, "oidc_endpoint_insecure"),
+        ({"issuer": "\ud800"}, "oidc_issuer_wrong"),
+        ({"end_session_endpoint": "https://host.example/\ud800"}, "oidc_endpoint_insecure"),
+        ({"authorization_endpoint": "https://host.example/\0"}, "oidc_endpoint_insecure"),
+        ({"token_endpoint_auth_methods_supported": 5}, "oidc_answer_invalid"),
     ],
+    ids=ascii,
 )
 def test_a_discovery_document_that_is_wrong(
     document: dict[str, Any], code: str, provider: hostile.Provider, person: SignOn
@@ -284,6 +289,23 @@ def test_keys_of_kinds_that_sign_nothing_are_left_out(provider: hostile.Provider
     odd = [{"kty": "oct", "k": "c2VjcmV0", "kid": "one"}, {"kty": "??"}, 7, {"kty": "RSA", "n": "!"}, {}]
     provider.published = [*odd, *provider.published]
     assert person.sign_in().status_code == 302
+
+
+@pytest.mark.parametrize("claims", [{"groups": ["\0", "x" * 300]}, {"sid": "a\0b"}, {"sid": "x" * 300}], ids=repr)
+def test_a_text_that_no_database_stores_is_left_out(
+    claims: dict[str, Any], provider: hostile.Provider, person: SignOn
+) -> None:
+    provider.claims = claims
+    assert person.sign_in().status_code == 302
+    assert Session.objects.get(user__isnull=False).provider_session == ""
+
+
+@pytest.mark.parametrize("named", [{"sub": "a\0"}, {"sub": None, "sid": "a\0"}, {"sub": 5}], ids=ascii)
+def test_a_logout_token_that_names_what_no_database_stores(
+    named: dict[str, Any], provider: hostile.Provider, person: SignOn
+) -> None:
+    response = person.client.post("/sign-in/oidc/ended/", {"logout_token": provider.logout_token(**named)})
+    assert response.status_code == 400
 
 
 def test_a_slow_provider_occupies_few_threads(person: SignOn) -> None:
