@@ -8,11 +8,12 @@ from django.conf import settings
 from django.contrib.auth import authenticate
 from django.core import signing
 from django.http import HttpRequest
+from django.utils.crypto import salted_hmac
 from django.views.decorators.debug import sensitive_variables
 
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
-from kcover_portal.accounts.models import User
+from kcover_portal.accounts.models import TotpDevice, User
 from kcover_portal.accounts.services import failed_attempts, oidc, passkeys, throttle
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
@@ -117,14 +118,29 @@ def sign_out(user: User, *, now: datetime) -> None:
 
 
 def device_cookie(user: User) -> str:
-    """Returns a signed text for a browser that has just signed in. It only changes how failures are counted."""
-    return signing.dumps([user.username, secrets.token_hex(8)], salt=SALT)
+    """Returns a signed text for a browser that has just signed in. It only changes how failures are counted.
+
+    It ends with the password and the factors of its time. Otherwise somebody who had the password could collect cookies
+    by signing in often, and guess what replaced it with as many counters.
+    """
+    return signing.dumps([user.username, secrets.token_hex(8), _credentials_of(user)], salt=SALT)
 
 
 def device_of(cookie: str, name: str) -> str:
-    """Returns the browser's id if it signed in to this account within DEVICE_KEPT, else ""."""
+    """Returns the browser's id if it signed in to this account within DEVICE_KEPT, with the present password and
+    factors; else "".
+    """
     try:
-        username, device = signing.loads(cookie, salt=SALT, max_age=DEVICE_KEPT)
+        username, device, credentials = signing.loads(cookie, salt=SALT, max_age=DEVICE_KEPT)
     except (signing.BadSignature, ValueError, TypeError):
         return ""
-    return str(device) if username == name else ""
+    user = queries.find_user(name) if username == name else None
+    return str(device) if user is not None and credentials == _credentials_of(user) else ""
+
+
+def _credentials_of(user: User) -> str:
+    """A keyed hash that changes with the password and with each factor."""
+    totp = TotpDevice.objects.filter(user=user).values_list("pk", flat=True)
+    passkeys_held = user.passkeys.values_list("pk", flat=True)
+    parts = [user.password, *map(str, totp), "", *map(str, passkeys_held)]
+    return salted_hmac(SALT, "\0".join(parts), algorithm="sha256").hexdigest()[:32]

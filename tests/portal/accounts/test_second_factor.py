@@ -212,6 +212,19 @@ def test_a_browser_that_signed_in_before_does_not_wait_for_them(app: App, clock:
     assert give(known, app.code(clock.now)).status_code == 302
 
 
+def test_browsers_from_before_the_factor_share_the_counter_of_strangers(anna: User, clock: Clock) -> None:
+    """Somebody with the password could collect cookies before the person adds a factor."""
+    collected = [Browser() for _ in range(4)]
+    for browser in collected:
+        browser.sign_in("anna")
+        browser.client.post("/sign-out/")
+    enrol(anna, clock.now)
+    for browser in collected:
+        browser.sign_in("anna")
+    answers = [give(browser, "000000").status_code for browser in collected for _ in range(2)]
+    assert answers == [422] * 5 + [429] * 3
+
+
 def test_a_password_alone_makes_no_browser_known(app: App, clock: Clock) -> None:
     browser = Browser()
     browser.sign_in("anna")

@@ -204,11 +204,22 @@ def test_a_known_browser_has_its_own_limit(clock: Clock) -> None:
     assert known.fail("anna", 7) == [200] * 5 + [429] * 2
 
 
+def test_cookies_that_were_collected_with_an_old_password_are_worth_nothing(clock: Clock) -> None:
+    """Each sign-in makes another cookie, and each cookie has a counter of its own."""
+    anna = make_user("anna", clock.now)
+    collected = [Browser() for _ in range(3)]
+    assert [browser.sign_in("anna").status_code for browser in collected] == [302] * 3
+    for browser in collected:
+        browser.client.post("/sign-out/")
+    services.set_password(anna, "another horse battery", actor="test", now=clock.now)
+    assert [browser.fail("anna", 2) for browser in collected] == [[200, 200], [200, 200], [200, 429]]
+
+
 @pytest.mark.parametrize(
     "cookie",
     [
-        signing.dumps(["bo", "1"], salt=sign_ins.SALT),  # of another account
-        signing.dumps(["anna", "1"], salt="another"),
+        signing.dumps(["bo", "1", ""], salt=sign_ins.SALT),  # of another account
+        signing.dumps(["anna", "1", ""], salt="another"),
         signing.dumps("anna", salt=sign_ins.SALT),
         "anna",
         "",
