@@ -250,15 +250,11 @@ def _cut(connected: socket.socket) -> None:
 
 def _split(url: str) -> SplitResult:
     """Returns the parts of an http(s) URL with a host. Raises Silent for any other text."""
-    wrong = Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
-    try:
+    with contextlib.suppress(ValueError):  # of brackets without an IPv6 address, and of a port that is not one
         parts = urlsplit(url)
-        port = parts.port
-    except ValueError as error:  # of brackets without an IPv6 address, and of a port that is not one
-        raise wrong from error
-    if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
-        raise wrong
-    return parts
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts
+    raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
 
 
 def addresses(host: str, port: int | None, *, until: float) -> list[str]:
