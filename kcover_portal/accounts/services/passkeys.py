@@ -47,10 +47,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """The portal as browsers know it: ``rp_id`` is its host name, ``origin`` is scheme, host and port."""
+    """The portal as a browser knows it: ``rp_id`` is its host name, ``origin`` is scheme, host and port.
+
+    ``session`` is a hash of the browser's session, to which challenges about a known person are bound.
+    """
 
     rp_id: str
     origin: str
+    session: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,12 +68,13 @@ class Answer:
 def site_of(request: HttpRequest) -> Site:
     """Returns the site of KCOVER_PUBLIC_URL, or of the request without one."""
     parts = urlsplit(settings.KCOVER_PUBLIC_URL or f"{request.scheme}://{request.get_host()}")
-    return Site(rp_id=parts.hostname or "", origin=f"{parts.scheme}://{parts.netloc}")
+    session = salted_hmac(SALT, request.session.session_key or "", algorithm="sha256").hexdigest()[:32]
+    return Site(rp_id=parts.hostname or "", origin=f"{parts.scheme}://{parts.netloc}", session=session)
 
 
 def options(purpose: str, user: User | None, site: Site, *, now: datetime) -> dict[str, Any]:
     """Returns ``options`` for the browser's WebAuthn call and ``state``, the signed text of the challenge."""
-    challenge, state = challenges.issue(purpose, user, now=now)
+    challenge, state = challenges.issue(_asker(purpose, site), user, now=now)
     if purpose == REGISTER:
         assert user is not None
         made: Any = webauthn.generate_registration_options(
@@ -97,7 +102,7 @@ def options(purpose: str, user: User | None, site: Site, *, now: datetime) -> di
 
 def register(user: User, answer: Answer, *, name: str, site: Site, now: datetime) -> Passkey:
     """Adds the passkey, on record. Raises Refused if it is invalid or known, or the person has MAX_PASSKEYS."""
-    challenge = challenges.read(answer.state, REGISTER, user, now=now)
+    challenge = challenges.read(answer.state, _asker(REGISTER, site), user, now=now)
     if user.passkeys.count() >= MAX_PASSKEYS:
         raise Refused(reasons.of("too_many_passkeys", limit=MAX_PASSKEYS))
     verified = _checked(
@@ -137,7 +142,7 @@ def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> P
     if the passkey did not check the person although it is to sign in alone.
     """
     purpose = CONFIRM if user else SIGN_IN
-    challenge = challenges.read(answer.state, purpose, user, now=now)
+    challenge = challenges.read(answer.state, _asker(purpose, site), user, now=now)
     try:
         given = _checked(lambda: webauthn.helpers.parse_authentication_credential_json(answer.credential))
     except Refused:
@@ -168,6 +173,11 @@ def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> P
         if not same.update(sign_count=verified.new_sign_count, last_used_at=now):
             return None  # another process accepted an answer of this passkey meanwhile
     return passkey
+
+
+def _asker(purpose: str, site: Site) -> str:
+    """The purpose of a challenge, with the session that asks: the key of a session changes when the person signs in."""
+    return purpose if purpose == SIGN_IN else f"{purpose} {site.session}"
 
 
 def _descriptors(user: User) -> "list[structs.PublicKeyCredentialDescriptor]":
