@@ -10,6 +10,7 @@ from django.conf import settings
 
 from kcover_portal.kube import errors
 
+MAX_QUOTED = 300  # characters
 # Keys of users and clusters that name a file of this machine.
 FILES = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
 
@@ -42,13 +43,20 @@ def _problems(entry: dict[str, Any]) -> Iterator[str]:
     if "exec" in entry:
         program = entry["exec"].get("command") if isinstance(entry["exec"], dict) else None
         if program not in allowed:
+            program = _quoted(program)
             yield (
                 f"the credentials come from the program {program}; use a service account's token, or allow the program"
                 f" with KCOVER_KUBECONFIG_COMMANDS={program}"
             )
     for name in FILES:
         if entry.get(name) and entry[name] not in allowed:
+            file = _quoted(entry[name])
             yield (
-                f"{name} names the file {entry[name]}; embed its content, or allow the file with"
-                f" KCOVER_KUBECONFIG_COMMANDS={entry[name]}"
+                f"{name} names the file {file}; embed its content, or allow the file with"
+                f" KCOVER_KUBECONFIG_COMMANDS={file}"
             )
+
+
+def _quoted(value: object) -> str:
+    """The text, or its type: aliases of YAML make a value of a hundred bytes whose text fills the memory."""
+    return value[:MAX_QUOTED] if isinstance(value, str) else f"({type(value).__name__})"

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from kcover_portal.kube import live, port
+from kcover_portal.kube import kubeconfig_rules, live, port
 from tests.contract import scripted
 
 NODE = {"metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}}
@@ -61,6 +61,14 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
 def test_a_kubeconfig_that_is_none_is_refused(text):
     with pytest.raises(port.RefusedByServer, match="kubeconfig"):
         live.from_kubeconfig(text)
+
+
+@pytest.mark.parametrize("entry", ["exec: {command: *l29}", "tokenFile: *l29", "client-key: *l29"])
+def test_aliases_that_would_fill_the_memory_are_not_quoted(entry):
+    lists = "".join(f"l{n}: &l{n} [*l{n - 1}, *l{n - 1}]\n" for n in range(1, 30))
+    with pytest.raises(port.RefusedByServer, match=r"\(list\)") as caught:
+        kubeconfig_rules.check(f"l0: &l0 x\n{lists}users: [{{user: {{{entry}}}}}]\n")
+    assert len(str(caught.value)) < 300
 
 
 def test_no_such_context():
