@@ -51,14 +51,24 @@ def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple
     return tuple(Row(type=name, severity=severity, status=status) for name in names)
 
 
+# Where the names are from:
+# node-problem-detector: github.com/kubernetes/node-problem-detector, config/*.json
+# gpu-operator: AMD's, github.com/ROCm/gpu-operator, docs/npd/node-problem-detector.md and
+#     docs/autoremediation/auto-remediation.md. NVIDIA's operator writes no conditions.
+# eks: github.com/aws/eks-node-monitoring-agent, README.md
+# aks: github.com/MicrosoftDocs/azure-aks-docs, articles/aks/node-problem-detector.md, and
+#     github.com/Azure/AgentBaker, e2e/validators.go
+# oke: github.com/oracle-quickstart/oci-hpc-oke, terraform/files/node-problem-detector/values*.yaml. Its checks of
+#     settings (CpuProfile, OcaVersion) are left out.
 PRESETS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
     {
         "node-problem-detector": _rows(
             *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart"),
             *("FrequentContainerdRestart", "FrequentDockerRestart", "FrequentUnregisterNetDevice"),
-            *("XfsShutdown", "CperHardwareErrorFatal"),
+            *("XfsShutdown", "CperHardwareErrorFatal", "DiskBadBlock"),
+            *("KubeletUnhealthy", "ContainerRuntimeUnhealthy"),
         ),
-        "gpu-operator": _rows("GPUUnhealthy", "GpuUnhealthy", "NvidiaGpuUnhealthy", severity="degraded"),
+        "gpu-operator": _rows("AMDGPUProblem", "AMDGPUXgmi", severity="degraded"),
         "eks": _rows(
             *("AcceleratedHardwareReady", "ContainerRuntimeReady", "KernelReady", "NetworkingReady", "StorageReady"),
             severity="degraded",
@@ -66,10 +76,18 @@ PRESETS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
         ),
         "aks": _rows(
             *("KubeletProblem", "ContainerRuntimeProblem", "FilesystemCorruptionProblem", "VMEventScheduled"),
-            *("GPUProblem", "IBLinkFlapping", "UnhealthyNvidiaDevicePlugin", "UnhealthyNvidiaDCGMServices"),
+            *("IBLinkFlapping", "UnhealthyNvidiaDevicePlugin", "UnhealthyNvidiaDCGMServices"),
             *("GPUMissing", "XIDErrors", "NVLinkStatusInactive"),
         ),
-        "oke": _rows("OciGpuUnhealthy", "RdmaUnhealthy", "GpuEcc", "GpuCount", "GpuBusCheck", severity="degraded"),
+        "oke": (
+            *_rows(
+                *("GpuCount", "GpuEcc", "GpuRowRemap", "GpuBus", "GpuPcie", "GpuFabricMgr", "GpuBadPages", "GpuXid"),
+                *("NvlinkSpeed", "DcgmiHealth", "Rocminfo", "RdmaLink", "RdmaLinkFlapping", "RdmaVfCounters"),
+                "NodeHasPcieErrors",
+                severity="degraded",
+            ),
+            *_rows("RdmaWpaAuth", "RdmaRttcc", "RdmaVfRoutes", "GpuImex", "IpAddress"),
+        ),
     }
 )
 DEFAULT_PRESETS: Final = tuple(PRESETS)

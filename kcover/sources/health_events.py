@@ -12,7 +12,8 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
 STORE_ONLY: Final = "STORE_ONLY"  # processingStrategy: the producer asks that nobody acts
-# The numbers of the exporter; other producers write the names.
+# The numbers of the exporter; other producers write the names. From RecommendedAction of github.com/NVIDIA/NVSentinel,
+# data-models/protobufs/health_event.proto; 39 is in some of its versions only.
 ACTIONS: Final = {
     0: "NONE",
     2: "COMPONENT_RESET",
@@ -22,6 +23,9 @@ ACTIONS: Final = {
     24: "RESTART_BM",
     25: "REPLACE_VM",
     26: "RUN_DCGMEUD",
+    27: "CUSTOM",
+    28: "REMEDIATE",
+    39: "RESTART_APP",
     99: "UNKNOWN",
 }
 UUID_ENTITIES: Final = ("GPU_UUID", "GPU-UUID", "UUID")
@@ -116,7 +120,11 @@ def _alias(check: str, codes: list[str]) -> int | None:
 
 
 def _advice(health: Json) -> str:
+    """The recommended action; of CUSTOM also the name that the producer gives it."""
     action = health.get("recommendedAction")
     if isinstance(action, int) and not isinstance(action, bool):
-        return ACTIONS.get(action, str(action)[:20])
-    return observation.text(health, "recommendedAction", most=100)
+        name = ACTIONS.get(action, str(action)[:20])
+    else:
+        name = observation.text(health, "recommendedAction", most=100)
+    custom = observation.text(health, "customRecommendedAction", most=80)
+    return f"{name}: {custom}" if name == "CUSTOM" and custom else name

@@ -115,6 +115,24 @@ def test_a_health_event_opens_an_incident_with_its_advice(sentinel: Sender, heal
 
 
 @pytest.mark.parametrize(
+    ("action", "custom", "advice"),
+    [
+        (28, "", "REMEDIATE"),
+        (39, "", "RESTART_APP"),
+        (27, "swap the tray", "CUSTOM: swap the tray"),
+        ("CUSTOM", "swap the tray", "CUSTOM: swap the tray"),
+        (27, "", "CUSTOM"),
+        (24, "not shown", "RESTART_BM"),
+        (1000, "", "1000"),
+    ],
+)
+def test_the_advice_of_a_health_event(sentinel: Sender, health: Make, action: object, custom: str, advice: str) -> None:
+    event = health(recommendedAction=action, customRecommendedAction=custom)
+    assert took(sentinel.post(event, content_type="application/cloudevents+json")) == (1, 0, [])
+    assert Incident.objects.get().advice == advice
+
+
+@pytest.mark.parametrize(
     ("check", "code", "alias"),
     [
         ("SysLogsXIDError", "79", "xid 79"),
