@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kcover import actions
-from kcover.actions import moved_jobs
 from kcover.policy import document
 
 
@@ -35,7 +34,7 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
         verify_agent=rule.verify_agent,
         uncordons=rule.uncordons,
         escalate=rule.escalate,
-        checkpoint_wait=moved_jobs.of_attributes(listed.get(actions.drain.SPEC.name, {})),
+        drain=listed.get(actions.drain.SPEC.name, {}),
     )
     requested = [
         spec

@@ -501,9 +501,7 @@ class Rule:
     def _args(self, name: str, attribute: Json, code: str) -> Json:
         wait = seconds_of(attribute.get("waittime", ""))
         drains = [action.get("attribute", {}) for action in self.actions if action["name"] == "drain"]
-        checkpoint = present(
-            checkpoint_seconds=seconds_of(drains[0].get("checkpointWait", "")) or None if drains else None
-        )
+        checkpoint = checkpoint_of(drains[0]) if drains else {}
         verify = self.written.get("verify")
         made: Mapping[str, Callable[[], Json]] = {
             "taint": lambda: {
@@ -530,6 +528,15 @@ class Rule:
             "escalate": lambda: {"message": self.written.get("escalate") or ""},
         }
         return made[name]() if name in made else {}
+
+
+def checkpoint_of(drain: Json) -> Json:
+    """The wait for checkpoints that a rule's drain asks of every step that takes work away."""
+    wait = seconds_of(drain.get("checkpointWait", ""))
+    if not wait:
+        return {}
+    asked = present(checkpoint_query=drain.get("checkpointQuery"), checkpoint_source=drain.get("checkpointSource"))
+    return {"checkpoint_seconds": wait, **asked}
 
 
 def label_value(text: str, code: str) -> str:

@@ -61,6 +61,11 @@ def channel(value: str) -> Reason | None:
     return None if CHANNEL_NAME.fullmatch(value) else reasons.of("channel_of_rule_invalid", value=short_repr(value))
 
 
+def source(value: str) -> Reason | None:
+    """Validate the name of a source; it has the form of a channel's."""
+    return None if CHANNEL_NAME.fullmatch(value) else reasons.of("source_of_rule_invalid", value=short_repr(value))
+
+
 def text(value: str) -> Reason | None:
     """Validate a message for people."""
     return None if 0 < len(value) <= MAX_TEXT else reasons.of("message_length", most=MAX_TEXT)

@@ -60,7 +60,7 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     return Args(
         seconds=int(wait.total_seconds()),
         on_timeout=options.on_drain_timeout,
-        checkpoint_seconds=moved_jobs.seconds(options),
+        **moved_jobs.arguments(options),
     )
 
 
@@ -69,7 +69,10 @@ SPEC = ActionSpec(
     title=_("Drain"),
     place=(Stage.MOVE, 3),
     policy=PolicyAction(
-        name="drain", own=False, attributes={"waittime": attributes.wait, moved_jobs.ATTRIBUTE: attributes.wait}
+        name="drain",
+        own=False,
+        attributes={"waittime": attributes.wait, **moved_jobs.ATTRIBUTES},
+        together=moved_jobs.TOGETHER,
     ),
     implies=("cordon",),
     plan=_plan,

@@ -3,21 +3,35 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
-from kcover import durations
-from kcover.actions import record
+from kcover import checkpoint_query, durations
+from kcover.actions import attributes, record
 from kcover.actions.record import Form, hidden, shown
-from kcover.actions.spec import Attributes, RuleOptions
+from kcover.actions.spec import Attributes, Refusal, RuleOptions
 from kcover.sentences.i18n import gettext_noop as _
 
-ATTRIBUTE = "checkpointWait"  # of a rule's drain
+# Attributes of a rule's drain.
+WAIT, QUERY, SOURCE = "checkpointWait", "checkpointQuery", "checkpointSource"
+ATTRIBUTES: Mapping[str, Refusal] = {
+    WAIT: attributes.wait,
+    QUERY: checkpoint_query.refusal,
+    SOURCE: attributes.source,
+}
+TOGETHER: Mapping[str, str] = {QUERY: WAIT, SOURCE: QUERY}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``checkpoint_seconds``: the longest wait for the next checkpoint; 0 for none."""
+    """``checkpoint_seconds``: the longest wait for the next checkpoint; 0 for none.
+
+    ``checkpoint_query``: asks Prometheus for the last checkpoint of a job without the annotation; "" for no query.
+    ``checkpoint_source``: the source of kind prometheus that is asked; "" for the only one of the cluster.
+    """
 
     checkpoint_seconds: int = shown(_("Wait for a checkpoint"), Form.SECONDS, default=0)
+    checkpoint_query: str = shown(_("Query for the last checkpoint"), default="")
+    checkpoint_source: str = shown(_("Source asked for the last checkpoint"), default="")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +57,19 @@ class Progress(record.Progress):
         return self.checkpoint_over - self.checkpoint_since
 
 
-def of_attributes(attributes: Attributes) -> timedelta | None:
-    """The longest wait that a rule's drain with these attributes asks for."""
-    return durations.parse(attributes.get(ATTRIBUTE, ""))
-
-
 def plan(_attribute: Attributes, options: RuleOptions) -> Args:
     """The arguments of a step that has no others."""
-    return Args(checkpoint_seconds=seconds(options))
+    return Args(**arguments(options))
 
 
-def seconds(options: RuleOptions) -> int:
-    """``Args.checkpoint_seconds`` of every step of the rule."""
-    return int(options.checkpoint_wait.total_seconds()) if options.checkpoint_wait else 0
+def arguments(options: RuleOptions) -> dict[str, Any]:
+    """The fields of ``Args`` of every step of the rule; the query only with a wait."""
+    drain = options.drain
+    wait = durations.parse(drain.get(WAIT, ""))
+    if not wait:
+        return {}
+    return {
+        "checkpoint_seconds": int(wait.total_seconds()),
+        "checkpoint_query": drain.get(QUERY, ""),
+        "checkpoint_source": drain.get(SOURCE, ""),
+    }

@@ -5,7 +5,6 @@ What an action does to a cluster is not here: the engine has one module for each
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from enum import IntEnum
 from typing import Any
 
@@ -36,14 +35,15 @@ class Stage(IntEnum):
 class PolicyAction:
     """The syntax of the action in a rule of a policy.
 
-    ``attributes``: each with its validator. ``required``: attributes that must be present. ``needs``: groups of
-    actions; the rule must have one of each group. ``excludes``: actions that the rule must not have as well, and why.
-    ``own``: only for kcover.io/v1; the others are KCE's.
+    ``attributes``: each with its validator. ``required``: attributes that must be present. ``together``: the attribute
+    that must be beside an attribute. ``needs``: groups of actions; the rule must have one of each group. ``excludes``:
+    actions that the rule must not have as well, and why. ``own``: only for kcover.io/v1; the others are KCE's.
     """
 
     name: str
     attributes: Mapping[str, Refusal] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    together: Mapping[str, str] = field(default_factory=dict)
     needs: tuple[tuple[str, ...], ...] = ()
     excludes: Mapping[str, Reason] = field(default_factory=dict)
     own: bool = True
@@ -53,8 +53,8 @@ class PolicyAction:
 class RuleOptions:
     """The parts of a rule that matter to several actions.
 
-    ``code``: of the reported fault. ``checkpoint_wait``: how long each step that takes work away may wait for the next
-    checkpoint of a job.
+    ``code``: of the reported fault. ``drain``: the attributes of the rule's drain, {} without one; every step that
+    takes work away reads them for its wait for checkpoints.
     """
 
     code: str = ""
@@ -63,7 +63,7 @@ class RuleOptions:
     verify_agent: bool = True
     uncordons: bool = False
     escalate: str | None = None
-    checkpoint_wait: timedelta | None = None
+    drain: Attributes = field(default_factory=dict)
 
 
 def no_args(_attributes: Attributes, _options: RuleOptions) -> Args:

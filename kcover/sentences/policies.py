@@ -80,6 +80,7 @@ SENTENCES: Mapping[str, str] = {
     "action_of_own_version": _("action {name} needs apiVersion: {version}"),
     "attribute_type": _("attribute must be a mapping"),
     "attribute_missing": _("{name} needs the attribute {attribute}"),
+    "attribute_alone": _("{attribute} needs {other}: write it beside it"),
     "attribute_unknown": _("{name} has no attribute {attribute}: it takes {known}"),
     "attribute_unused": _("{name} has no attribute {attribute}: it takes no attribute"),
     "companion_missing": _("{name} needs {needed}: add {first} before it"),
@@ -92,6 +93,9 @@ SENTENCES: Mapping[str, str] = {
     "label_reserved": _("labels that begin with {prefix} belong to the portal; use another name"),
     "text_invalid": _("{value} is not a valid {what} value"),
     "channel_of_rule_invalid": _('{value} is not a channel name; write for example "on-call"'),
+    "source_of_rule_invalid": _('{value} is not the name of a source; write for example "dcgm"'),
+    "checkpoint_query_length": _("a query must have 1 to {most} characters, and no control characters"),
+    "checkpoint_query_invalid": _("a query must name {job} between quotes, and no placeholder elsewhere: {example}"),
     "message_length": _("a message must have 1 to {most} characters"),
     "address_length": _(
         "an address must have at most {most} characters and no spaces; write for example https://repair.example/hook"

@@ -24,6 +24,7 @@ XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("Hostname", *series_labels.NODE_LABELS)
 MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them
+MAX_SECONDS: Final = 10**10  # since 1970: in the year 2286; milliseconds are more
 
 Shown = Mapping[str, str]  # series -> the value that was a fault when it was last read
 
@@ -83,6 +84,24 @@ def read(
     return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=current)
 
 
+def newest_moment(body: object, *, now: datetime) -> datetime | None:
+    """The latest of the answer's values, which are Unix times in seconds; None if it has no series. Raises Unreadable.
+
+    One series that is no time spoils the answer, because nobody knows what the others mean.
+    """
+    found: list[datetime] = []
+    for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):
+        path = f"result/{index}"
+        if not isinstance(item, Mapping):
+            raise Unreadable(path, reasons.of("source_not_object", value=short_repr(item)))
+        value, _ = _sample(item, now=now)
+        if not 0 < value < MAX_SECONDS:  # also refuses NaN
+            raise Unreadable(f"{path}/value/1", reasons.of("source_time_invalid", value=short_repr(item.get("value"))))
+        at = datetime.fromtimestamp(value, tz=UTC)
+        found.append(observation.not_ahead(at, f"{path}/value/1", now=now))
+    return max(found, default=None)
+
+
 def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:
     if not isinstance(item, Mapping):
         raise Unreadable("", reasons.of("source_not_object", value=short_repr(item)))
@@ -114,7 +133,7 @@ def _sample(item: Json, *, now: datetime) -> tuple[float, datetime]:
     if not isinstance(sample, list) or len(sample) != 2 or not isinstance(sample[1], str):
         raise Unreadable("value", reasons.of("prometheus_value", value=short_repr(sample)))
     stamp = sample[0]
-    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not 0 <= stamp < 10**10:
+    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not 0 <= stamp < MAX_SECONDS:
         raise Unreadable("value/0", reasons.of("source_time_invalid", value=short_repr(stamp)))
     try:
         value = float(sample[1][:100])

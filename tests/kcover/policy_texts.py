@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kcover import durations, limits
+from kcover import checkpoint_query, durations, limits
 from kcover.actions import in_policies
 from kcover.faults import fault
 from kcover.policy import document
@@ -30,9 +30,13 @@ def _attributes(**known: st.SearchStrategy[str]) -> st.SearchStrategy[dict[str, 
 
 TRUTHS = st.sampled_from(("true", "false"))
 SENTENCES = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), min_size=1, max_size=60)
+_CHECKPOINTS = st.fixed_dictionaries(
+    {"checkpointWait": WAIT_TEXTS, "checkpointQuery": st.just(checkpoint_query.EXAMPLE)},
+    optional={"checkpointSource": st.just("prometheus")},
+)
 ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
     "cordon": st.just({}),
-    "drain": _attributes(waittime=WAIT_TEXTS, checkpointWait=WAIT_TEXTS),
+    "drain": _attributes(waittime=WAIT_TEXTS, checkpointWait=WAIT_TEXTS) | _CHECKPOINTS,
     "reboot": _attributes(waittime=WAIT_TEXTS, unCordon=TRUTHS),
     "enableWarmStandby": st.just({}),
     "unCordon": st.just({}),

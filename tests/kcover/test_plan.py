@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import plan
+from kcover import checkpoint_query, plan
 from kcover.policy import document
 
 Step = plan.PlannedStep
@@ -71,6 +71,16 @@ def test_every_step_that_takes_work_away_may_wait_for_a_checkpoint(written: str,
     assert steps["restart_jobs"] == wait
     assert steps["drain"] == {"seconds": 600, "on_timeout": "hold", **wait}
     assert steps["reboot"] == {}
+
+
+def test_a_query_for_checkpoints_is_an_argument_of_every_step_that_waits() -> None:
+    asked = {"checkpointQuery": checkpoint_query.EXAMPLE, "checkpointSource": "thanos"}
+    args = {"checkpoint_query": checkpoint_query.EXAMPLE, "checkpoint_source": "thanos", "checkpoint_seconds": 60}
+    steps = {step.name: step.args for step in of("stopJobs", ("drain", {"checkpointWait": "1min", **asked}))}
+    assert steps["stop_jobs"] == args
+    assert steps["drain"] == {"seconds": 600, "on_timeout": "hold", **args}
+    unused = {step.name: step.args for step in of("stopJobs", ("drain", {"checkpointWait": "", **asked}))}
+    assert unused["stop_jobs"] == {}
 
 
 def test_every_step_has_its_place() -> None:

@@ -124,7 +124,11 @@ def test_an_attribute_is_a_mapping(value: object) -> None:
     ("name", "key", "message"),
     [
         ("cordon", "waittime", "cordon has no attribute 'waittime': it takes no attribute"),
-        ("drain", "unCordon", "drain has no attribute 'unCordon': it takes waittime, checkpointWait"),
+        (
+            "drain",
+            "unCordon",
+            "drain has no attribute 'unCordon': it takes waittime, checkpointWait, checkpointQuery, checkpointSource",
+        ),
         ("reboot", "force", "reboot has no attribute 'force': it takes waittime, unCordon"),
         ("taint", "waittime", "taint has no attribute 'waittime': it takes key, value, effect"),
     ],

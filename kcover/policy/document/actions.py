@@ -54,6 +54,9 @@ def _action(item: object, at: Path, problems: ProblemCollector) -> Action | None
     for key in kind.required:
         if key not in (attribute or {}):
             problems.add((*at, "name"), "attribute_missing", name=name, attribute=key)
+    for key, other in kind.together.items():
+        if key in (attribute or {}) and other not in (attribute or {}):
+            problems.add((*at, "attribute", key), "attribute_alone", attribute=key, other=other)
     return Action(name=name, attribute=_attribute(name, kind, attribute or {}, (*at, "attribute"), problems))
 
 

@@ -1,7 +1,9 @@
 """Wait for the next checkpoint of the node's jobs, up to the rule's limit, before a step takes their work away.
 
-A job's program writes the time of each checkpoint to an annotation of the job. A job without one is not waited for. The
-time is compared only with the job's earlier one, so its clock does not matter. A fatal fault ends every wait.
+A job's program writes the time of each checkpoint to an annotation of the job, or to a metric that the rule's query
+reads. A job without either is not waited for. The time is compared only with the job's earlier one, so its clock does
+not matter. A time that is unknown at first counts once it is later than the beginning of the wait. A fatal fault ends
+every wait.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,10 +13,12 @@ from kcover import reasons
 from kcover.actions import moved_jobs as core
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube.training_jobs import Job
+from kcover_portal.rescue.step import checkpoint_times
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Wait
 
 POLL_SECONDS = 2.0
+QUERY_POLL_SECONDS = 10.0  # between two rounds of queries
 NAMED = 8  # jobs in a sentence
 
 
@@ -23,22 +27,44 @@ def wait(context: Context, jobs: Callable[[], Iterable[Job]]) -> Wait | None:
 
     The first step of a rescue that takes work away waits for all of them, and later ones do not wait again.
     """
-    progress = context.step.progress_as(core.Progress)
-    longest = timedelta(seconds=context.step.args_as(core.Args).checkpoint_seconds)
-    if not longest or progress.checkpoint_over is not None or _waited_before(context):
+    progress, args = context.step.progress_as(core.Progress), context.step.args_as(core.Args)
+    if not args.checkpoint_seconds or progress.checkpoint_over is not None or _waited_before(context):
         return None
-    written = {str(job): job.checkpoint for job in jobs() if job.checkpoint is not None}
-    if progress.checkpoint_since is None:
-        context.remember(checkpoint_since=context.now, checkpoints={job: at.isoformat() for job, at in written.items()})
-        progress = context.step.progress_as(core.Progress)
-    seen = {job: datetime.fromisoformat(at) for job, at in progress.checkpoints.items()}
-    due = sorted(job for job, at in written.items() if job in seen and at <= seen[job])
-    until = (progress.checkpoint_since or context.now) + longest
-    if due and context.now < until and limit(context):
-        waits = reasons.of("checkpoint_waits", jobs=reasons.named(due, most=NAMED), until=reasons.moment(until))
-        return Wait(POLL_SECONDS, waits)
-    context.remember(checkpoint_over=context.now)
+    since = progress.checkpoint_since or context.now
+    until = since + timedelta(seconds=args.checkpoint_seconds)
+    why = _why(context, jobs, since=since, until=until) if context.now < until and limit(context) else None
+    if why is not None:
+        poll = QUERY_POLL_SECONDS if args.checkpoint_query else POLL_SECONDS
+        return Wait(min(poll, (until - context.now).total_seconds()), why)
+    context.remember(checkpoint_since=since, checkpoint_over=context.now)
     return None
+
+
+def _why(
+    context: Context, jobs: Callable[[], Iterable[Job]], *, since: datetime, until: datetime
+) -> reasons.Reason | None:
+    """The reason to wait longer; None if every job has written a checkpoint since, or has none."""
+    now_known = checkpoint_times.read(context, jobs())
+    if context.step.progress_as(core.Progress).checkpoint_since is None:
+        first = {job: since if isinstance(at, reasons.Reason) else at for job, at in now_known.items()}
+        context.remember(checkpoint_since=since, checkpoints={job: at.isoformat() for job, at in first.items()})
+    progress = context.step.progress_as(core.Progress)
+    seen = {job: datetime.fromisoformat(at) for job, at in progress.checkpoints.items()}
+    due, unknown = [], {}
+    for job, at in sorted(now_known.items()):
+        if job not in seen:
+            continue
+        if isinstance(at, reasons.Reason):
+            unknown[job] = at
+        elif at <= seen[job]:
+            due.append(job)
+    end = reasons.moment(until)
+    waits = reasons.of("checkpoint_waits", jobs=reasons.named(due, most=NAMED), until=end) if due else None
+    if not unknown:
+        return waits
+    why = next(iter(unknown.values()))
+    named = reasons.named(list(unknown), most=NAMED)
+    return reasons.both(waits, reasons.of("checkpoint_unknown", jobs=named, until=end, why=why))
 
 
 def limit(context: Context) -> timedelta:

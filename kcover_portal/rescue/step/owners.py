@@ -14,7 +14,7 @@ from kcover.actions import attributes
 from kcover.actions import moved_jobs as core
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.step import checkpoints
+from kcover_portal.rescue.step import checkpoint_times, checkpoints
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
@@ -34,12 +34,13 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     context.check_guards(destructive=True)
     told = dict(sorted(named.items())[:MAX_JOBS])
     minutes = int(checkpoints.limit(context).total_seconds()) // 60
+    waited_for = checkpoint_times.read(context, told.values()) if minutes else {}
     acts = [
         audit.JobMoving(
             job=name,
             kind=job.kind,
             channel=job.notify,
-            because=_before(context, minutes=minutes if job.checkpoint is not None else 0),
+            because=_before(context, minutes=minutes if name in waited_for else 0),
             **_about(context),
         )
         for name, job in told.items()

@@ -1,5 +1,6 @@
 """Writes of sources: their rows, what they send, and tests of them."""
 
+from kcover_portal.sources.services.checkpoint_lookup import look_up as look_up_checkpoints
 from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.event_feed import EventFeed
 from kcover_portal.sources.services.intake import Taken, prune, take
@@ -23,6 +24,7 @@ __all__ = [
     "Trial",
     "change_source",
     "delete_source",
+    "look_up_checkpoints",
     "make_source",
     "make_watched_sources",
     "note_error",

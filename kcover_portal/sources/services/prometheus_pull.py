@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db import transaction
 
@@ -11,7 +11,7 @@ from kcover.sources.observation import MAX_ITEMS, Reading
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position
 from kcover_portal.sources.services.pull_position import Clock
-from kcover_portal.sources.services.pull_request import ask, headers_of
+from kcover_portal.sources.services.pull_request import SECONDS, ask, headers_of
 
 PATH: Final = "/api/v1/query"
 KNOWN_BEFORE: Final = timedelta(hours=1)  # the first reading: what is as it was then is no news
@@ -46,9 +46,14 @@ def _rejected(reading: Reading) -> list[list[str]]:
 def _read(source: Source, shown: Mapping[str, str], *, at: datetime) -> prometheus.SeriesReading:
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
-    asked = {"query": query, "time": f"{at.timestamp():.3f}"}
-    body = ask(source.url, PATH, asked, headers=headers_of(source))
+    body = ask_for(source, query, at=at)
     return prometheus.read(body, query=query, node_labels=labels, shown=shown, now=at)
+
+
+def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECONDS) -> Any:
+    """The decoded answer to an instant query. Raises NotRead and SecretUnreadable."""
+    asked = {"query": query, "time": f"{at.timestamp():.3f}"}
+    return ask(source.url, PATH, asked, headers=headers_of(source), seconds=seconds)
 
 
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:

@@ -36,7 +36,20 @@ NAMES = {
     # Keys of KCE's requests, units of durations and forms of values, which are typed as they are.
     *("nodeName", "xid", "actions", "escalateTime", "name", "waittime", "maps", "unCordon", "false", "cluster"),
     # Names and values of settings of sources, and of what they send.
-    *("Alertmanager", "firing", "resolved", "node_label", "source", "type", "status", "reason", "for", "enabled"),
+    *(
+        "Prometheus",
+        "dcgm",
+        "Alertmanager",
+        "firing",
+        "resolved",
+        "node_label",
+        "source",
+        "type",
+        "status",
+        "reason",
+        "for",
+        "enabled",
+    ),
     *("KernelDeadlock", "DockerHung", "Ready", "True", "False", "Unknown", "info", "warning", "degraded", "fatal"),
     *("override", "day", "min", "day2h30min", "4day", "namespace", "key", "value", "https", "hooks", "example"),
     *(

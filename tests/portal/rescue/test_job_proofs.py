@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import actions
+from kcover import actions, checkpoint_query
 from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY
 from tests import proofs
 from tests.portal.rescue.operators import WithOperators
@@ -23,10 +23,11 @@ def test_the_verifier_has_the_same_actions_in_the_same_order() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("action", ["restartJobs", "stopJobs", "restartJobs dead"])
+@pytest.mark.parametrize("action", ["restartJobs", "stopJobs", "restartJobs dead", "restartJobs asked"])
 def test_the_proof_of_a_rescue_that_moves_a_job_is_valid(action: str) -> None:
-    name, _, dead = action.partition(" ")
-    moved = f"{{name: {name}}}, {{name: drain, attribute: {{checkpointWait: 3min}}}}"
+    name, _, how = action.partition(" ")
+    dead, asked = how == "dead", f"checkpointQuery: {checkpoint_query.EXAMPLE!r}" if how == "asked" else ""
+    moved = f"{{name: {name}}}, {{name: drain, attribute: {{checkpointWait: 3min, {asked}}}}}"
     world = World(policy=POLICY.replace("{name: restartJobs}", moved).replace("62", "63"), nodes=2, fake=WithOperators)
     try:
         world.cluster.guards = GUARDS
