@@ -41,6 +41,7 @@ app.conf.beat_schedule = {
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "deep checks": {"task": "checks.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
+    "jobs that ask for checks": {"task": "checks.look_at_jobs", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune accounts": {"task": "accounts.prune", "schedule": 3600.0},
     "failed sign-ins": {"task": "accounts.record_failed_attempts", "schedule": 60.0, "options": {"expires": 60.0}},
     "signed heads": {"task": "anchors.publish", "schedule": 60.0, "options": {"expires": 60.0}},

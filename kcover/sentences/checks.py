@@ -15,6 +15,9 @@ SENTENCES: Mapping[str, str] = {
     "gpu_users_unknown": _("the portal could not list the pods that hold GPUs: {error}"),
     "pod_holds_gpus": _("the pod {pod} holds GPUs"),
     "check_run_uses_gpus": _("check run {run} is using its GPUs"),
+    # A job that ended, and whose owner asked for checks.
+    "check_after_without_nodes": _("none of the job's nodes is a GPU node of the cluster any more"),
+    "check_after_too_many": _("jobs of namespace {namespace} began {count} check runs within an hour"),
     # iperf's ring.
     "ring_without_partner": _("no other node of its batch can take part in the ring"),
     "node_without_address": _("the cluster shows no address (InternalIP) of this node"),

@@ -38,6 +38,44 @@ class CheckRun(models.Model):
         return f"check run {self.pk}"
 
 
+class WatchedJob(models.Model):
+    """A training job whose owner asks for checks of its nodes after its end (``kcover.io/check-after``)."""
+
+    class State(models.TextChoices):
+        WATCHED = "watched", _("Running")
+        ENDED = "ended", _("Waiting")
+        ASKED = "asked", _("Done")
+        DECLINED = "declined", _("Dropped")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="watched_jobs")
+    namespace = models.CharField(max_length=63)
+    kind = models.CharField(max_length=32)
+    name = models.CharField(max_length=253)
+    uid = models.CharField(max_length=64)
+    profile = models.CharField(max_length=16, help_text="the value of the annotation")
+    nodes = models.JSONField(default=list, help_text="names of the nodes on which its pods ran")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WATCHED)
+    because = models.JSONField(default=dict, help_text="a Reason: why no checks were requested; {}: they were")
+    run = models.OneToOneField(CheckRun, on_delete=models.SET_NULL, null=True, related_name="after_job")
+    seen_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (models.UniqueConstraint(fields=("cluster", "uid"), name="one_row_a_watched_job"),)
+        indexes = (
+            models.Index(
+                fields=("cluster", "state"),
+                condition=models.Q(state__in=("watched", "ended")),
+                name="open_watched_jobs",
+            ),
+            models.Index(fields=("cluster", "namespace", "ended_at"), name="watched_jobs_of_namespace"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
 class CheckTarget(models.Model):
     """One node of a check run: the requested checks, and its results."""
 

@@ -1,5 +1,6 @@
 """Celery tasks of checks. A lost call is found by the next round of the task in the plural."""
 
+import logging
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +13,13 @@ from django.utils import timezone
 from kcover_portal import doorbell
 from kcover_portal.checks import queries, services
 from kcover_portal.checks.services import autopilot_labels
+from kcover_portal.checks.services.job_ends import LOOK_EVERY
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.kube import port
 from kcover_portal.runtime.services import leases
 
+log = logging.getLogger(__name__)
 DEEP_CHECKS = "deep checks"  # name of the lease
 ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
 
@@ -59,6 +63,24 @@ def label_cluster(cluster_id: int) -> None:
             autopilot_labels.write(cluster, clock=timezone.now)
 
 
+@shared_task(name="checks.look_at_jobs")
+def look_at_jobs() -> None:
+    """Wakes a worker for each cluster, to look for jobs that ended and whose owners ask for checks."""
+    for pk in Cluster.objects.values_list("pk", flat=True):
+        doorbell.ring("checks.look_at_jobs_in", pk, expires=LOOK_EVERY)
+
+
+@shared_task(name="checks.look_at_jobs_in")
+def look_at_jobs_in(cluster_id: int) -> None:
+    """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its watch."""
+    with _leading(f"jobs that ask for checks {cluster_id}") as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            try:
+                services.look_at_jobs(cluster, now=timezone.now())
+            except port.KubeError as error:
+                log.info("cluster %s: jobs that ask for checks are not read: %s", cluster.name, error)
+
+
 @contextmanager
 def _leading(name: str) -> Iterator[bool]:
     """Yields whether this worker holds the lease, for the block and at most ROUND_LEASE."""
@@ -74,4 +96,6 @@ def _leading(name: str) -> Iterator[bool]:
 @shared_task(name="checks.prune")
 def prune() -> None:
     """Deletes check runs that ended before the retention time."""
-    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
+    services.prune(before=before)
+    services.prune_jobs(before=before)

@@ -7,6 +7,8 @@ run at a time per node; the agent verifies it again before it starts.
 
 from kcover_portal.checks.services.deep_checks import begin_again
 from kcover_portal.checks.services.iperf_rings import MAX_RING_NODES, Traffic
+from kcover_portal.checks.services.job_ends import look as look_at_jobs
+from kcover_portal.checks.services.job_ends import prune as prune_jobs
 from kcover_portal.checks.services.node_checks import results_of
 from kcover_portal.checks.services.runs import (
     CLUSTER_CALL_LEASE,
@@ -27,7 +29,9 @@ __all__ = [
     "advance",
     "begin",
     "begin_again",
+    "look_at_jobs",
     "prune",
+    "prune_jobs",
     "results_of",
     "stop",
 ]

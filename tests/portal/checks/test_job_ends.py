@@ -1,0 +1,260 @@
+"""The nodes of a training job are checked once after it has ended, where its owner asks for it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.checks import services
+from kcover_portal.checks.models import CheckRun, WatchedJob
+from kcover_portal.checks.services import job_ends
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.kube import port
+from kcover_portal.ledger.models import Entry
+from tests.portal.rescue import killing
+from tests.portal.rescue.test_actions_restart_jobs import add_job
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World(policy="", nodes=3)
+    for number in (1, 2, 3):
+        made.report(node=f"gpu-{number}")
+    yield made
+    made.uninstall()
+
+
+def ask(world: World, name: str = "llm", value: str = "true", *nodes: str, kind: str = "PyTorchJob") -> None:
+    if nodes:
+        add_job(world, name, *nodes)
+    metadata: dict[str, Any] = {"annotations": {job_ends.ANNOTATION: value}}
+    world.kube.objects.merge(kind, "train", name, {"metadata": metadata})
+
+
+def end(world: World, name: str = "llm", how: str = "Succeeded", kind: str = "PyTorchJob") -> None:
+    conditions = [{"type": how, "status": "True"}]
+    world.kube.objects.merge(kind, "train", name, {"status": {"conditions": conditions}})
+    for pod in world.kube.list_pods(namespace="train"):
+        if pod.name.startswith(f"{name}-"):
+            world.kube.remove_pod("train", pod.name)
+
+
+def look(world: World, times: int = 1) -> None:
+    for _ in range(times):
+        services.look_at_jobs(world.cluster, now=world.now)
+        world.now += MINUTE
+
+
+def runs() -> list[tuple[str, list[str], int, list[str]]]:
+    return [
+        (run.asked_by, run.checks, run.level, list(run.targets.values_list("node__name", flat=True)))
+        for run in CheckRun.objects.order_by("pk")
+    ]
+
+
+@pytest.mark.parametrize("how", ["Succeeded", "Failed"])
+@pytest.mark.parametrize(
+    ("value", "profile"), [("true", job_ends.LIGHT), ("light", job_ends.LIGHT), ("full", job_ends.FULL)]
+)
+def test_the_nodes_of_a_job_are_checked_once_after_its_end(
+    world: World, how: str, value: str, profile: job_ends.Profile
+) -> None:
+    ask(world, "llm", value, "gpu-1", "gpu-2")
+    look(world, 2)
+    assert runs() == []
+    end(world, how=how)
+    look(world, 3)
+    assert runs() == [("job train/llm", list(profile.checks), profile.level, ["gpu-1", "gpu-2"])]
+    assert Entry.objects.get(verb="checks.requested").actor == "job train/llm"
+
+
+def test_a_job_that_is_deleted_or_was_moved(world: World) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    world.kube.remove_pod("train", "llm-0")
+    add_pod(world, "llm", "gpu-3")
+    look(world)
+    world.kube.objects.remove("PyTorchJob", "train", "llm")
+    look(world, 2)
+    assert [nodes for *_, nodes in runs()] == [["gpu-1", "gpu-3"]]
+
+
+def add_pod(world: World, name: str, node: str) -> None:
+    labels = {port.KUBEFLOW_JOB_LABEL: name}
+    world.kube.add_pod("train", f"{name}-7", node=node, owner_kind="PyTorchJob", owner_name=name, labels=labels, gpus=8)
+
+
+def test_a_part_asks_for_its_whole_job(world: World) -> None:
+    world.kube.add_workload("JobSet", "train", "set")
+    world.kube.add_workload("Job", "train", "set-w")
+    reference = {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "name": "set",
+        "uid": "u",
+        "controller": True,
+    }
+    world.kube.objects.merge("Job", "train", "set-w", {"metadata": {"ownerReferences": [reference]}})
+    labels = {"jobset.sigs.k8s.io/jobset-name": "set"}
+    world.kube.add_pod("train", "set-w-0", node="gpu-2", owner_kind="Job", owner_name="set-w", labels=labels, gpus=8)
+    ask(world, "set-w", kind="Job")
+    look(world)
+    end(world, "set-w", "Complete", kind="Job")
+    look(world)
+    assert runs() == []
+    end(world, "set", "Completed", kind="JobSet")
+    look(world)
+    assert [(by, nodes) for by, *_, nodes in runs()] == [("job train/set", ["gpu-2"])]
+
+
+@pytest.mark.parametrize("value", ["", "false", "burn-in", "4", "x" * 300])
+def test_another_value_asks_for_nothing(world: World, value: str) -> None:
+    ask(world, "llm", value, "gpu-1")
+    look(world)
+    end(world)
+    look(world)
+    assert (runs(), WatchedJob.objects.count()) == ([], 0)
+
+
+def test_an_owner_who_changes_their_mind(world: World) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    ask(world, "llm", "false")
+    look(world)
+    end(world)
+    look(world)
+    assert (runs(), WatchedJob.objects.count()) == ([], 0)
+
+
+def test_only_an_end_that_the_portal_saw_or_that_is_recent_counts(world: World) -> None:
+    for name, age in (("old", timedelta(days=1)), ("quick", MINUTE)):
+        ask(world, name, "true", "gpu-1")
+        stamp = (world.now - age).isoformat().replace("+00:00", "Z")
+        world.kube.objects.merge("PyTorchJob", "train", name, {"metadata": {"creationTimestamp": stamp}})
+        conditions = [{"type": "Succeeded", "status": "True"}]
+        world.kube.objects.merge("PyTorchJob", "train", name, {"status": {"conditions": conditions}})
+    look(world, 3)
+    assert [by for by, *_ in runs()] == ["job train/quick"]
+
+
+@pytest.mark.parametrize("silent", ["shadow", "paused", "acted_on_by"])
+def test_a_silent_mode_asks_for_nothing_not_even_later(world: World, silent: str) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    Cluster.objects.update(**({"acted_on_by": "nvsentinel"} if silent == "acted_on_by" else {"mode": silent}))
+    world.cluster.refresh_from_db()
+    end(world)
+    look(world)
+    Cluster.objects.update(acted_on_by="", mode="enforce")
+    world.cluster.refresh_from_db()
+    look(world, 9)
+    assert runs() == []
+
+
+def test_nodes_under_repair_are_left_out(world: World) -> None:
+    ask(world, "llm", "true", "gpu-1", "gpu-2")
+    ask(world, "eval", "true", "gpu-1")
+    look(world)
+    world.kube.cordon("gpu-1")
+    world.sync()
+    end(world)
+    end(world, "eval")
+    look(world)
+    assert [(by, nodes) for by, *_, nodes in runs()] == [("job train/llm", ["gpu-2"])]
+    declined = WatchedJob.objects.get(state="declined")
+    assert (declined.name, declined.because["code"]) == ("eval", "node_cordoned")
+
+
+def test_heavy_checks_are_skipped_where_a_pod_holds_gpus(world: World) -> None:
+    ask(world, "llm", "full", "gpu-1", "gpu-2")
+    look(world)
+    end(world)
+    add_pod(world, "other", "gpu-1")
+    look(world)
+    run = CheckRun.objects.get()
+    services.advance(run.pk, now=world.now)
+    first = run.targets.get(node__name="gpu-1")
+    skipped = {result["name"]: result["because"]["code"] for result in first.results}
+    assert skipped == {"dcgm": "pod_holds_gpus", "gpumem": "pod_holds_gpus"}
+    assert first.command is not None
+    assert first.command.args["checks"] == ["remapped", "gpupower", "pciebw"]
+
+
+def test_the_numbers_are_bounded(world: World) -> None:
+    names = [f"job-{number:02}" for number in range(job_ends.MOST_RUNS + 2)]
+    for name in names:
+        ask(world, name, "true", "gpu-1")
+    look(world)
+    for name in names:
+        end(world, name)
+    look(world)
+    assert len(runs()) == job_ends.MOST_RUNS
+    CheckRun.objects.update(state="finished")
+    look(world)
+    assert len(runs()) == len(names)
+
+
+def test_checks_that_find_no_room_for_an_hour_are_dropped(world: World) -> None:
+    for number in range(services.MAX_RUNS):
+        services.begin(world.cluster, [world.node()], checks=("ping",), actor=f"user:{number}", now=world.now)
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    end(world)
+    look(world)
+    assert WatchedJob.objects.get().state == "ended"
+    world.now += timedelta(hours=1)
+    look(world)
+    row = WatchedJob.objects.get()
+    assert (row.state, row.because["code"]) == ("declined", "check_runs_full")
+
+
+def test_a_namespace_asks_no_more_often_than_its_share(world: World) -> None:
+    rows = [
+        WatchedJob(
+            cluster=world.cluster,
+            namespace="train",
+            kind="Job",
+            name="j",
+            uid=str(number),
+            profile="true",
+            state="asked",
+            seen_at=world.now,
+            ended_at=world.now,
+        )
+        for number in range(job_ends.MOST_OF_NAMESPACE)
+    ]
+    WatchedJob.objects.bulk_create(rows)
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    end(world)
+    look(world)
+    assert WatchedJob.objects.get(name="llm").because["code"] == "check_after_too_many"
+    assert runs() == []
+
+
+@pytest.mark.parametrize("call", ["workloads", "list_pods"])
+def test_a_worker_that_dies_asks_neither_twice_nor_never(world: World, call: str) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    end(world)
+    killing.kill_at(world.kube, call, call=1, after=True)
+    with pytest.raises(killing.Killed):
+        look(world)
+    look(world, 3)
+    assert len(runs()) == 1
+
+
+def test_old_rows_are_deleted(world: World) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    end(world)
+    look(world)
+    services.prune_jobs(before=world.now)
+    assert WatchedJob.objects.count() == 0
+    look(world, 3)
+    assert len(runs()) == 1
