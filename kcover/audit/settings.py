@@ -230,6 +230,33 @@ class RouteDeleted(RouteAct):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRouteAct(ChannelAct):
+    """An act on the route of a cluster's ``namespace``, or of those that match it, to a channel for owners of jobs."""
+
+    route: int
+    cluster: str
+    namespace: str
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRouteCreated(NamespaceRouteAct):
+    """A namespace was bound to a channel."""
+
+    VERB: ClassVar[str] = "namespace_route.created"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRouteDeleted(NamespaceRouteAct):
+    """A namespace is bound to the channel no more."""
+
+    VERB: ClassVar[str] = "namespace_route.deleted"
+
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightAct(Act):
     """The end of a preflight run: ``received`` of ``expected`` reports came. Each list holds only the first nodes."""
 

@@ -99,6 +99,8 @@ TITLES: Mapping[str, str] = {
     "channel.tested": _("Test message requested"),
     "route.created": _("Route created"),
     "route.deleted": _("Route deleted"),
+    "namespace_route.created": _("Namespace bound to a channel"),
+    "namespace_route.deleted": _("Namespace no longer bound to a channel"),
     "audit_sink.created": _("Audit sink created"),
     "audit_sink.changed": _("Audit sink changed"),
     "audit_sink.deleted": _("Audit sink deleted"),

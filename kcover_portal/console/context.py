@@ -74,7 +74,10 @@ PLACES = (
         _("Notifications"),
         "bell",
         "m",
-        ("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
+        (
+            *("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
+            *("namespace-route-new", "namespace-route-delete"),
+        ),
         everywhere=True,
     ),
     Place("audit", _("Audit log"), "clipboard-list", "l", ("audit", "audit-sinks", "audit-sink")),

@@ -24,6 +24,12 @@ def connect(key: int, *, kubeconfig: str, context: str, in_cluster: bool) -> por
         return client
 
 
+def key_of(client: port.Cluster) -> int | None:
+    """The key of the cluster whose client this is; None if it is no cluster's any more."""
+    with _lock:
+        return next((key for key, (_, kept) in _clients.items() if kept is client), None)
+
+
 def install(key: int, client: port.Cluster) -> Callable[[], None]:
     """Installs a client (a fake, in tests) for a cluster and returns a function that removes it."""
     with _lock:

@@ -6,11 +6,11 @@ a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOAD
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from kcover_portal.kube import port
+from kcover_portal.kube import namespace_channels, port
 
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
@@ -29,7 +29,8 @@ class Job:
     ``label`` and ``value`` select its pods; ``label`` "": its pods are those whose controller is called ``value``.
     ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
     consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
-    wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none.
+    wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none;
+    ``find`` puts the channel of its namespace there.
     """
 
     namespace: str
@@ -89,7 +90,8 @@ def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:
 def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
     """The jobs of these pods. Pods that are leaving or have ended do not count.
 
-    A job that the server refuses to show is left out unless one of its pods consents to a restart.
+    A job that names no channel has that of its namespace. A job that the server refuses to show is left out unless one
+    of its pods consents to a restart.
     """
     groups: dict[tuple[str, str, str, str], list[port.Pod]] = {}
     for pod in pods:
@@ -106,7 +108,12 @@ def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port
             continue
         if job is not None:
             found.setdefault(job, []).extend(group)
-    return found
+    return _with_channels(cluster, found) if found else found
+
+
+def _with_channels(cluster: port.Cluster, found: Mapping[Job, list[port.Pod]]) -> dict[Job, list[port.Pod]]:
+    channel_of = namespace_channels.of(cluster)
+    return {replace(job, notify=job.notify or channel_of(job.namespace)): pods for job, pods in found.items()}
 
 
 def is_protected(job: Job, pods: Sequence[port.Pod]) -> bool:

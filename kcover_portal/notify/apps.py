@@ -5,8 +5,10 @@ class NotifyConfig(AppConfig):
     name = "kcover_portal.notify"
 
     def ready(self) -> None:
-        """Registers the names of channels with the policies, which are below this app."""
-        from kcover_portal.notify.queries import channel_names  # noqa: PLC0415 - models cannot be imported earlier
+        """Registers the names of channels, and those of namespaces, with apps that are below this one."""
+        from kcover_portal.kube import namespace_channels  # noqa: PLC0415
+        from kcover_portal.notify import queries  # noqa: PLC0415 - models cannot be imported earlier
         from kcover_portal.policies.queries import name_channels_by  # noqa: PLC0415
 
-        name_channels_by(channel_names)
+        name_channels_by(queries.channel_names)
+        namespace_channels.read_with(queries.channels_of_namespaces)

@@ -104,6 +104,20 @@ class Route(models.Model):
         ordering = ("channel__name", "pk")
 
 
+class NamespaceRoute(models.Model):
+    """The channel of the training jobs in some namespaces of a cluster whose own annotation names none."""
+
+    channel = models.ForeignKey(Channel, on_delete=models.CASCADE, related_name="namespace_routes")
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="+")
+    namespace = models.CharField(max_length=63, help_text="a name, or a pattern with *")
+    created_by = models.CharField(max_length=200)
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("cluster__name", "namespace")
+        constraints = (models.UniqueConstraint(fields=("cluster", "namespace"), name="one_route_a_namespace"),)
+
+
 class Delivery(models.Model):
     """One message. While it is ``batching``, notices are added; a worker claims it by a conditional update."""
 

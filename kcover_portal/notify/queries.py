@@ -1,7 +1,8 @@
 """Reads of channels, routes and deliveries."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Any
 
 from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value
@@ -11,7 +12,7 @@ from kcover.notify import events
 from kcover.policy import document
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain
-from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice, Route
+from kcover_portal.notify.models import Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Step
 
@@ -21,7 +22,11 @@ MAX_CONCURRENT_SENDS = 2  # a receiver that hangs must not take the workers from
 
 def channels() -> QuerySet[Channel]:
     """All channels by name, with the person that each belongs to."""
-    return Channel.objects.select_related("person").prefetch_related("routes__cluster").order_by("name")
+    return (
+        Channel.objects.select_related("person")
+        .prefetch_related("routes__cluster", "namespace_routes__cluster")
+        .order_by("name")
+    )
 
 
 def pagers() -> list[Channel]:
@@ -38,6 +43,26 @@ def owner_channels(names: Collection[str]) -> list[Channel]:
         return []
     rows = Channel.objects.filter(name__in=names, enabled=True, for_owners=True)
     return list(rows.exclude(kind__in=Channel.PAGERS))
+
+
+def namespace_routes() -> QuerySet[NamespaceRoute]:
+    """The channels of namespaces, by cluster and namespace."""
+    return NamespaceRoute.objects.select_related("channel", "cluster")
+
+
+def channels_of_namespaces(cluster: int) -> Callable[[str], str]:
+    """Reads the namespaces' channels of a cluster (by key).
+
+    Returns a function from a namespace to the name of its channel, "" for none. An exact name counts before a pattern,
+    and a longer pattern before a shorter one.
+    """
+    rows = NamespaceRoute.objects.filter(cluster=cluster).order_by().values_list("namespace", "channel__name")
+    found = sorted(rows, key=lambda row: ("*" in row[0], -len(row[0]), row[0]))
+
+    def channel_of(namespace: str) -> str:
+        return next((channel for pattern, channel in found if fnmatchcase(namespace, pattern)), "")
+
+    return channel_of
 
 
 def channel_names() -> frozenset[str]:

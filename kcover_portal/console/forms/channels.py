@@ -173,6 +173,30 @@ class ChannelForm(forms.Form):
         self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))
 
 
+class NamespaceRouteForm(forms.Form):
+    """The namespaces of a cluster whose jobs a channel for owners hears of."""
+
+    channel = forms.ModelChoiceField(
+        Channel.objects.filter(for_owners=True).order_by("name"),
+        label=gettext_lazy("Channel"),
+        to_field_name="name",
+        widget=forms.Select(attrs={"class": "form-select"}),
+        help_text=gettext_lazy("Only channels that owners of jobs may use."),
+    )
+    cluster = forms.ModelChoiceField(
+        Cluster.objects.order_by("name"),
+        label=gettext_lazy("Cluster"),
+        to_field_name="name",
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    namespace = forms.CharField(
+        label=gettext_lazy("Namespace"),
+        max_length=63,
+        widget=_line(),
+        help_text=gettext_lazy("A name, or a pattern such as team-*. The most specific one counts."),
+    )
+
+
 def _initial(channel: Channel) -> dict[str, Any]:
     return {
         "recipients": ", ".join(channel.recipients),

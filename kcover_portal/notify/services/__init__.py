@@ -8,13 +8,16 @@ from kcover_portal.notify.services.channels import (
     make_route,
 )
 from kcover_portal.notify.services.deliveries import again, prune, send, sweep, test
+from kcover_portal.notify.services.namespace_routes import delete_namespace_route, make_namespace_route
 
 __all__ = [
     "again",
     "change_channel",
     "delete_channel",
+    "delete_namespace_route",
     "delete_route",
     "make_channel",
+    "make_namespace_route",
     "make_route",
     "prune",
     "send",

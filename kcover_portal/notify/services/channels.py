@@ -47,7 +47,7 @@ def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, 
     try:
         with transaction.atomic():
             row.save(force_insert=True)
-            _note(
+            note(
                 row,
                 audit.ChannelCreated(channel=name, kind=kind, settings=_shown(row, SETTINGS)),
                 actor=actor,
@@ -78,7 +78,7 @@ def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, re
                 for name in changed
             }
             act = audit.ChannelChanged(channel=row.name, changed=recorded, reason=reason)
-            _note(row, act, actor=actor, now=now)
+            note(row, act, actor=actor, now=now)
     channel.refresh_from_db()
     return channel
 
@@ -100,7 +100,7 @@ def delete_channel(channel: Channel, *, actor: str, reason: str, now: datetime) 
             closed_at=now,
             due_at=None,
         )
-        _note(row, audit.ChannelDeleted(channel=row.name, kind=row.kind, reason=reason), actor=actor, now=now)
+        note(row, audit.ChannelDeleted(channel=row.name, kind=row.kind, reason=reason), actor=actor, now=now)
         row.delete()
     for step in steps:
         notify_steps.settle_step(step, because=reasons.of("notify_channel_deleted", channel=channel.name), now=now)
@@ -133,7 +133,7 @@ def make_route(
         row = Route.objects.create(
             channel=channel, kinds=ordered, cluster=cluster, least=least, created_by=actor, created_at=now
         )
-        _note(channel, audit.RouteCreated(**_route(row)), actor=actor, now=now)
+        note(channel, audit.RouteCreated(**_route(row)), actor=actor, now=now)
     return row
 
 
@@ -142,7 +142,7 @@ def delete_route(route: Route, *, actor: str, reason: str, now: datetime) -> Non
     with transaction.atomic():
         act = audit.RouteDeleted(**_route(route), reason=reason)
         route.delete()
-        _note(route.channel, act, actor=actor, now=now)
+        note(route.channel, act, actor=actor, now=now)
 
 
 def _set(row: Channel, given: Mapping[str, Any]) -> None:
@@ -260,6 +260,7 @@ def _route(row: Route) -> dict[str, Any]:
     }
 
 
-def _note(channel: Channel, act: audit.ChannelAct, *, actor: str, now: datetime) -> None:
+def note(channel: Channel, act: audit.ChannelAct, *, actor: str, now: datetime) -> None:
+    """Records an act on a channel, and updates the open pages."""
     ledger.record("", act, actor=actor, now=now)
     doorbell.publish("notify", channel.pk or 0)

@@ -8,7 +8,7 @@ import pytest
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import services
-from kcover_portal.notify.models import Channel, Delivery, Route
+from kcover_portal.notify.models import Channel, Delivery, NamespaceRoute, Route
 from kcover_portal.policies import services as policies
 from tests.portal.api.conftest import Api, fields, person, problem
 
@@ -211,6 +211,36 @@ def test_a_route_of_nonsense_is_refused(admin: Api, body: dict[str, Any], field:
     assert [name.removesuffix(".0") for name in fields(admin.post("routes", whole))] == [field.removesuffix(".0")]
 
 
+def test_namespaces_are_bound_listed_and_unbound(admin: Api, east: Cluster):
+    make(admin, for_owners=True)
+    made = admin.post("namespace-routes", {"channel": "on-call", "cluster": "east", "namespace": "team-*"}).json()
+    assert (made["channel"], made["cluster"], made["namespace"]) == ("on-call", "east", "team-*")
+    assert admin.get("namespace-routes").json()["results"] == [made]
+    assert admin.get(f"namespace-routes/{made['id']}").json() == made
+    assert admin.call("delete", f"namespace-routes/{made['id']}").status_code == 204
+    assert not NamespaceRoute.objects.exists()
+    verbs = Entry.objects.filter(subject="channel on-call").order_by("sequence").values_list("verb", flat=True)
+    assert list(verbs) == ["channel.created", "namespace_route.created", "namespace_route.deleted"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"channel": "nobody"}, "channel"),
+        ({"channel": None}, "channel"),
+        ({"cluster": "nowhere"}, "cluster"),
+        ({"cluster": ""}, "cluster"),
+        ({"namespace": "Team"}, "namespace"),
+        ({"namespace": "a\0"}, "namespace"),
+        ({"kinds": ["rescue.failed"]}, "kinds"),
+    ],
+)
+def test_a_namespace_of_nonsense_is_refused(admin: Api, east: Cluster, body: dict[str, Any], field: str):
+    make(admin, for_owners=True)
+    whole = {"channel": "on-call", "cluster": "east", "namespace": "train", **body}
+    assert list(fields(admin.post("namespace-routes", whole))) == [field]
+
+
 def test_a_test_is_asked_for_and_looked_up(admin: Api):
     make(admin)
     asked = admin.post("channels/on-call/test", Idempotency_Key="k")
@@ -242,7 +272,7 @@ def test_deliveries_are_found_by_what_they_tell(admin: Api, now: datetime):
     assert (told["kind"], told["because"]) == ("automation.paused", "user:ada: fire drill")
 
 
-@pytest.mark.parametrize("path", ["channels", "channels/on-call", "routes", "deliveries"])
+@pytest.mark.parametrize("path", ["channels", "channels/on-call", "routes", "namespace-routes", "deliveries"])
 def test_only_admins_of_everything_see_any_of_it(
     admin: Api, operator: Api, viewer: Api, now: datetime, east: Cluster, path: str
 ):
@@ -262,4 +292,6 @@ def test_nobody_else_makes_or_changes_anything(admin: Api, operator: Api, now: d
         assert problem(api.call("delete", "channels/on-call"), 403)
         assert problem(api.post("channels/on-call/test"), 403)
         assert problem(api.post("routes", {"channel": "on-call", "kinds": ["rescue.failed"]}), 403)
+        bound = {"channel": "on-call", "cluster": "east", "namespace": "train"}
+        assert problem(api.post("namespace-routes", bound), 403)
     assert (Channel.objects.count(), Delivery.objects.count(), Route.objects.count()) == (1, 0, 0)

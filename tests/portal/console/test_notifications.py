@@ -11,13 +11,13 @@ from kcover.notify import events
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import queries, services
-from kcover_portal.notify.models import Channel, Delivery, Route
+from kcover_portal.notify.models import Channel, Delivery, NamespaceRoute, Route
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
 
 SECRET = "a secret of some length"
-# The session, the person, the frame of every page; then channels, routes, deliveries and what they tell.
-QUERIES = 15
+# The session, the person, the frame of every page; then channels, routes, namespaces, deliveries and what they tell.
+QUERIES = 16
 HOOK = {"name": "on-call", "url": "https://hooks.example/T0/hush", "secret": SECRET, "language": "en"}
 FIRST = {**HOOK, "batching": "10", "min_interval": "60"}
 
@@ -35,7 +35,7 @@ def channel(world: World) -> Channel:
 @pytest.mark.parametrize("role", ["viewer", "operator", "approver"])
 def test_it_is_for_admins(person, world: World, channel: Channel, role: str):
     client = person(role)
-    paths = ("", "new/slack/", "channels/on-call/", "channels/on-call/delete/", "routes/new/")
+    paths = ("", "new/slack/", "channels/on-call/", "channels/on-call/delete/", "routes/new/", "namespaces/new/")
     assert {client.get(f"/notifications/{path}").status_code for path in paths} == {403}
     assert client.post("/notifications/channels/on-call/test/").status_code == 403
     assert "/notifications/" not in text(client.get("/"))
@@ -142,6 +142,25 @@ def test_routes_are_chosen_by_what_happened(person, world: World, channel: Chann
     assert client.post(f"/notifications/routes/{route.pk}/delete/", {"reason": "noise"}).status_code == 302
     assert not Route.objects.exists()
     assert Entry.objects.get(verb="route.deleted").data["reason"] == "noise"
+
+
+def test_a_namespace_is_bound_to_a_released_channel(person, world: World, channel: Channel):
+    client = person("admin")
+    assert "/notifications/namespaces/new/" not in text(client.get("/notifications/"))
+    assert 'value="on-call"' not in text(client.get("/notifications/namespaces/new/"))
+    Channel.objects.update(for_owners=True)
+    assert "/notifications/namespaces/new/?channel=on-call" in text(client.get("/notifications/"))
+    assert '<option value="on-call" selected>' in text(client.get("/notifications/namespaces/new/?channel=on-call"))
+    given = {"channel": "on-call", "cluster": "c1", "namespace": "team-*"}
+    for wrong in ({"namespace": "A b"}, {"cluster": "c9"}, {"channel": ""}):
+        assert client.post("/notifications/namespaces/new/", {**given, **wrong}).status_code == 422
+    assert client.post("/notifications/namespaces/new/", given).status_code == 302
+    route = NamespaceRoute.objects.get()
+    assert "team-*" in text(client.get("/notifications/"))
+    assert "team-*" in text(client.get(f"/notifications/namespaces/{route.pk}/delete/"))
+    assert client.post(f"/notifications/namespaces/{route.pk}/delete/", {"reason": "moved"}).status_code == 302
+    assert not NamespaceRoute.objects.exists()
+    assert Entry.objects.get(verb="namespace_route.deleted").data["reason"] == "moved"
 
 
 def test_a_test_and_what_came_of_it(person, world: World):
