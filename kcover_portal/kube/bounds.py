@@ -71,6 +71,8 @@ class _Connection(urllib3.connection.HTTPConnection):
     cut: Cut | None = None
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as in urllib3
+        if self.cut is not None:
+            self.cut.cancel()  # of the response before, which was read completely
         self.cut = Cut(self.sock, (self.timeout or 0) + TOTAL_SLACK_SECONDS)
         try:
             response = super().getresponse()
@@ -154,7 +156,8 @@ class Response:
             raise self._unavailable(f"the response has the encoding {encoding[:60]}")
         while piece := self._raw.read1(CHUNK_BYTES, decode_content=False):
             yield piece
-        if self._cut is not None:
+        if self._cut is not None:  # the connection may serve another request from now on
+            self._cut.cancel()
             self._cut.check()
 
     def _unavailable(self, problem: str) -> errors.Unavailable:
