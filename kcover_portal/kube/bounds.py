@@ -80,6 +80,8 @@ class _Connection(urllib3.connection.HTTPConnection):
             self.cut.cancel()
             self.cut.check(error)
             raise
+        if self.cut.done:
+            response.close()
         self.cut.check()
         return response
 
