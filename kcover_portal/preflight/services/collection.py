@@ -224,7 +224,17 @@ def _kept(body: Mapping[str, Any], report: preflight.Report) -> dict[str, Any]:
 
 
 def _short(values: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
-    return {name: values[name] for name in names if name in values and len(str(values[name])) <= MAX_FIELD_CHARS}
+    """The short values that PostgreSQL stores in JSON: without NaN, infinities and lone surrogates."""
+    return {name: values[name] for name in names if name in values and _is_kept(values[name])}
+
+
+def _is_kept(value: object) -> bool:
+    if len(str(value)) > MAX_FIELD_CHARS:
+        return False
+    try:
+        return bool(json.dumps(value, allow_nan=False, ensure_ascii=False).encode())
+    except ValueError:  # UnicodeEncodeError is one
+        return False
 
 
 @transaction.atomic

@@ -103,6 +103,15 @@ def test_nonsense_is_read_once_and_stops_no_other(world: World, spec: dict[str, 
     assert read(world) == 0
 
 
+@pytest.mark.parametrize("rank", ["\ud800", float("nan"), float("-inf"), ["\ud800"], {"a": float("inf")}], ids=ascii)
+def test_a_field_that_no_database_stores_stops_no_other_object(rank: Any, world: World) -> None:
+    in_job(world, 1, 2)
+    put(world, 1, report={**raw(1), "rank": rank})
+    put(world, 2)
+    assert read(world) == 2
+    assert PreflightRun.objects.get().received == 2
+
+
 def test_an_object_of_long_ago_begins_no_run(world: World) -> None:
     in_job(world, 1)
     put(world, 1)
