@@ -36,7 +36,10 @@ class PodRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobCommand:
-    """An order to the controller of a training job. ``action``: Volcano's command, or "suspend"."""
+    """An order to the controller of a training job.
+
+    ``action``: Volcano's command, "suspend", or "exclude" with the nodes.
+    """
 
     CODE: ClassVar[str] = "job_command"
     kind: str

@@ -20,6 +20,7 @@ class Call(StrEnum):
     CORDON = "cordon"
     DELETE = "delete"
     EVICT = "evict"
+    EXCLUDE = "exclude"
     GIVE_BACK = "give_back"
     LABEL = "label"
     PVC_CREATE = "pvc.create"

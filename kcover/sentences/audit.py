@@ -119,6 +119,7 @@ CALLS: Mapping[str, str] = {
     "cordon": _("Cordon"),
     "delete": _("Delete pod"),
     "evict": _("Evict pod"),
+    "exclude": _("Exclude node from job"),
     "give_back": _("Give standby back"),
     "label": _("Set label"),
     "pvc.create": _("Create volume claim"),

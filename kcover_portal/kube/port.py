@@ -224,6 +224,13 @@ class Cluster(Protocol):
         field.
         """
 
+    def exclude_hosts(self, namespace: str, kind: str, name: str, *, uid: str, hosts: Sequence[str]) -> Workload:
+        """Keeps the pods that the training job with this uid creates from now on off nodes, by their hostname labels.
+
+        Does nothing for hosts that are excluded already. Raises ``NotFound``, ``Conflict`` if another job has the name
+        now, ``RefusedByServer`` if the kind has no template that may be changed.
+        """
+
     def command_workload(self, namespace: str, kind: str, name: str, *, uid: str, action: str, key: str) -> None:
         """Gives Volcano's controller the Command ``action`` (RestartJob, AbortJob) for the job with this uid.
 

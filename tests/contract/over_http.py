@@ -25,6 +25,7 @@ PLACES = {
     "ServiceAccount": "/api/v1/namespaces/{}/serviceaccounts",
     "PodDisruptionBudget": "/apis/{policy}/namespaces/{}/poddisruptionbudgets",
     "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "PyTorchJob": "/apis/kubeflow.org/v1/namespaces/{}/pytorchjobs",
     "Lease": "/apis/coordination.k8s.io/v1/namespaces/{}/leases",
     "PersistentVolumeClaim": "/api/v1/namespaces/{}/persistentvolumeclaims",
     "ClusterRole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",

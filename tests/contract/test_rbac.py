@@ -74,6 +74,10 @@ def _walk(rig):
         lambda: of_every_kind(lambda k: cluster.suspend_workload(rig.namespace, k, "x", uid="u")),
     )
     yield (
+        "exclude_hosts",
+        lambda: of_every_kind(lambda k: cluster.exclude_hosts(rig.namespace, k, "x", uid="u", hosts=["h"])),
+    )
+    yield (
         "command_workload",
         lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", uid="u", action="RestartJob", key="k"),
     )

@@ -13,6 +13,8 @@ from django.db.models import F, Q
 
 from kcover import audit, reasons
 from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import failures, orders
 from kcover_portal.jobs.services.order_calls import HeldBack, Lost, OrderCalls
@@ -24,6 +26,7 @@ from kcover_portal.rescue.step import job_window
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 
+HOSTNAME = "kubernetes.io/hostname"
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
@@ -92,6 +95,7 @@ class _Work(OrderCalls):
             if self.stops:
                 restart.stop(self.kube, self.write)
             else:
+                self._exclude_nodes(restart.job)
                 restart.make(self.kube, self.write)
             self._clear_label(restart.job)
             self.update(since=self.clock())
@@ -121,6 +125,22 @@ class _Work(OrderCalls):
                 return False
             self.update(restart={**restart.to_json(), "nodes": nodes}, because={})
         return True
+
+    def _exclude_nodes(self, job: training_jobs.Job) -> None:
+        """Keeps the job off the nodes that it accuses, where its template may be changed; else that stays advice."""
+        nodes = queries.nodes_to_exclude(self.order, now=self.clock()) if job.known.replicas and job.uid else []
+        if not nodes:
+            return
+        hosts = list(Node.objects.filter(cluster=self.order.cluster, name__in=nodes).order_by("name"))
+        names = [node.labels.get(HOSTNAME, node.name) for node in hosts]
+        exclude = partial(self.kube.exclude_hosts, job.namespace, job.kind, job.name, uid=job.uid, hosts=names)
+        wanted = audit.JobCommand(kind=job.kind, uid=job.uid, action=f"exclude {', '.join(sorted(nodes))}")
+        try:
+            if self.kube.workload(job.namespace, job.kind, job.name).queue:
+                return  # Kueue may stop a job whose template is not the one that it admitted
+            self.write(audit.Call.EXCLUDE, exclude, target=f"job {job}", wanted=wanted)
+        except (port.RefusedByServer, port.NotFound) as error:  # the restart may help all the same
+            log.info("order %s: no node is excluded: %s", self.order.pk, error)
 
     def _clear_label(self, job: training_jobs.Job) -> None:
         """Takes a person's order off the job, now that it is obeyed."""

@@ -1,13 +1,14 @@
 """The verbs for training jobs over the store in memory. Objects are stored under the portal's name of their kind."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from kcover_portal.kube import errors, values
 from kcover_portal.kube.fake.calls import Recorder
 from kcover_portal.kube.fake.objects import Manifest
+from kcover_portal.kube.verbs import node_exclusion
 from kcover_portal.kube.verbs import workloads as verbs
 from kcover_portal.kube.wire import workloads as wire
 
@@ -42,6 +43,18 @@ class Workloads(Recorder):
             if self.objects.get(kind, namespace, name)["metadata"]["uid"] != uid:
                 raise errors.Conflict(f"{kind} {namespace}/{name}: another object has this name")
             return _value(kind, self.objects.merge(kind, namespace, name, patch))
+
+    def exclude_hosts(self, namespace: str, kind: str, name: str, *, uid: str, hosts: Sequence[str]) -> values.Workload:
+        with self.call("exclude_hosts", kind, name, namespace=namespace) as call, self.objects.changed:
+            call.wrote = True
+            found = self.objects.get(kind, namespace, name)
+            meta = found["metadata"]
+            if meta["uid"] != uid:
+                raise errors.Conflict(f"{kind} {namespace}/{name}: another object has this name")
+            version = meta["resourceVersion"]
+            known = verbs.known_kind(kind)
+            patch = node_exclusion.patch(known, found.get("spec") or {}, hosts=hosts, uid=uid, version=version)
+            return _value(kind, self.objects.merge(kind, namespace, name, patch) if patch else found)
 
     def command_workload(self, namespace: str, kind: str, name: str, *, uid: str, action: str, key: str) -> None:
         with self.call("command_workload", kind, name, namespace=namespace) as call:

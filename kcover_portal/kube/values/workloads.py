@@ -39,8 +39,9 @@ class WorkloadKind:
 
     ``kind``: its name in the portal; ``served_as``: its name in the API, where that differs. ``pod_label``: the label
     of its pods that holds its name, or what ``named_by`` points to in the object; "": pods are found by their owner.
-    ``suspend``: the path of the field that suspends it. ``never_is_final``: pods with ``restartPolicy: Never`` are
-    never created again.
+    ``replicas``: the path of the roles, each with a pod ``template`` that may be changed and from which its controller
+    creates pods again; (): there is none. ``suspend``: the path of the field that suspends it. ``never_is_final``:
+    pods with ``restartPolicy: Never`` are never created again.
     """
 
     kind: str
@@ -53,6 +54,7 @@ class WorkloadKind:
     restart: Verb = Verb.DELETE_PODS
     stop: Verb = Verb.SUSPEND
     suspend: tuple[str, ...] = ("spec", "suspend")
+    replicas: tuple[str, ...] = ()
     never_is_final: bool = False
 
     @property
@@ -102,9 +104,17 @@ def _kinds() -> Mapping[str, WorkloadKind]:
             plural=f"{kind.lower()}s",
             pod_label=KUBEFLOW_JOB_LABEL,
             suspend=("spec", "runPolicy", "suspend"),
+            replicas=("spec", replicas),
             never_is_final=True,
         )
-        for kind in ("PyTorchJob", "TFJob", "MPIJob", "MXJob", "XGBoostJob", "PaddleJob")
+        for kind, replicas in (
+            ("PyTorchJob", "pytorchReplicaSpecs"),
+            ("TFJob", "tfReplicaSpecs"),
+            ("MPIJob", "mpiReplicaSpecs"),
+            ("MXJob", "mxReplicaSpecs"),
+            ("XGBoostJob", "xgbReplicaSpecs"),
+            ("PaddleJob", "paddleReplicaSpecs"),
+        )
     ]
     others = [
         WorkloadKind(kind="Job", group="batch", version="v1", plural="jobs", pod_label=BATCH_LABEL),

@@ -1,13 +1,17 @@
-"""The verbs for the users' training jobs. Job objects are labelled, suspended or commanded, and never deleted."""
+"""The verbs for the users' training jobs.
+
+Job objects are labelled, suspended, commanded or kept off nodes, and never deleted.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kcover_portal.kube import errors, http, values
-from kcover_portal.kube.verbs import list_watch
+from kcover_portal.kube.verbs import list_watch, node_exclusion
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import workloads as wire
 
+_TRIES = 4
 _MERGE = "application/merge-patch+json"
 _COMMANDS = ("apis", "bus.volcano.sh", "v1alpha1")
 
@@ -40,6 +44,23 @@ class Workloads(list_watch.Verbs):
 
     def suspend_workload(self, namespace: str, kind: str, name: str, *, uid: str) -> values.Workload:
         return self._patch(namespace, kind, name, suspension(known_kind(kind), uid=uid))
+
+    def exclude_hosts(self, namespace: str, kind: str, name: str, *, uid: str, hosts: Sequence[str]) -> values.Workload:
+        known = known_kind(kind)
+        at = _path(known, namespace, name)
+        for _ in range(_TRIES):
+            found = self._connection.request("GET", at, wire.WorkloadObject)
+            meta = found.metadata
+            body = node_exclusion.patch(known, found.spec or {}, hosts=hosts, uid=uid, version=meta.resource_version)
+            if body is None and meta.uid == uid:
+                return found.value(known)
+            if meta.uid != uid:
+                break
+            try:
+                return self._patch(namespace, kind, name, body or {})
+            except errors.Conflict:
+                continue  # its controller writes the status often
+        raise errors.Conflict(f"{kind} {namespace}/{name}: it is another job now, or was changed each time")
 
     def command_workload(self, namespace: str, kind: str, name: str, *, uid: str, action: str, key: str) -> None:
         body = command_manifest(known_kind(kind), namespace, name, uid=uid, action=action, key=key)

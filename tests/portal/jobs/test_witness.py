@@ -1,13 +1,18 @@
 """The job as a witness: a node on which two attempts of one job fail first is accused, as advice."""
 
+from datetime import timedelta
+
 import pytest
 
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries
-from kcover_portal.jobs.models import PodFailure
+from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.kube.verbs import node_exclusion
+from kcover_portal.ledger.models import Entry
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch, forget_status
+from tests.portal.rescue import killing
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 
 pytestmark = pytest.mark.django_db
@@ -89,3 +94,98 @@ def test_pods_that_fail_at_the_same_second_accuse_nobody(world: JobWorld, watch:
         world.kube.fail_container("train", name)
     watch.look()
     assert list(PodFailure.objects.values_list("first", flat=True)) == [False]
+
+
+def excluded(world: JobWorld, name: str = "llm") -> list[str]:
+    spec = world.kube.objects.get("PyTorchJob", "train", name)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+    required = spec["spec"].get("affinity", {}).get("nodeAffinity", {}).get(node_exclusion.REQUIRED, {})
+    terms = required.get("nodeSelectorTerms", [])
+    return [host for term in terms for one in term["matchExpressions"] for host in one["values"]]
+
+
+def templated(world: JobWorld, *, kind: str = "PyTorchJob") -> None:
+    add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2")
+    spec = {"pytorchReplicaSpecs": {"Worker": {"template": {"spec": {}}}}}
+    world.kube.objects.merge(kind, "train", "llm", {"spec": spec})
+
+
+def test_the_restart_keeps_the_job_off_the_node(world: JobWorld, watch: Watch) -> None:
+    templated(world)
+    attempt(world, watch, "llm-2")
+    assert (excluded(world), world.kube.called("exclude_hosts")) == ([], [])
+    attempt(world, watch, "llm-1")
+    assert excluded(world) == ["gpu-2"]
+    verbs = [call.verb for call in world.kube.calls if call.verb in ("exclude_hosts", "delete_pod")]
+    assert verbs.index("exclude_hosts") > verbs.index("delete_pod")  # of the first restart
+    assert verbs[-1] == "delete_pod"
+    begun = Entry.objects.get(verb="exclude.begun")
+    assert (begun.subject, begun.data["wanted"]["action"]) == ("job train/llm", "exclude gpu-2")
+
+
+def test_the_host_name_may_differ_from_the_name_of_the_node(world: JobWorld, watch: Watch) -> None:
+    world.kube.label_node("gpu-2", {"kubernetes.io/hostname": "gpu-2.rack-7"})
+    world.sync()
+    templated(world)
+    for failing in ("llm-2", "llm-1"):
+        attempt(world, watch, failing)
+    assert excluded(world) == ["gpu-2.rack-7"]
+
+
+def test_the_same_rank_keeps_its_job_off_no_node(world: JobWorld, watch: Watch) -> None:
+    templated(world)
+    for failing in ("llm-2", "llm-2"):
+        attempt(world, watch, failing)
+    assert world.kube.called("exclude_hosts") == []
+
+
+def test_a_template_that_may_not_be_changed_stops_no_restart(world: JobWorld, watch: Watch) -> None:
+    add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2")  # without a template
+    for failing in ("llm-2", "llm-1"):
+        attempt(world, watch, failing)
+    assert Entry.objects.filter(verb="exclude.failed").count() == 1
+
+
+def test_a_job_of_kueue_is_left_as_it_was_admitted(world: JobWorld, watch: Watch) -> None:
+    templated(world)
+    labels = {"kueue.x-k8s.io/queue-name": "research"}
+    world.kube.objects.merge("PyTorchJob", "train", "llm", {"metadata": {"labels": labels}})
+    for failing in ("llm-2", "llm-1"):
+        attempt(world, watch, failing)
+    assert world.kube.called("exclude_hosts") == []
+
+
+def test_at_most_two_nodes_are_excluded(world: JobWorld) -> None:
+    rows = [
+        PodFailure(
+            cluster=world.cluster,
+            namespace="train",
+            kind="PyTorchJob",
+            name="llm",
+            pod=f"llm-{number}",
+            pod_uid=f"{node}-{number}",
+            container="c",
+            node=node,
+            exit_code=1,
+            at=world.now,
+            seen_at=world.now,
+            first=True,
+        )
+        for node in ("gpu-1", "gpu-2", "gpu-3")
+        for number in range(2)
+    ]
+    PodFailure.objects.bulk_create(rows)
+    add_job(world, "llm", "gpu-1")
+    assert queries.nodes_to_exclude(world.order(), now=world.now) == ["gpu-3", "gpu-2"]
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_a_worker_that_dies_excludes_the_node_once(world: JobWorld, watch: Watch, after: bool) -> None:
+    templated(world)
+    attempt(world, watch, "llm-2")
+    killing.kill_at(world.kube, "exclude_hosts", call=1, after=after)
+    with pytest.raises(killing.Killed):
+        attempt(world, watch, "llm-1")
+    world.now += timedelta(minutes=2)
+    order = JobOrder.objects.get(state="running")
+    assert world.until_settled(order).state == "done"
+    assert excluded(world) == ["gpu-2"]
