@@ -1,11 +1,9 @@
 """Tokens have an owner, who counts as the requester of what they do."""
 
 from datetime import datetime, timedelta
-from importlib import import_module
 from io import StringIO
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
@@ -94,12 +92,3 @@ def test_the_shell_names_an_owner(now: datetime) -> None:
     assert ApiToken.objects.get().owner == anna
     with pytest.raises(CommandError, match="unknown user bo"):
         call_command("token", "create", "--kind", "operator", "--owner", "bo", stdout=StringIO())
-
-
-def test_earlier_tokens_get_their_maker_as_owner(now: datetime) -> None:
-    anna = make_user("anna", now, "operator")
-    for maker in ("user:anna", "user:gone", "command:anna", "token:kce_1234"):
-        services.make_token("viewer", created_by=maker, now=now)
-    import_module("kcover_portal.accounts.migrations.0003_fill_token_owner").fill(apps, None)
-    assert ApiToken.objects.get(created_by="user:anna").owner == anna
-    assert ApiToken.objects.filter(owner=None).count() == 3

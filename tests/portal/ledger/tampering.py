@@ -12,20 +12,17 @@ from django.db import connection
 
 FILLED_BY_MIGRATIONS = ("django_migrations", "django_content_type", "auth_permission")
 
-never_replaced = importlib.import_module("kcover_portal.ledger.migrations.0003_entries_are_never_replaced")
 append_only = importlib.import_module("kcover_portal.ledger.migrations.0002_append_only")
 
 
 @contextlib.contextmanager
 def unguarded() -> Iterator[None]:
     """Within, rows of the ledger can be changed and removed."""
-    _execute(never_replaced.UNGUARD)
     _execute(append_only.UNGUARD)
     try:
         yield
     finally:
         _execute(append_only.GUARD)
-        _execute(never_replaced.GUARD)
 
 
 @contextlib.contextmanager
