@@ -8,6 +8,7 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate as djangos
 from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
 
 from kcover_portal.operate.management.commands import migrate
 
@@ -49,6 +50,18 @@ def test_it_is_djangos_with_all_its_options(migrated):
     call_command("migrate", plan=True)
     call_command("migrate")
     assert migrated == [True, False]
+
+
+def test_a_database_with_another_history_is_refused(migrated):
+    rows = MigrationRecorder(connection)
+    rows.record_applied("fleet", "0099_of_another_version")
+    call_command("migrate")  # an older version beside a newer one
+    rows.record_unapplied("anchors", "0001_initial")
+    with pytest.raises(CommandError, match=r"fleet\.0099_of_another_version"):
+        call_command("migrate")
+    rows.record_unapplied("fleet", "0099_of_another_version")
+    call_command("migrate")  # an upgrade
+    assert migrated == [False, False]
 
 
 @on_postgresql

@@ -9,6 +9,7 @@ from django.core.management.base import CommandError
 from django.core.management.commands import migrate
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.migrations.loader import MigrationLoader
 from django.db.utils import Error as DatabaseError
 
 from kcover_portal.operate import database_roles
@@ -29,8 +30,12 @@ class Command(migrate.Command):
     """Django's command, limited to one process at a time."""
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Waits for a running migration, then migrates. SQLite needs no lock, because only one process uses it."""
+        """Waits for a running migration, then migrates. SQLite needs no lock, because only one process uses it.
+
+        Raises CommandError for a database with other migrations.
+        """
         connection = connections[options["database"]]
+        _check_history(connection)
         if connection.vendor == "postgresql":
             with _alone(connection, say=self.stderr.write):
                 super().handle(*args, **options)
@@ -38,6 +43,21 @@ class Command(migrate.Command):
                     _grant(connection)
         else:
             super().handle(*args, **options)
+
+
+def _check_history(connection: BaseDatabaseWrapper) -> None:
+    """Refuses a database in which this version lacks migrations, and which lacks migrations of this version.
+
+    One without the other is an older version beside a newer one (a rolling upgrade), or an upgrade.
+    """
+    loader = MigrationLoader(connection)
+    found, known = set(loader.applied_migrations), set(loader.disk_migrations)
+    unknown = sorted(key for key in found - known if key[0] in loader.migrated_apps)
+    if unknown and known - found:
+        raise CommandError(
+            f"the database has the migration {'.'.join(unknown[0])}, which is not in this version, and lacks others;"
+            " start the version that made it, or use an empty database"
+        )
 
 
 def _grant(connection: BaseDatabaseWrapper) -> None:
