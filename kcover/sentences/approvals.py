@@ -20,8 +20,8 @@ SENTENCES: Mapping[str, str] = {
         " a day, a person who sets the password or role of an account counts as its user."
     ),
     "vote_same_person": _(
-        "The answers of {by} and {other} count as one person's: one of them set the other's password or role within a"
-        " day, or the same admin did so for both."
+        "The answers of {by} and {other} count as one. Within a day, one of them set the other's password or role, or"
+        " one admin did so for both."
     ),
     "vote_early": _("{by} answered at {at}, before the request was made; the answer does not count."),
     "vote_late": _("{by} answered at {at}, too late; the answer does not count."),

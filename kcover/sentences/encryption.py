@@ -6,7 +6,7 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "secret_again": _(
-        "The address names another server. Enter the secret again, so that it is not sent to a server it was not for."
+        "The address names another server. Enter the secret again, so that it is not sent to the wrong server."
     ),
     "secret_unreadable": _("The stored secret {secret} of {row} cannot be read: {why}"),
     "encryption_file_unreadable": _("The encryption keys cannot be read from {path}: {error}"),

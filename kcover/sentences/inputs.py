@@ -8,7 +8,7 @@ SENTENCES: Mapping[str, str] = {
     "value_invalid": _("{problem}"),
     # Changes that wait for another admin.
     "change_apart": _("Another admin must confirm this change. Change only {names} in the same request."),
-    "change_closed": _("Change {change} is {state} already."),
+    "change_closed": _("Change {change} is already {state}."),
     "change_own": _("You requested change {change}, or count as its requester. Another admin must confirm it."),
     "change_outdated": _("The settings have changed since change {change} was requested. Request it again."),
     "setting_unknown": _("unknown setting {name}; use one of {known}"),

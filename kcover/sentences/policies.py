@@ -54,7 +54,7 @@ SENTENCES: Mapping[str, str] = {
     "limit_invalid": _('{value} is not a limit: write a whole number from 1, or a percentage such as "10%"'),
     "approval_type": _("approval must be true or a mapping: write approval: {example}"),
     "approval_required_type": _("required must be true or false, not {value}"),
-    "approvers_invalid": _("approvers must be 1, or 2 for two persons, not {value}"),
+    "approvers_invalid": _("approvers must be 1, or 2 for two people, not {value}"),
     "verify_type": _("verify must be true or a mapping: write verify: {example} if the node has no agent"),
     "escalate_invalid": _("escalate must be true, or a sentence of at most 500 characters that says what to do"),
     # Faults.
@@ -70,7 +70,7 @@ SENTENCES: Mapping[str, str] = {
     "fault_kind_unknown": _("unknown kind {kind}: use one of {known}{hint}"),
     "check_name_invalid": _('{name} is not a check name: write "remapped" for example'),
     "match_codes_type": _("codes must be a mapping from kinds to lists of codes; the kinds are {known}"),
-    "match_code_invalid": _("{code} is no code of kind {kind}: it must match {form}"),
+    "match_code_invalid": _("{code} is not a code of kind {kind}: it must match {form}"),
     "match_companion": _("{key} needs {other}: write {other}: {example} beside it, for example"),
     "min_count_invalid": _("minCount must be a whole number from 1 to {most}, not {value}"),
     # Actions.

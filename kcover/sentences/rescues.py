@@ -71,7 +71,7 @@ SENTENCES: Mapping[str, str] = {
     "verification_skipped_because": _("{by} skipped the verification: {why}"),
     "closed_by": _("Closed by {by}."),
     "closed_by_because": _("Closed by {by}: {why}"),
-    "incident_closed_already": _("Incident {incident} is closed already."),
+    "incident_closed_already": _("Incident {incident} is already closed."),
     "node_gone": _("The cluster no longer has the node."),
     "agent_reports_again": _("The agent reports again."),
 }

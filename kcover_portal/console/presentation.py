@@ -170,7 +170,7 @@ TABLES: Final = {
         "expired": Badge(_("Expired"), "off", "clock"),
         "revoked": Badge(_("Revoked"), "off", "ban"),
         "suspended": Badge(_("Creator disabled"), "off", "ban"),
-        "ownerless": Badge(_("Creator is no admin any more"), "off", "ban"),
+        "ownerless": Badge(_("Creator is no longer an admin"), "off", "ban"),
     },
     "channel": {
         "works": Badge(_("Working"), "ok", "circle-check"),

@@ -40,7 +40,7 @@ class Cluster(ModelWithSecrets):
         NEVER = "never", _("Never")
 
     class SecondFactor(models.TextChoices):
-        OFF = "off", _("Nobody more than the installation asks")
+        OFF = "off", _("Only whom the installation requires")
         APPROVERS = "approvers", _("People who may approve")
         ALL = "all", _("Everybody with a role")
 

@@ -137,7 +137,7 @@ class Migration(migrations.Migration):
                     "second_factor",
                     models.CharField(
                         choices=[
-                            ("off", "Nobody more than the installation asks"),
+                            ("off", "Only whom the installation requires"),
                             ("approvers", "People who may approve"),
                             ("all", "Everybody with a role"),
                         ],

@@ -41,7 +41,7 @@ TITLES: Final = {
     "job.moving": gettext_lazy("A job is about to move"),
     "rescue.opened": gettext_lazy("Rescue opened"),
     "approval.answered": gettext_lazy("Approval answered"),
-    "automation.resumed": gettext_lazy("Automation goes on"),
+    "automation.resumed": gettext_lazy("Automation resumed"),
     "rescue.healed": gettext_lazy("Node healed"),
     "rescue.ended": gettext_lazy("Rescue ended"),
     "job.ended": gettext_lazy("Order about a training job ended"),

@@ -1,4 +1,6 @@
-"""A new action needs its module of the core, its module of the engine and a line in the registry of each, no more.
+"""A new action needs its module of the core, its module of the engine and a line in each registry.
+
+The verifier of proofs, sentences and documents are in docs/recipes.md.
 
 It is read from a policy, decided, run on a cluster, shown in English and Chinese, and replayed from the ledger.
 """
