@@ -1,8 +1,14 @@
+import multiprocessing
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 
 import pytest
 
+from bench import soak
+from tests import migrated
 from tests.portal.rescue.world import World
+
+DATABASES = 5  # one part in five is on the database of the tests (PostgreSQL); four are in memory, at half the time
 
 
 @pytest.fixture
@@ -10,3 +16,11 @@ def world(db: None) -> Iterator[World]:
     made = World()
     yield made
     made.uninstall()
+
+
+@pytest.fixture(scope="package")
+def soak_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """A process of the soak, whose database is in memory."""
+    file = migrated.sqlite_file(tmp_path_factory)
+    with multiprocessing.get_context("spawn").Pool(1, initializer=soak.begin, initargs=(file,)) as pool:
+        yield pool

@@ -1,6 +1,7 @@
 """Invariants 13 and 14 on the engine: a worker dies at every write and every call; everything is delivered twice."""
 
 from collections.abc import Iterator
+from multiprocessing.pool import Pool
 
 import pytest
 from django.db import connection, transaction
@@ -12,11 +13,12 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from tests.invariants.bed import Killed
+from tests.invariants.conftest import DATABASES
 from tests.invariants.watched import Watched
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
-PARTS = 8  # of the boundaries, each a test, so that workers share them
+PARTS = 10  # of the boundaries, each a test, so that workers share them
 
 
 class Mortal(World):
@@ -76,9 +78,8 @@ def deaths(part: int) -> Iterator[int]:
         at += PARTS
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(part: int) -> None:
+def die_everywhere(part: int) -> None:
+    """A story for each boundary of this part, each with a death there."""
     for at in deaths(part):
         with transaction.atomic():
             world = Mortal(dies_at=at)
@@ -97,6 +98,19 @@ def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(pa
         if not world.died:
             assert at > 50  # there are so many, or this has stopped looking
             return
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", range(0, PARTS, DATABASES))
+def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(part: int) -> None:
+    die_everywhere(part)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("part", [part for part in range(PARTS) if part % DATABASES])
+def test_inv_13_a_worker_that_dies_in_memory_changes_nothing_in_the_end(soak_process: Pool, part: int) -> None:
+    """The other boundaries."""
+    soak_process.apply(die_everywhere, (part,))
 
 
 def test_inv_14_everything_delivered_twice_and_in_vain_repeats_nothing(world: World) -> None:

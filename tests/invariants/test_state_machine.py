@@ -4,10 +4,9 @@ CI walks at least 10,000 steps with the same seed each time, so a failure is cau
 searches for unknown failures with new seeds, for any length, and any of its episodes can be repeated here.
 """
 
-import multiprocessing
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from multiprocessing.pool import Pool
@@ -29,14 +28,13 @@ from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
-from tests import migrated
 from tests.invariants import people, rest, walk
 from tests.invariants.acts import ACTS
 from tests.invariants.bed import Bed
+from tests.invariants.conftest import DATABASES
 
 STEPS = 10_000
 EPISODES = STEPS // soak.STEPS
-DATABASES = 4  # one episode in four is on the database of the tests (PostgreSQL), three are in memory
 NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
 SEED = os.environ.get("TEST_SEED", "kcover")
 
@@ -79,14 +77,6 @@ def test_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
             suppress_health_check=list(HealthCheck),
         ),
     )
-
-
-@pytest.fixture(scope="module")
-def soak_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """A process of the soak, whose database is in memory."""
-    file = migrated.sqlite_file(tmp_path_factory)
-    with multiprocessing.get_context("spawn").Pool(1, initializer=soak.begin, initargs=(file,)) as pool:
-        yield pool
 
 
 @pytest.mark.timeout(900)
