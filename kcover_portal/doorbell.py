@@ -23,8 +23,8 @@ log = logging.getLogger(__name__)
 GATHERED_SECONDS = 0.1  # invisible on a page; a burst of writes becomes one signal per record
 # After a failure the broker is left alone for this many times the duration of the failed call, so that a hanging broker
 # takes at most a quarter of a caller's time.
-CALM = 3.0
-SENT_WITHIN = 5.0  # seconds, for one message to the open pages
+BACKOFF_FACTOR = 3.0
+SEND_TIMEOUT_SECONDS = 5.0  # for one message to the open pages
 PAGES = "pages"  # the group that every signed-in page's socket joins
 
 _lock = threading.Lock()
@@ -82,7 +82,7 @@ def _ring(task: str, ids: tuple[int, ...], expires: float | None = None) -> None
         current_app.send_task(task, args=ids, expires=expires, retry=False)
     except (OperationalError, RedisError, OSError) as error:
         ended = time.monotonic()
-        _calm_until = ended + CALM * (ended - began)
+        _calm_until = ended + BACKOFF_FACTOR * (ended - began)
         log.warning("the broker did not accept %s%r; the sweep will find it: %s", task, ids, error)
 
 
@@ -107,7 +107,7 @@ async def _send() -> None:
         _gathered.clear()
         _sending = None
     try:
-        async with asyncio.timeout(SENT_WITHIN):
+        async with asyncio.timeout(SEND_TIMEOUT_SECONDS):
             await get_channel_layer().group_send(PAGES, {"type": "records.written", "records": records})
     except TimeoutError:
         log.warning("open pages were not notified of %d records: Redis does not answer", len(records))

@@ -28,8 +28,8 @@ from kcover_portal.errors import FieldError
 from kcover_portal.rescue import services as rescue
 
 HEADER = "Idempotency-Key"
-KEPT = timedelta(days=7)
-MAX_LENGTH = 200
+RESPONSE_RETENTION = timedelta(days=7)
+MAX_KEY_CHARACTERS = 200
 
 View = Callable[..., Response]
 
@@ -42,8 +42,8 @@ def once(view: View) -> View:
         key = request.headers.get(HEADER)
         if key is None:
             return view(self, request, *args, **kwargs)
-        if not key.strip() or len(key) > MAX_LENGTH:
-            raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_LENGTH))
+        if not key.strip() or len(key) > MAX_KEY_CHARACTERS:
+            raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_KEY_CHARACTERS))
         claim = {"actor": _caller(request), "key": key}
         digest = _digest(request)
         earlier = Answered.objects.filter(**claim).first()
@@ -84,7 +84,7 @@ def _first(
 ) -> Response | rescue.RescueRefused:
     """Returns the view's response. A refusal is returned, not raised, so that its audit log entry is committed."""
     now = timezone.now()
-    Answered.objects.filter(at__lt=now - KEPT).delete()
+    Answered.objects.filter(at__lt=now - RESPONSE_RETENTION).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
     try:
         response = view(self, request, *args, **kwargs)

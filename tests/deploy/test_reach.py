@@ -114,7 +114,7 @@ def test_the_ingress_names_services_and_ports_that_there_are():
 
 def test_the_ingress_waits_for_who_is_silent_and_takes_what_the_portal_takes():
     said = {name.rpartition("/")[2]: value for name, value in INGRESS["metadata"]["annotations"].items()}
-    assert int(said["proxy-read-timeout"]) > 2 * max(door.LONGEST_WAIT, responses.ALIVE)
+    assert int(said["proxy-read-timeout"]) > 2 * max(door.MAX_WAIT_SECONDS, responses.KEEPALIVE_SECONDS)
     assert said["proxy-body-size"] == f"{request_limits.MAX_BODY // 1024**2}m"
 
 

@@ -54,7 +54,7 @@ def test_a_broker_that_hung_is_let_alone_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
     django_capture_on_commit_callbacks: Any,
 ) -> None:
-    monkeypatch.setattr(doorbell, "CALM", 300.0)
+    monkeypatch.setattr(doorbell, "BACKOFF_FACTOR", 300.0)
     with django_capture_on_commit_callbacks(execute=True):
         doorbell.ring("rescue.decide", 1)
         doorbell.ring("rescue.decide", 2)
@@ -73,7 +73,7 @@ def test_signals_do_not_pile_up_behind_a_redis_that_hangs(
 
     layer = Hung()
     monkeypatch.setattr(doorbell, "get_channel_layer", lambda: layer)
-    monkeypatch.setattr(doorbell, "SENT_WITHIN", 0.01)
+    monkeypatch.setattr(doorbell, "SEND_TIMEOUT_SECONDS", 0.01)
     with django_capture_on_commit_callbacks(execute=True):
         for record in range(100):
             doorbell.publish("node", record)

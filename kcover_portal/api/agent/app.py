@@ -43,7 +43,7 @@ Headers = Mapping[bytes, bytes]
 
 PREFIX = "/api/v1/agent/"
 METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET", "preflight": "POST"}
-LONGEST_WAIT = 60.0
+MAX_WAIT_SECONDS = 60.0
 RETRY_AFTER = 5
 REPORT = reasons.of("report_wanted", keys="version, node, boot_id, batch_id, sent_at")
 
@@ -152,8 +152,8 @@ def _seconds(text: str) -> float:
         wait = float(text)
     except ValueError:
         wait = math.nan
-    if not 0 <= wait <= LONGEST_WAIT:  # not a number is neither
-        reason = reasons.of("out_of_range", least=0, most=int(LONGEST_WAIT), value=repr(text[:40]))
+    if not 0 <= wait <= MAX_WAIT_SECONDS:  # not a number is neither
+        reason = reasons.of("out_of_range", least=0, most=int(MAX_WAIT_SECONDS), value=repr(text[:40]))
         raise Refusal(400, reason, field="wait")
     return wait
 

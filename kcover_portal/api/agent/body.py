@@ -10,8 +10,8 @@ from kcover_portal.api.agent.problem_responses import Refusal
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
-LIMIT = wire.MAX_BYTES
-PATIENCE = 20.0  # seconds to receive a body, so that a slow or stalled client frees its memory
+MAX_BYTES = wire.MAX_BYTES
+RECEIVE_TIMEOUT_SECONDS = 20.0  # for a whole body, so that a slow or stalled client frees its memory
 _GZIP = ("gzip", "x-gzip")  # RFC 9110: x-gzip is an older name of gzip
 
 
@@ -24,13 +24,13 @@ async def read(
     Content-Length alone reserves nothing. Raises Refusal, or what ``hold`` raises.
     """
     declared = headers.get(b"content-length", b"").decode("latin-1")
-    if declared.isdigit() and int(declared) > LIMIT:
+    if declared.isdigit() and int(declared) > MAX_BYTES:
         raise _too_large(declared)
     try:
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(RECEIVE_TIMEOUT_SECONDS):
             received = await _received(receive, hold)
     except TimeoutError:
-        raise Refusal(408, reasons.of("body_timeout", seconds=f"{PATIENCE:g}"), field="body") from None
+        raise Refusal(408, reasons.of("body_timeout", seconds=f"{RECEIVE_TIMEOUT_SECONDS:g}"), field="body") from None
     body = _unpacked(received, headers.get(b"content-encoding", b"").decode("latin-1").strip().lower())
     if body is not received:
         hold(len(body) - len(received))
@@ -47,8 +47,8 @@ async def _received(receive: Receive, hold: Callable[[int], None]) -> bytes:
             raise Refusal(400, reasons.of("body_incomplete"))
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
-        if size > LIMIT:
-            raise _too_large(reasons.of("more_than", number=LIMIT))
+        if size > MAX_BYTES:
+            raise _too_large(reasons.of("more_than", number=MAX_BYTES))
         hold(len(chunks[-1]))
         if not message.get("more_body"):
             return b"".join(chunks)
@@ -61,11 +61,11 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
         raise Refusal(415, reasons.of("unsupported_encoding", encoding=encoding[:60]), field="Content-Encoding")
     stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
     try:
-        unpacked = stream.decompress(body, LIMIT + 1)
+        unpacked = stream.decompress(body, MAX_BYTES + 1)
     except zlib.error as error:
         raise Refusal(400, reasons.of("not_gzip", error=str(error)), field="body") from error
-    if len(unpacked) > LIMIT:
-        raise Refusal(413, reasons.of("unpacked_too_large", limit=LIMIT), field="body")
+    if len(unpacked) > MAX_BYTES:
+        raise Refusal(413, reasons.of("unpacked_too_large", limit=MAX_BYTES), field="body")
     if not stream.eof:
         raise Refusal(400, reasons.of("gzip_truncated"), field="body")
     if stream.unused_data:
@@ -74,4 +74,4 @@ def _unpacked(body: bytes, encoding: str) -> bytes:
 
 
 def _too_large(size: reasons.Value) -> Refusal:
-    return Refusal(413, reasons.of("body_too_large", bytes=size, limit=LIMIT), field="body")
+    return Refusal(413, reasons.of("body_too_large", bytes=size, limit=MAX_BYTES), field="body")

@@ -1,8 +1,8 @@
 """Resolves credentials of agents to nodes. Look-ups are batched and cached, and revocations are polled.
 
-A look-up is valid for LIVES seconds; every KNOWN seconds one query reads all tokens that were revoked since. The use of
-a credential is recorded at its look-up, at most once an hour, because heartbeats are more precise. The first use of a
-renewed credential waits for locks and therefore runs in a separate thread.
+A look-up is valid for CACHE_SECONDS; every REVOCATION_POLL_SECONDS, one query reads all tokens that were revoked
+since. The use of a credential is recorded at its look-up, at most once an hour, because heartbeats are more precise.
+The first use of a renewed credential waits for locks and therefore runs in a separate thread.
 """
 
 import time
@@ -22,10 +22,10 @@ from kcover_portal.api.agent.group_commit import Gathering
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 
-KNOWN = 5.0  # seconds for which a revoked token may still be accepted
-LIVES = 600.0  # seconds after which a token is always looked up again
-MOST = 200_000
-CLOCKS = timedelta(minutes=2)  # maximum clock difference between the portal's machines, plus waiting for locks
+REVOCATION_POLL_SECONDS = 5.0  # a revoked token may be accepted for this long
+CACHE_SECONDS = 600.0  # then a token is always looked up again
+MAX_CACHED_TOKENS = 200_000
+MAX_CLOCK_DIFFERENCE = timedelta(minutes=2)  # between the portal's machines, plus waiting for locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,9 @@ class Credentials:
     def _cached(self, digest: str) -> Credential | None:
         """Returns the cached credential if it is still reliable, else None."""
         looked_up, credential = self._known.get(digest, (0.0, None))
-        if credential is None or time.monotonic() > min(looked_up + LIVES, self._polled_at + KNOWN):
+        if credential is None or time.monotonic() > min(
+            looked_up + CACHE_SECONDS, self._polled_at + REVOCATION_POLL_SECONDS
+        ):
             return None
         return None if credential.expires_at and credential.expires_at <= timezone.now() else credential
 
@@ -74,8 +76,8 @@ class Credentials:
         """Returns a credential per digest, or a token whose first use replaces others. Runs in the look-up thread."""
         close_old_connections()
         now, at = timezone.now(), time.monotonic()
-        if at > self._polled_at + KNOWN:
-            since = now - timedelta(seconds=min(at - self._polled_at, LIVES)) - CLOCKS
+        if at > self._polled_at + REVOCATION_POLL_SECONDS:
+            since = now - timedelta(seconds=min(at - self._polled_at, CACHE_SECONDS)) - MAX_CLOCK_DIFFERENCE
             for digest in account_queries.revoked_since(since):
                 self._known.pop(digest, None)
             self._polled_at = at
@@ -83,7 +85,7 @@ class Credentials:
         cached = {digest: known for digest in digests if (known := self._cached(digest)) is not None}
         unknown = set(digests) - cached.keys()
         found = accounts.find_tokens(unknown, now=now) if unknown else {}
-        if len(self._known) + len(found) > MOST:
+        if len(self._known) + len(found) > MAX_CACHED_TOKENS:
             self._known.clear()
         answers: list[Credential | ApiToken | Exception] = []
         for digest in digests:

@@ -14,8 +14,8 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
 
-CREDENTIAL_LIVES = timedelta(days=30)  # the agent renews it after half of this time
-PROVEN_LIVES = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
+CREDENTIAL_LIFETIME = timedelta(days=30)  # the agent renews it after half of this time
+POD_CREDENTIAL_LIFETIME = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
 WANTED = reasons.of("enrolment_wanted", example='{"node": "NAME"}')
 
 
@@ -49,7 +49,7 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
     close_old_connections()
     now = timezone.now()
     token = ApiToken.objects.select_related("cluster").get(digest=credential.digest)
-    expires_at = now + CREDENTIAL_LIVES
+    expires_at = now + CREDENTIAL_LIFETIME
     try:
         if token.node:
             _, secret = accounts.renew(token, expires_at=expires_at, now=now)
@@ -70,7 +70,7 @@ def _bind_proven(credential: Credential) -> tuple[str, datetime]:
     """Enrols by a service account's token, whose node the cluster has confirmed."""
     close_old_connections()
     now = timezone.now()
-    expires_at = now + PROVEN_LIVES
+    expires_at = now + POD_CREDENTIAL_LIFETIME
     _, secret = accounts.enrol_proven(
         credential.cluster, credential.node, account=credential.account, expires_at=expires_at, now=now
     )

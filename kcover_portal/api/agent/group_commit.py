@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
-LINGER = 0.005  # seconds in which calls gather: a batch of ten costs little more than one; faults do not wait
-ENOUGH = 64  # calls that are worth a batch of their own at once
+GATHER_SECONDS = 0.005  # a batch of ten costs little more than one; faults do not wait
+FULL_BATCH_CALLS = 64  # calls that are worth a batch of their own at once
 
 Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
@@ -62,10 +62,10 @@ class Gathering(Generic[Asked, Answered]):
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._busy or not self._calls:
             return
-        if self._hurried or len(self._calls) >= ENOUGH:
+        if self._hurried or len(self._calls) >= FULL_BATCH_CALLS:
             self._start(loop)
         elif self._timer is None:
-            self._timer = loop.call_later(LINGER, self._start, loop)
+            self._timer = loop.call_later(GATHER_SECONDS, self._start, loop)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._timer is not None:

@@ -13,7 +13,7 @@ from kcover_portal.api.agent.group_commit import Gathering
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 
-BEAT = 0.25  # seconds between polls of the database while agents wait
+POLL_SECONDS = 0.25  # between polls of the database while agents wait
 
 
 class Polls:
@@ -54,7 +54,7 @@ class Polls:
 
     async def _watch(self) -> None:
         while self._waiting:
-            await asyncio.sleep(BEAT)
+            await asyncio.sleep(POLL_SECONDS)
             for node_id in await asyncio.get_running_loop().run_in_executor(self._thread, _nodes_with_offers):
                 for wake_up in self._waiting.get(node_id, ()):
                     wake_up.set()

@@ -9,10 +9,10 @@ therefore wait in a separate lane, so that they cannot delay tokens or pods that
 crowded, the cluster's list of agent pods separates real pods from strangers. A token names its pod's uid, which cannot
 be guessed. Each pod has at most two places in a lane. Rejected tokens are remembered separately.
 
-A review is valid for BELIEVED seconds. While the API server does not answer, a confirmed token stays valid for
-BELIEVED_BLIND seconds. A token that was never reviewed gets a 503, and the agent keeps its report. A rejection ends the
-validity at once. Reviews are kept in memory only. After a restart, agents may therefore be unheard until the API server
-answers, and their silence then proves nothing (``blind``).
+A review is valid for REVIEW_VALID_SECONDS. While the API server does not answer, a confirmed token stays valid for
+REVIEW_VALID_IN_OUTAGE_SECONDS. A token that was never reviewed gets a 503, and the agent keeps its report. A rejection
+ends the validity at once. Reviews are kept in memory only. After a restart, agents may therefore be unheard until the
+API server answers, and their silence then proves nothing (``blind``).
 """
 
 import asyncio
@@ -47,21 +47,21 @@ log = logging.getLogger(__name__)
 Remembered = TypeVar("Remembered")
 
 HEADER = "X-Kcover-Cluster"
-BELIEVED = 300.0  # seconds for which a review is valid, minus a random tenth so that a fleet does not synchronize
-BELIEVED_BLIND = 3600.0  # seconds, while the API server does not answer; kubelets renew tokens within the hour
-REFUSED_FOR = 10.0  # seconds until a rejected token is reviewed again
-CLUSTERS_KNOWN = 30.0  # seconds between reads of the clusters' rows; PODS_KNOWN for an unknown one
-PODS_KNOWN = 5.0  # seconds between lists of the agents' pods
-DOWN = 5  # seconds without requests after an API server did not answer
-AT_ONCE = 4  # concurrent reviews per cluster and lane
-WAITING = 1_000  # reviews per cluster and lane, including those in progress
-OF_ONE_POD = 2  # per pod and lane: a token and its successor
-CROWDED = 50  # waiting strangers from which on the cluster's pods are listed
-LISTED = 30.0  # seconds between such lists, to limit the load that strangers can cause
-MOST = 100_000  # remembered tokens, and pods
-MOST_REFUSED = 10_000
-THREADS = 16
-STRANGERS = 8  # separate threads, so that strangers of many clusters cannot occupy all threads
+REVIEW_VALID_SECONDS = 300.0  # minus a random tenth, so that a fleet does not synchronize
+REVIEW_VALID_IN_OUTAGE_SECONDS = 3600.0  # while the API server does not answer; kubelets renew tokens within the hour
+REJECTION_VALID_SECONDS = 10.0  # until a rejected token is reviewed again
+CLUSTER_CACHE_SECONDS = 30.0  # between reads of the clusters' rows; POD_CACHE_SECONDS for an unknown one
+POD_CACHE_SECONDS = 5.0  # between lists of the agents' pods
+CIRCUIT_OPEN_SECONDS = 5  # without requests, after an API server did not answer
+MAX_CONCURRENT_REVIEWS = 4  # per cluster and lane
+MAX_QUEUED_REVIEWS = 1_000  # per cluster and lane, including those in progress
+MAX_REVIEWS_PER_POD = 2  # per lane: a token and its successor
+LIST_PODS_FROM_QUEUE_LENGTH = 50  # waiting strangers from which on the cluster's pods are listed
+POD_LIST_INTERVAL_SECONDS = 30.0  # between such lists, to limit the load that strangers can cause
+MAX_CACHED_TOKENS = 100_000  # remembered tokens, and pods
+MAX_CACHED_REJECTIONS = 10_000
+KNOWN_POD_THREADS = 16
+UNKNOWN_POD_THREADS = 8  # separate threads, so that strangers of many clusters cannot occupy all threads
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +78,14 @@ class _Lane:
     """A queue of reviews, which ``threads`` execute."""
 
     threads: ThreadPoolExecutor
-    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE))
+    gate: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_REVIEWS))
     waiting: int = 0
     pods: Counter[str] = field(default_factory=Counter)  # number of waiting reviews per pod
 
     @contextmanager
     def place(self, pod: str) -> Iterator[None]:
         """Reserves a place in the lane. Raises Full."""
-        if self.waiting >= WAITING or (pod and self.pods[pod] >= OF_ONE_POD):
+        if self.waiting >= MAX_QUEUED_REVIEWS or (pod and self.pods[pod] >= MAX_REVIEWS_PER_POD):
             raise Full
         self.waiting += 1
         self.pods[pod] += 1
@@ -105,7 +105,7 @@ class _Server:
     strangers: _Lane
     confirmed: _Lane
     down_until: float = 0.0
-    listed_at: float = -LISTED  # when the pods were last listed because of many strangers
+    listed_at: float = -POD_LIST_INTERVAL_SECONDS  # when the pods were last listed because of many strangers
 
 
 @dataclass(slots=True)
@@ -114,7 +114,7 @@ class _Pods:
 
     guard: threading.Lock = field(default_factory=threading.Lock)
     nodes: dict[str, str] = field(default_factory=dict)
-    listed_at: float = -PODS_KNOWN
+    listed_at: float = -POD_CACHE_SECONDS
 
     def look(self, client: port.Cluster) -> None:
         """Lists the pods. Runs in a thread that holds ``guard``. Raises port.KubeError."""
@@ -128,8 +128,8 @@ class ServiceAccounts:
     """A cache of reviewed service account tokens in this process."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="token-reviews")
-        self._strangers = ThreadPoolExecutor(STRANGERS, thread_name_prefix="strangers-reviews")
+        self._threads = ThreadPoolExecutor(KNOWN_POD_THREADS, thread_name_prefix="token-reviews")
+        self._strangers = ThreadPoolExecutor(UNKNOWN_POD_THREADS, thread_name_prefix="strangers-reviews")
         self.forget()
 
     def forget(self) -> None:
@@ -141,7 +141,7 @@ class ServiceAccounts:
         self._servers: dict[int, _Server] = {}
         self._pods: dict[int, _Pods] = {}
         self._clusters: dict[str, Cluster] = {}
-        self._clusters_at = -CLUSTERS_KNOWN
+        self._clusters_at = -CLUSTER_CACHE_SECONDS
         self._blind: set[int] = set()
 
     def blind(self) -> set[int]:
@@ -188,7 +188,7 @@ class ServiceAccounts:
                         lane.threads, self._review, key, secret, cluster, claims.expires_at
                     )
         except port.Unavailable as error:
-            server.down_until = time.monotonic() + DOWN
+            server.down_until = time.monotonic() + CIRCUIT_OPEN_SECONDS
             self._blind.add(cluster.pk)
             log.warning("tokens of cluster %s cannot be reviewed: %s", cluster.name, error)
             return self._without_review(key, cluster, str(error)[:400])
@@ -198,19 +198,27 @@ class ServiceAccounts:
         except Refusal as refusal:
             if refusal.status != 503:
                 self._known.pop(key, None)
-                _put(self._refused, key, (time.monotonic() + REFUSED_FOR, refusal), most=MOST_REFUSED)
+                until = time.monotonic() + REJECTION_VALID_SECONDS
+                _put(self._refused, key, (until, refusal), most=MAX_CACHED_REJECTIONS)
             raise
         at = time.monotonic()
-        _put(self._known, key, _Reviewed(at, at + BELIEVED * random.uniform(0.9, 1.0), found), most=MOST)  # nosec B311
+        _put(
+            self._known,
+            key,
+            _Reviewed(at, at + REVIEW_VALID_SECONDS * random.uniform(0.9, 1.0), found),  # nosec B311
+            most=MAX_CACHED_TOKENS,
+        )
         if pod:
-            _put(self._confirmed, pod, None, most=MOST)
+            _put(self._confirmed, pod, None, most=MAX_CACHED_TOKENS)
         return found
 
     def _lane(self, cluster: Cluster, server: _Server, pod: str) -> _Lane:
         """Returns the lane of an unconfirmed pod. Does not wait for the list of pods: agents retry within seconds."""
         pods = self._pods.setdefault(cluster.pk, _Pods())
         now = time.monotonic()
-        if server.strangers.waiting >= CROWDED and now >= max(server.listed_at + LISTED, server.down_until):
+        if server.strangers.waiting >= LIST_PODS_FROM_QUEUE_LENGTH and now >= max(
+            server.listed_at + POD_LIST_INTERVAL_SECONDS, server.down_until
+        ):
             server.listed_at = now
             asyncio.get_running_loop().run_in_executor(self._threads, _list_pods, cluster, pods)
         return server.confirmed if pod in pods.nodes else server.strangers
@@ -218,13 +226,15 @@ class ServiceAccounts:
     def _without_review(self, key: str, cluster: Cluster, why: reasons.Value) -> Credential:
         """Returns a recently confirmed credential while the API server does not answer. Raises Refusal (503)."""
         known = self._known.get(key)
-        if known and time.monotonic() < known.at + BELIEVED_BLIND:
+        if known and time.monotonic() < known.at + REVIEW_VALID_IN_OUTAGE_SECONDS:
             return known.answer
-        raise Refusal(503, reasons.of("token_not_reviewed", cluster=cluster.name, why=why), retry_after=DOWN)
+        raise Refusal(
+            503, reasons.of("token_not_reviewed", cluster=cluster.name, why=why), retry_after=CIRCUIT_OPEN_SECONDS
+        )
 
     async def _cluster(self, name: str) -> Cluster:
         age = time.monotonic() - self._clusters_at
-        if age > CLUSTERS_KNOWN or (name not in self._clusters and age > PODS_KNOWN):
+        if age > CLUSTER_CACHE_SECONDS or (name not in self._clusters and age > POD_CACHE_SECONDS):
             loop = asyncio.get_running_loop()
             self._clusters = await loop.run_in_executor(self._threads, _clusters)
             self._clusters_at = time.monotonic()
@@ -250,12 +260,12 @@ class ServiceAccounts:
             raise Refusal(403, reasons.of("token_unbound"))
         pods = self._pods.setdefault(cluster.pk, _Pods())
         with pods.guard:
-            if identity.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + PODS_KNOWN:
+            if identity.pod_uid not in pods.nodes and time.monotonic() >= pods.listed_at + POD_CACHE_SECONDS:
                 pods.look(client)
             node = pods.nodes.get(identity.pod_uid)
         if node is None:
             pod = reasons.of("pod_unknown", pod=str(identity.pod_name), cluster=cluster.name)
-            raise Refusal(503, pod, retry_after=DOWN)
+            raise Refusal(503, pod, retry_after=CIRCUIT_OPEN_SECONDS)
         return node
 
 

@@ -19,10 +19,10 @@ from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
 
-CAPACITY = 5_000  # reports waiting; beyond it agents are asked to come back
-TOGETHER = 500  # reports in one transaction
-MOST_HELD = 32 << 20  # bytes of bodies in memory, being read or waiting
-MOST_EACH = 4 << 20  # of one credential: an agent sends one report after the other
+MAX_QUEUED_REPORTS = 5_000  # beyond these, agents are asked to come back
+BATCH_REPORTS = 500  # in one transaction
+MAX_BUFFERED_BYTES = 32 << 20  # of bodies in memory, being read or waiting
+MAX_BUFFERED_BYTES_PER_CREDENTIAL = 4 << 20  # an agent sends one report after the other
 
 
 class Writer:
@@ -32,7 +32,7 @@ class Writer:
         self._held = 0
         self._held_by: Counter[str] = Counter()
         self._reports: Gathering[incidents.IncomingReport, wire.Answer] = Gathering(
-            _keep_and_count, name="ingest", together=TOGETHER, capacity=CAPACITY
+            _keep_and_count, name="ingest", together=BATCH_REPORTS, capacity=MAX_QUEUED_REPORTS
         )
 
     @contextmanager
@@ -46,7 +46,10 @@ class Writer:
 
         def hold(size: int) -> None:
             nonlocal taken
-            if self._held + size > MOST_HELD or self._held_by[owner] + size > MOST_EACH:
+            if (
+                self._held + size > MAX_BUFFERED_BYTES
+                or self._held_by[owner] + size > MAX_BUFFERED_BYTES_PER_CREDENTIAL
+            ):
                 raise Full
             taken += size
             self._held += size

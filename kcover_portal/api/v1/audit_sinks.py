@@ -71,7 +71,7 @@ class SinkBody(SinkSettings):
 class SinkPatch(SinkSettings):
     """Settings to change, and the reason."""
 
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
 class AuditSinks(base.Reads[Sink]):

@@ -25,7 +25,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.services import places
 
 Row = TypeVar("Row", bound=Model)
-REASON = 500  # characters, as in the database
+MAX_REASON_CHARACTERS = 500  # as in the database
 
 
 class Strict(serializers.Serializer[Any]):
@@ -43,7 +43,7 @@ class Strict(serializers.Serializer[Any]):
 class Act(Strict):
     """The reason for an action."""
 
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=REASON, default="")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=MAX_REASON_CHARACTERS, default="")
 
 
 class ProgressSerializer(serializers.Serializer[Any]):

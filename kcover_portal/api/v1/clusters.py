@@ -130,7 +130,7 @@ class ClusterBody(base.Strict):
     )
     ledger_lease = serializers.BooleanField(required=False)
     job_recovery = serializers.ChoiceField(Cluster.JobRecovery.choices, required=False)
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON)
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS)
 
     def validate_storage_class(self, name: str) -> str:
         """Rejects what is not the name of an object. Raises FieldError."""

@@ -182,7 +182,7 @@ class Occurrences(base.Lists[Occurrence]):
 class CloseBody(base.Strict):
     """The reason why the fault counts as gone."""
 
-    reason = serializers.CharField(max_length=base.REASON)
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
 class Close(base.Acts):

@@ -63,7 +63,7 @@ class ReasonBody(base.Strict):
     """The reason for a manual action, recorded in the audit log. Not required for a dry run."""
 
     reason = serializers.CharField(
-        max_length=base.REASON,
+        max_length=base.MAX_REASON_CHARACTERS,
         error_messages={
             "required": "A reason is required for manual actions.",
             "blank": "A reason is required for manual actions.",

@@ -80,7 +80,7 @@ class ChannelBody(ChannelSettings):
 class ChannelPatch(ChannelSettings):
     """Settings to change, and the reason."""
 
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
 class RouteSerializer(serializers.ModelSerializer[Route]):

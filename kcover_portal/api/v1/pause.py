@@ -27,14 +27,14 @@ from kcover_portal.runtime.models import Mode
 class PauseBody(base.Strict):
     """The cluster; null means all clusters. The reason may follow later, with a second call."""
 
-    reason = serializers.CharField(max_length=base.REASON, required=False, allow_blank=True, default="")
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS, required=False, allow_blank=True, default="")
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
 
 
 class ResumeBody(PauseBody):
     """``mode``: the new mode; by default the mode before the pause."""
 
-    reason = serializers.CharField(max_length=base.REASON)
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
     mode = serializers.ChoiceField(Mode.choices, required=False, allow_null=True, default=None)
 
     def validate_mode(self, mode: str | None) -> str | None:

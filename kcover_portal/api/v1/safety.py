@@ -82,7 +82,7 @@ class MaintenanceBody(base.Strict):
     node = serializers.CharField(required=False, allow_blank=True, max_length=253, default="")
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
-    reason = serializers.CharField(max_length=base.REASON)
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
 class Windows(base.Reads[Maintenance]):

@@ -66,7 +66,7 @@ class SourcePatch(base.Strict):
     token = serializers.CharField(required=False, allow_blank=True, max_length=4000)
     settings = serializers.DictField(required=False)
     enabled = serializers.BooleanField(required=False)
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.REASON, default="")
+    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
 class SourceBody(SourcePatch):

@@ -26,7 +26,7 @@ from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources import queries as sources
 
-MOST_NETWORKS = 50
+MAX_NETWORKS = 50
 
 
 class TokenSerializer(serializers.ModelSerializer[ApiToken]):
@@ -92,7 +92,7 @@ class TokenBody(base.Strict):
         child=serializers.CharField(max_length=50),
         required=False,
         default=list,
-        max_length=MOST_NETWORKS,
+        max_length=MAX_NETWORKS,
         help_text="addresses or CIDR networks that it may be used from; default: any",
     )
     scopes = serializers.ListField(

@@ -29,7 +29,7 @@ LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """One count against its limit. ``state`` is of ``looks.TABLES["guard"]``; ``least``: the limit is a floor.
+    """One count against its limit. ``state`` is of ``presentation.TABLES["guard"]``; ``least``: the limit is a floor.
 
     ``limit`` None: there is no limit, and nothing is counted.
     """

@@ -13,7 +13,7 @@ GIVEN_BACK = 10  # how many returned standbys are listed
 
 @dataclass(frozen=True, slots=True)
 class Spare:
-    """A node marked as a spare; ``state`` is of ``looks.TABLES["spare"]``."""
+    """A node marked as a spare; ``state`` is of ``presentation.TABLES["spare"]``."""
 
     node: Node
     state: str

@@ -93,7 +93,7 @@ def test_bodies_that_never_come_shut_nobody_out(cluster: Cluster, door: Door) ->
 
 
 def test_a_body_is_not_waited_for_for_ever(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "PATIENCE", 0.01)
+    monkeypatch.setattr(bodies, "RECEIVE_TIMEOUT_SECONDS", 0.01)
     assert loop.run(unfinished(str(door.secret))) == 408
 
 

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app, credentials, writer
-from kcover_portal.api.agent.group_commit import ENOUGH, Full, Gathering
+from kcover_portal.api.agent.group_commit import FULL_BATCH_CALLS, Full, Gathering
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 from tests.portal.api.door import Door, loop, report
@@ -60,9 +60,9 @@ async def test_what_comes_while_a_batch_is_worked_on_is_the_next_batch() -> None
 async def test_calls_gather_for_a_moment_and_no_longer_once_they_are_enough() -> None:
     work = Work()
     gathering = Gathering(work, name="t")
-    await asyncio.gather(*(gathering.ask(2) for _ in range(ENOUGH // 2)))
-    await asyncio.gather(*(gathering.ask(2) for _ in range(ENOUGH + 1)))
-    assert [len(batch) for batch in work.batches] == [ENOUGH // 2, ENOUGH, 1]
+    await asyncio.gather(*(gathering.ask(2) for _ in range(FULL_BATCH_CALLS // 2)))
+    await asyncio.gather(*(gathering.ask(2) for _ in range(FULL_BATCH_CALLS + 1)))
+    assert [len(batch) for batch in work.batches] == [FULL_BATCH_CALLS // 2, FULL_BATCH_CALLS, 1]
 
 
 async def test_beyond_its_capacity_it_is_full() -> None:
@@ -96,7 +96,7 @@ def test_a_new_loop_begins_anew() -> None:
 
 
 async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_HELD", 100)
+    monkeypatch.setattr(writer, "MAX_BUFFERED_BYTES", 100)
     held = writer.Writer()
     with held.room("a") as of_a, held.room("b") as of_b:
         of_a(60)
@@ -108,7 +108,7 @@ async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_one_credential_holds_a_part_of_it_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer, "MOST_EACH", 10)
+    monkeypatch.setattr(writer, "MAX_BUFFERED_BYTES_PER_CREDENTIAL", 10)
     held = writer.Writer()
     with held.room("a") as first, held.room("a") as second, held.room("b") as other:
         first(6)
@@ -166,7 +166,7 @@ def test_who_was_remembered_is_no_stranger_after_a_slow_look_up(east: Cluster, m
 
     def slow(digests: Collection[str], *, now: datetime) -> dict[str, ApiToken]:
         found = find_tokens(digests, now=now)
-        clock.at += credentials.KNOWN + 1
+        clock.at += credentials.REVOCATION_POLL_SECONDS + 1
         return found
 
     monkeypatch.setattr(accounts, "find_tokens", slow)
@@ -201,7 +201,7 @@ def test_a_first_use_that_waits_for_a_lock_holds_up_nobody_else(east: Cluster, m
         assert await found(known) == "gpu-2"
         first = asyncio.create_task(found(new))
         await asyncio.to_thread(waits.wait, 20)
-        monkeypatch.setattr(credentials, "KNOWN", -1.0)  # so that who is known is asked for again
+        monkeypatch.setattr(credentials, "REVOCATION_POLL_SECONDS", -1.0)  # so that who is known is asked for again
         assert [await found(known), await found(unknown)] == ["gpu-2", "gpu-3"]
         assert not first.done()
         go.set()
@@ -256,7 +256,7 @@ def test_a_revoked_credential_is_heard_a_few_seconds_more_at_most(
     door = Door(secret)
     assert door.report(report()).status == 202
     accounts.revoke_token(made, actor="t", now=datetime.now(UTC))
-    monkeypatch.setattr(credentials, "KNOWN", 0.0)
+    monkeypatch.setattr(credentials, "REVOCATION_POLL_SECONDS", 0.0)
     assert door.report(report()).status == 401
 
 
@@ -271,7 +271,7 @@ def test_an_expired_credential_is_not_heard(east: Cluster) -> None:
 def test_a_full_house_says_when_to_come_back(east: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     door = Door(make(east, node="gpu-1")[1])
     assert door.report(report()).status == 202
-    monkeypatch.setattr(writer, "MOST_HELD", 10)
+    monkeypatch.setattr(writer, "MAX_BUFFERED_BYTES", 10)
     answer = door.report(report())
     assert "Retry later" in answer.problem(429)
     assert int(answer.headers["retry-after"]) > 0

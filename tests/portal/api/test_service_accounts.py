@@ -113,7 +113,7 @@ def test_a_review_holds_for_a_while(kube: FakeCluster, monkeypatch: pytest.Monke
     assert {agent.report(report()).status for _ in range(3)} == {202}
     assert reviews(kube) == 1
     app.known_accounts.forget()
-    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
     assert {agent.report(report()).status for _ in range(3)} == {202}
     assert reviews(kube) == 4
 
@@ -147,7 +147,7 @@ def test_an_api_server_that_is_down_keeps_reports_with_their_agents(
         assert answer.headers["retry-after"] == "5"
     assert reviews(kube) == 1  # a fleet does not queue up before a server that does not answer
     assert not Node.objects.exists()
-    monkeypatch.setattr(service_accounts.time, "monotonic", _later(service_accounts.DOWN))
+    monkeypatch.setattr(service_accounts.time, "monotonic", _later(service_accounts.CIRCUIT_OPEN_SECONDS))
     assert agent.report(report()).status == 202
 
 
@@ -155,12 +155,12 @@ def test_who_was_known_is_heard_while_the_api_server_is_down(
     kube: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent, other = Agent(kube, jti="a"), Agent(kube, jti="b")
-    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
     assert agent.report(report()).status == 202
     kube.fail("review_token", port.Unavailable("connection refused"), times=99)
     assert agent.report(report()).status == 202
     assert other.report(report()).status == 503
-    monkeypatch.setattr(service_accounts, "BELIEVED_BLIND", 0.0)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_IN_OUTAGE_SECONDS", 0.0)
     assert agent.report(report()).status == 503
 
 
@@ -181,8 +181,8 @@ def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: Fa
 
 def test_a_definite_no_ends_all_belief(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     agent = Agent(kube)
-    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
-    monkeypatch.setattr(service_accounts, "REFUSED_FOR", 0.0)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
+    monkeypatch.setattr(service_accounts, "REJECTION_VALID_SECONDS", 0.0)
     assert agent.report(report()).status == 202
     kube.remove_token(agent.secret or "")
     assert agent.report(report()).status == 401
@@ -211,7 +211,7 @@ def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> Non
 
 
 def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_accounts, "MOST", 2)
+    monkeypatch.setattr(service_accounts, "MAX_CACHED_TOKENS", 2)
     agents = [Agent(kube, jti=str(number)) for number in range(4)]
     assert {agent.report(report()).status for agent in agents} == {202}
     assert agents[3].report(report()).status == 202
@@ -221,8 +221,8 @@ def test_what_is_remembered_is_bounded(kube: FakeCluster, monkeypatch: pytest.Mo
 
 
 def test_what_was_refused_forgets_nobody(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service_accounts, "MOST", 2)
-    monkeypatch.setattr(service_accounts, "MOST_REFUSED", 2)
+    monkeypatch.setattr(service_accounts, "MAX_CACHED_TOKENS", 2)
+    monkeypatch.setattr(service_accounts, "MAX_CACHED_REJECTIONS", 2)
     agent = Agent(kube)
     assert agent.report(report()).status == 202
     strangers = [Agent(kube, jti=str(number)) for number in range(4)]

@@ -165,13 +165,13 @@ def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node]
     assert next(pieces).startswith(b"Checking status of 3 nodes")
     hang_up(response)
     assert CheckRun.objects.get().state == "running"
-    for _ in range(responses.LISTENERS + 1):  # its place is free again
+    for _ in range(responses.MAX_LISTENERS + 1):  # its place is free again
         check_runs.prune(before=timezone.now())
         hang_up(operator.get("status?cluster=east&check=remapped"))
 
 
 def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operator: Api) -> None:
-    held = [responses.Place() for _ in range(responses.LISTENERS)]
+    held = [responses.ListenerSlot() for _ in range(responses.MAX_LISTENERS)]
     try:
         refused = operator.get("status?cluster=east")
         assert "No check was started" in problem(refused, 429)["detail"]
@@ -183,9 +183,9 @@ def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operat
             place.give_back()
     for place in held:
         place.give_back()  # twice is once
-    free = [responses.Place() for _ in range(responses.LISTENERS)]
+    free = [responses.ListenerSlot() for _ in range(responses.MAX_LISTENERS)]
     with pytest.raises(responses.Full):
-        responses.Place()
+        responses.ListenerSlot()
     for place in free:
         place.give_back()
 

@@ -79,8 +79,8 @@ def of_pod(kube: FakeCluster, uid: str, **more: Any) -> Agent:
 def test_strangers_are_in_the_way_of_nobody_who_was_vouched_for(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
-    monkeypatch.setattr(service_accounts, "WAITING", 6)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
+    monkeypatch.setattr(service_accounts, "MAX_QUEUED_REVIEWS", 6)
     agent, rotated = of_pod(kube, "uid-1"), of_pod(kube, "uid-1", jti="next")
     assert agent.report(report()).status == 202
 
@@ -98,8 +98,8 @@ def test_a_flood_keeps_no_pod_out_that_was_never_heard(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The cluster's list of pods tells it from the forged, which go on holding every place of the strangers."""
-    monkeypatch.setattr(service_accounts, "WAITING", 6)
-    monkeypatch.setattr(service_accounts, "CROWDED", 4)
+    monkeypatch.setattr(service_accounts, "MAX_QUEUED_REVIEWS", 6)
+    monkeypatch.setattr(service_accounts, "LIST_PODS_FROM_QUEUE_LENGTH", 4)
     kube.add_node("gpu-1")
     agent = of_pod(kube, kube.add_pod("kcover-system", "agent", node="gpu-1").uid)
 
@@ -124,8 +124,8 @@ def test_a_flood_keeps_no_pod_out_that_was_never_heard(
 def test_who_forges_the_tokens_of_one_pod_is_in_the_way_of_no_other(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_accounts, "BELIEVED", 0.0)
-    monkeypatch.setattr(service_accounts, "WAITING", 4)
+    monkeypatch.setattr(service_accounts, "REVIEW_VALID_SECONDS", 0.0)
+    monkeypatch.setattr(service_accounts, "MAX_QUEUED_REVIEWS", 4)
     robbed, other = of_pod(kube, "uid-1"), of_pod(kube, "uid-2", jti="2")
     assert [one.report(report()).status for one in (robbed, other)] == [202, 202]
 
@@ -142,7 +142,7 @@ def test_who_forges_the_tokens_of_one_pod_is_in_the_way_of_no_other(
 def test_a_cluster_that_does_not_list_its_pods_leaves_them_with_the_strangers(
     kube: FakeCluster, crowd: Crowd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service_accounts, "CROWDED", 1)
+    monkeypatch.setattr(service_accounts, "LIST_PODS_FROM_QUEUE_LENGTH", 1)
     kube.fail("list_pods", port.RefusedByServer("pods is forbidden"), times=99)
     agent = of_pod(kube, "uid-1")
 

@@ -69,7 +69,7 @@ class RollbackBody(base.Act):
     """The revision to roll back to, and the reason."""
 
     revision = serializers.IntegerField(min_value=1)
-    reason = serializers.CharField(max_length=base.REASON)
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
 class InstallBody(base.Act):
@@ -102,8 +102,8 @@ def text_of(request: Request) -> dict[str, Any]:
 def reason_of(request: Request) -> str:
     """Returns the query parameter ``reason``. Raises FieldError."""
     reason = str(request.query_params.get("reason", ""))
-    if len(reason) > base.REASON:
-        raise FieldError("reason", reasons.of("text_too_long", most=base.REASON))
+    if len(reason) > base.MAX_REASON_CHARACTERS:
+        raise FieldError("reason", reasons.of("text_too_long", most=base.MAX_REASON_CHARACTERS))
     return reason
 
 

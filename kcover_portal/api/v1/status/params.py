@@ -25,15 +25,15 @@ PARAMETERS = (
     "storageclass",
 )
 OFFERED = tuple(autopilot.CHECKS)
-LONGEST_WAIT = 600
-WAIT = 300  # seconds
-MOST_CLIENTS = 64  # of iperf per node, each with its own port
-MOST_PEERS = 256  # nodes that an agent pings in one check
-LONGEST = 100_000  # characters in a list of names
+MAX_WAIT_SECONDS = 600
+DEFAULT_WAIT_SECONDS = 300
+MAX_CLIENTS = 64  # of iperf per node, each with its own port
+MAX_PEERS = 256  # nodes that an agent pings in one check
+MAX_LIST_CHARACTERS = 100_000  # in a list of names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class StatusQuery:
     """The requested checks and nodes.
 
     ``wait``: seconds that the caller waits. ``storage_class``: for the check pvc; "" means the cluster's setting.
@@ -50,7 +50,7 @@ class Question:
     storage_class: str
 
 
-def read(request: Request) -> Question:
+def read(request: Request) -> StatusQuery:
     """Reads the parameters and checks the permission.
 
     Raises FieldError or FieldErrors for parameters, Forbidden, or Unanswered if the cluster does not answer.
@@ -61,7 +61,7 @@ def read(request: Request) -> Question:
     checks = checks_of(_names(request, "check"))
     level = _whole(request, "r", default=1, least=autopilot.DCGM_LEVELS[0], most=autopilot.DCGM_LEVELS[-1])
     batch = _whole(request, "batch", default=0, least=0, most=100_000)
-    wait = _whole(request, "wait", default=WAIT, least=0, most=LONGEST_WAIT)
+    wait = _whole(request, "wait", default=DEFAULT_WAIT_SECONDS, least=0, most=MAX_WAIT_SECONDS)
     traffic, storage_class = _traffic(request, checks), _storage_class(request, checks)
     hosts, pinged = _names(request, "host"), "pingnodes" in request.query_params
     given = {name: request.query_params.get(name, "") for name in ("job", "nodelabel")}
@@ -71,10 +71,10 @@ def read(request: Request) -> Question:
         raise FieldError("cluster", reasons.of("no_gpu_nodes", cluster=cluster.name))
     if "iperf" in checks and min(batch, len(nodes)) > check_runs.MAX_RING_NODES:
         raise FieldError("batch", reasons.of("check_ring_too_large", most=check_runs.MAX_RING_NODES))
-    if len(peers) > MOST_PEERS:
-        raise FieldError("pingnodes", reasons.of("too_many_peers", most=MOST_PEERS))
+    if len(peers) > MAX_PEERS:
+        raise FieldError("pingnodes", reasons.of("too_many_peers", most=MAX_PEERS))
     addresses = tuple(peer.address or peer.name for peer in peers)
-    return Question(
+    return StatusQuery(
         cluster=cluster,
         nodes=nodes,
         checks=checks,
@@ -94,7 +94,7 @@ def _traffic(request: Request, checks: Sequence[str]) -> check_runs.Traffic:
     workload = request.query_params.get("workload", "ring")
     if workload != "ring":
         raise FieldError("workload", reasons.of("workload_unknown", workload=short_repr(workload)))
-    clients = _whole(request, "pclients", default=autopilot.IPERF_CLIENTS, least=1, most=MOST_CLIENTS)
+    clients = _whole(request, "pclients", default=autopilot.IPERF_CLIENTS, least=1, most=MAX_CLIENTS)
     port = _whole(request, "startport", default=autopilot.IPERF_START_PORT, least=1024, most=65_000)
     return check_runs.Traffic(clients=clients, port=port)
 
@@ -147,8 +147,8 @@ def checks_of(names: Sequence[str]) -> tuple[str, ...]:
 def _names(request: Request, name: str) -> list[str]:
     """Reads a comma-separated list without repetition."""
     text = ",".join(request.query_params.getlist(name))
-    if len(text) > LONGEST:
-        raise FieldError(name, reasons.of("names_too_long", most=LONGEST))
+    if len(text) > MAX_LIST_CHARACTERS:
+        raise FieldError(name, reasons.of("names_too_long", most=MAX_LIST_CHARACTERS))
     listed = [item.strip() for item in text.split(",")]
     if name in request.query_params and not any(listed):
         raise FieldError(name, reasons.of("names_missing"))

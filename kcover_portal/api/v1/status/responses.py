@@ -17,23 +17,23 @@ from kcover import autopilot, iperf_ring, reasons
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget
 
-LOOK = 0.5  # seconds between polls of the rows
-ALIVE = 30.0  # seconds without output after which an empty line keeps the connection alive
-LATE = timedelta(seconds=10)  # by how much results may be committed out of order
-LISTENERS = 4  # concurrent responses per process, because each occupies a thread
+POLL_SECONDS = 0.5  # between polls of the rows
+KEEPALIVE_SECONDS = 30.0  # without output; then an empty line keeps the connection alive
+COMMIT_DELAY = timedelta(seconds=10)  # by how much results may be committed out of order
+MAX_LISTENERS = 4  # concurrent responses of a process, because each occupies a thread
 
 pause = time.sleep
 clock = time.monotonic
 
-_room = threading.BoundedSemaphore(LISTENERS)
+_room = threading.BoundedSemaphore(MAX_LISTENERS)
 
 
 class Full(Exception):
-    """All LISTENERS places of this process are taken."""
+    """All MAX_LISTENERS places of this process are taken."""
 
 
-class Place:
-    """One of the LISTENERS places, until it is given back. Raises Full."""
+class ListenerSlot:
+    """One of the MAX_LISTENERS places, until it is given back. Raises Full."""
 
     def __init__(self) -> None:
         if not _room.acquire(blocking=False):
@@ -91,12 +91,12 @@ def _stamp(at: datetime | None) -> str | None:
 
 
 @dataclass(slots=True, kw_only=True)
-class Answer:
+class StatusResponse:
     """A streamed response. ``place`` is given back at the end; None if the caller does not wait."""
 
     run: CheckRun
     wait: float
-    place: Place | None
+    place: ListenerSlot | None
     as_json: bool
     url_of: Callable[[str], str]  # URL of the same checks on one node
     page: str  # URL of the run
@@ -166,16 +166,16 @@ class Answer:
                 yield target
             if over:
                 return
-            if clock() - last_output > ALIVE:
+            if clock() - last_output > KEEPALIVE_SECONDS:
                 last_output = clock()
                 yield None
-            pause(LOOK)
+            pause(POLL_SECONDS)
 
     def _ended(self, since: datetime | None) -> list[CheckTarget]:
         """Returns finished nodes that are not reported yet; ``since`` is when the last reported one finished."""
         rows = self.run.targets.exclude(finished_at=None).select_related("node").order_by("finished_at", "place")
         if since is not None:
-            rows = rows.filter(finished_at__gte=since - LATE)
+            rows = rows.filter(finished_at__gte=since - COMMIT_DELAY)
         return [target for target in rows if target.node.name not in self._reported]
 
 

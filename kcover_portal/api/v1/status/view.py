@@ -67,7 +67,7 @@ class Status(base.Acts):
             OpenApiParameter(
                 "wait",
                 int,
-                description=f"seconds to wait, at most {params.LONGEST_WAIT}; 0: only start",
+                description=f"seconds to wait, at most {params.MAX_WAIT_SECONDS}; 0: only start",
             ),
         ],
         responses={(200, "text/plain"): OpenApiTypes.STR, (200, "application/json"): OpenApiTypes.OBJECT},
@@ -82,9 +82,9 @@ class Status(base.Acts):
             raise http_errors.Forbidden(reasons.of("token_required"))
         question = params.read(request)
         try:
-            place = responses.Place() if question.wait else None
+            place = responses.ListenerSlot() if question.wait else None
         except responses.Full as error:
-            busy = reasons.of("busy", count=responses.LISTENERS)
+            busy = reasons.of("busy", count=responses.MAX_LISTENERS)
             raise http_errors.Later(busy, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=RETRY_AFTER) from error
         try:
             run = self._begin(request, question)
@@ -95,7 +95,7 @@ class Status(base.Acts):
         status_url = reverse("api:status", request=request)
         same_checks = {"cluster": question.cluster.name, "check": ",".join(question.checks), "r": question.level}
         as_json = request.accepted_renderer.format == "json"
-        answer = responses.Answer(
+        answer = responses.StatusResponse(
             run=run,
             wait=question.wait,
             place=place,
@@ -108,7 +108,7 @@ class Status(base.Acts):
             answer, content_type=kind, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )
 
-    def _begin(self, request: Request, question: params.Question) -> CheckRun:
+    def _begin(self, request: Request, question: params.StatusQuery) -> CheckRun:
         return check_runs.begin(
             question.cluster,
             question.nodes,
