@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from agents.probes.finding import Finding, Observation, Severity, finding
-from agents.probes.host.counters import Growth, read, read_number
+from agents.probes.host.counter_files import Growth, read, read_number
 
 NVIDIA_VENDOR = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")  # VGA, 3D, display, accelerator

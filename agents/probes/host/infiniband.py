@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from agents.probes.finding import Finding, Observation, Severity, finding
-from agents.probes.host.counters import Growth, read, read_number
+from agents.probes.host.counter_files import Growth, read, read_number
 
 DOWN_AFTER = timedelta(minutes=4)  # a port that is down for longer is a fault (gpud)
 MAX_FLAPS, FLAP_WINDOW = 2, timedelta(minutes=5)  # ByteRobust

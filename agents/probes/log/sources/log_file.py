@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from agents.probes.log.kmsg import MAX_LINE_BYTES, Record, split_header
-from agents.probes.log.sources import boot, rotation
+from agents.probes.log.sources import boot, file_rotation
 from agents.probes.log.sources.source import Chunk, Position
 
 CHUNK_BYTES = 1 << 20  # read at once
@@ -127,12 +127,12 @@ class LogFile:
         None: nothing was opened, because files are being renamed just now, or because the log is empty and its writer
         may still hold the old file.
         """
-        files = rotation.rotated_files(self._path)
-        newer, gap = rotation.files_after(files, inode=inode, written=written)
+        files = file_rotation.rotated_files(self._path)
+        newer, gap = file_rotation.files_after(files, inode=inode, written=written)
         handle = os.open(newer[0].path if newer else self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         status = os.fstat(handle)
         waits = not newer and inode is not None and not status.st_size
-        if waits or rotation.rotated_files(self._path) != files or (newer and status.st_ino != newer[0].inode):
+        if waits or file_rotation.rotated_files(self._path) != files or (newer and status.st_ino != newer[0].inode):
             os.close(handle)
             return None
         self._begin(handle)
@@ -149,7 +149,7 @@ class LogFile:
 
     def _continue_in_copy(self, position: Position) -> bool:
         """Continue in a copy of the file (logrotate's copytruncate), made since the last read."""
-        copies = [file for file in rotation.rotated_files(self._path) if file.written >= position["written"]]
+        copies = [file for file in file_rotation.rotated_files(self._path) if file.written >= position["written"]]
         return any(self._continue(file.path, position, same=False) for file in copies if not file.packed)
 
     def _continue(self, path: pathlib.Path, position: Position, *, same: bool = True) -> bool:
