@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from simulator.kubeapi import history, store
 from simulator.world import kubelet, machine, nodes, pods, workloads
 from simulator.world.agenda import Agenda
-from simulator.world.claims import Claims
 from simulator.world.controllers import Controllers, PodIndex
 from simulator.world.gangs import Gangs
 from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
 from simulator.world.pace import Pace
+from simulator.world.pvcs import PvcBinder
 from simulator.world.scheduler import Scheduler
 
 
@@ -74,7 +74,7 @@ class _Changes:
         self._controllers = Controllers(objects, agenda, owned)
         self._jobs = Jobs(objects, agenda, owned)
         self._gangs = Gangs(objects, agenda, owned)
-        self._claims = Claims(objects, agenda)
+        self._claims = PvcBinder(objects, agenda)
         self._scheduler = Scheduler(objects, agenda)
         self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
         objects.subscribe(self._changed)

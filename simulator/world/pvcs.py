@@ -7,7 +7,7 @@ CLASSES = ("", "standard")  # "" is the default class
 _DELAY = 0.3  # seconds
 
 
-class Claims:
+class PvcBinder:
     def __init__(self, objects: store.Store, agenda: Agenda) -> None:
         self._objects, self._agenda = objects, agenda
 
