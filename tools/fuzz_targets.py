@@ -35,7 +35,7 @@ from kcover_portal.fleet.management import kubeconfig
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import errors as kube_errors
 from kcover_portal.kube import kubeconfig_rules
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 
 ROOT = Path(__file__).resolve().parents[1]
 NOW = datetime(2026, 11, 23, tzinfo=UTC)
@@ -80,7 +80,7 @@ def _report(data: bytes) -> None:
 
 def _policy(data: bytes) -> None:
     """A policy that was read can be written and read again without a change."""
-    documents, problems = source.read(source.decode(data))
+    documents, problems = yaml_reader.read(yaml_reader.decode(data))
     for problem in problems:
         str(problem)
     for item in documents:
@@ -159,7 +159,7 @@ TARGETS = {
         run=lambda data: wire.decode_answer(json.loads(data)),
         refusals=(wire.WireError, ValueError, RecursionError),
     ),
-    "policy": Target(run=_policy, refusals=(source.Unreadable,)),
+    "policy": Target(run=_policy, refusals=(yaml_reader.Unreadable,)),
     "kubeconfig": Target(run=_kubeconfig, refusals=(kube_errors.RefusedByServer,)),
     "kubeconfig_file": Target(run=_kubeconfig_file, refusals=(kubeconfig.KubeconfigInvalid,)),
     "source": Target(run=_source, refusals=(ValueError, RecursionError)),

@@ -25,10 +25,10 @@ from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.jobs import services as jobs
 from kcover_portal.policies import services as policies
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.decide import policy_tries
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 MEDIA_TYPE = "application/problem+json"
 BODY = "body"  # the field of an error that concerns the whole body
@@ -105,7 +105,7 @@ def invalid(found: tuple[FieldError, ...]) -> Response:
     )
 
 
-def unreadable(found: tuple[source.Problem, ...]) -> Response:
+def unreadable(found: tuple[yaml_reader.Problem, ...]) -> Response:
     """Returns a 422 for an invalid policy text, with the line of each error."""
     errors = []
     for wrong in found:
@@ -125,7 +125,7 @@ def _invalid(errors: list[dict[str, Any]]) -> Response:
 
 def _known(error: Exception, context: dict[str, Any]) -> Exception:
     """Converts an error of a service, of Django or of DRF to one with a reason, if there is one for it."""
-    if isinstance(error, accounts.Later | places.Busy | policy_tries.TryRefused):
+    if isinstance(error, accounts.Later | concurrency_limits.Busy | policy_tries.TryRefused):
         status = HTTPStatus.TOO_MANY_REQUESTS
         return http_errors.Later(error.reason, status=status, retry_after=error.retry_after)
     for kind, answer in ANSWERS.items():

@@ -10,7 +10,7 @@ from kcover import masked_addresses, reasons
 from kcover.policy import document
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Revision
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 from kcover_portal.policies.services.revisions import NotFound
 
 ALIGNED = ("rules", "matches")  # lists that are compared entry by entry; any other list is one value
@@ -82,7 +82,7 @@ def _meaning(content: Mapping[str, Any]) -> Any:
         return content
 
 
-def _changes(old: Any, new: Any, path: source.Path) -> Iterator[Change]:
+def _changes(old: Any, new: Any, path: yaml_reader.Path) -> Iterator[Change]:
     if old == new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -91,10 +91,10 @@ def _changes(old: Any, new: Any, path: source.Path) -> Iterator[Change]:
     elif isinstance(old, list) and isinstance(new, list) and path and path[-1] in ALIGNED:
         yield from _entries(old, new, path)
     else:
-        yield Change(source.spell(path), old, new)
+        yield Change(yaml_reader.spell(path), old, new)
 
 
-def _entries(old: list[Any], new: list[Any], path: source.Path) -> Iterator[Change]:
+def _entries(old: list[Any], new: list[Any], path: yaml_reader.Path) -> Iterator[Change]:
     """Compares lists. Unchanged entries are matched even if they moved; the others are compared by position."""
     before, after = ([json.dumps(entry, sort_keys=True) for entry in side] for side in (old, new))
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
@@ -105,6 +105,6 @@ def _entries(old: list[Any], new: list[Any], path: source.Path) -> Iterator[Chan
         for index in range(both):
             yield from _changes(old[old_from + index], new[new_from + index], (*path, new_from + index))
         for index in range(old_from + both, old_to):
-            yield Change(source.spell((*path, index)), old[index], None)
+            yield Change(yaml_reader.spell((*path, index)), old[index], None)
         for index in range(new_from + both, new_to):
-            yield Change(source.spell((*path, index)), None, new[index])
+            yield Change(yaml_reader.spell((*path, index)), None, new[index])

@@ -6,7 +6,7 @@ import yaml
 
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Revision
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 
 
 def export(names: Collection[str] = ()) -> str:
@@ -21,8 +21,8 @@ def export(names: Collection[str] = ()) -> str:
 
 def _text(row: Revision) -> str:
     try:
-        documents, problems = source.read(f"a: 1\n---\n{row.text}---\nb: 2\n")
-    except source.Unreadable:
+        documents, problems = yaml_reader.read(f"a: 1\n---\n{row.text}---\nb: 2\n")
+    except yaml_reader.Unreadable:
         documents, problems = [], []
     if not problems and [document.content for document in documents] == [{"a": 1}, row.document, {"b": 2}]:
         return row.text

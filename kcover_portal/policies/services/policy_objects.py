@@ -19,11 +19,11 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
-from kcover_portal.policies.services import revisions, source, validation
+from kcover_portal.policies.services import revisions, validation, yaml_reader
 
 log = logging.getLogger(__name__)
 
-MOST = 200  # objects of a cluster
+MAX_OBJECTS_PER_CLUSTER = 200  # objects of a cluster
 MAX_MESSAGE = 1_000
 CONDITION = "Accepted"
 
@@ -53,8 +53,8 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
         accepted: set[tuple[str, str]] = set()
         for number, one in enumerate(found):
             try:
-                if number >= MOST:
-                    raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MOST))
+                if number >= MAX_OBJECTS_PER_CLUSTER:
+                    raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
                 accepted.add(_publish(cluster, one, taken=accepted, now=now))
                 refusals[one.uid] = None
             except _Refusal as refusal:
@@ -103,8 +103,8 @@ def _text(one: port.CustomObject) -> str:
         text = str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise _Refusal("Invalid", f"spec: {type(error).__name__}") from error
-    if len(text.encode()) > source.MAX_BYTES:
-        raise _Refusal("Invalid", reasons.of("text_too_large", bytes=len(text.encode()), limit=source.MAX_BYTES))
+    if len(text.encode()) > yaml_reader.MAX_BYTES:
+        raise _Refusal("Invalid", reasons.of("text_too_large", bytes=len(text.encode()), limit=yaml_reader.MAX_BYTES))
     return text
 
 

@@ -14,8 +14,8 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.policies.services.source import Problem
 from kcover_portal.policies.services.validation import Invalid, Parsed, validate
+from kcover_portal.policies.services.yaml_reader import Problem
 
 Key = tuple[str, str]  # kind and name
 

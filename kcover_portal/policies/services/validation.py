@@ -13,8 +13,8 @@ from kcover.policy import document
 from kcover.reasons import Reason
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
-from kcover_portal.policies.services import advice, source
-from kcover_portal.policies.services.source import Problem
+from kcover_portal.policies.services import advice, yaml_reader
+from kcover_portal.policies.services.yaml_reader import Problem
 
 YOUNGEST = datetime.max.replace(tzinfo=UTC)  # new policies are younger than all active ones
 
@@ -57,13 +57,13 @@ def validate(text: str | bytes) -> Reading:
     the active ones. They are given only for a text without problems.
     """
     try:
-        documents, problems = source.read(source.decode(text))
-    except source.Unreadable as error:
+        documents, problems = yaml_reader.read(yaml_reader.decode(text))
+    except yaml_reader.Unreadable as error:
         return Reading((), (error.problem,))
     documents = [expanded for item in documents for expanded in _expand(item)]
     channels = queries.channels()
     parsed: list[Parsed] = []
-    places: dict[tuple[str, str], source.Document] = {}
+    places: dict[tuple[str, str], yaml_reader.Document] = {}
     for item in documents:
         content = document.without_server_fields(item.content)
         try:
@@ -114,13 +114,13 @@ def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
     return candidates(list(reading.policies))
 
 
-def _expand(item: source.Document) -> list[source.Document]:
+def _expand(item: yaml_reader.Document) -> list[yaml_reader.Document]:
     """Returns the documents of a list as ``kubectl`` exports it, each with its own places; else the document itself."""
     found = document.items(item.content)
     if found is None:
         return [item]
     return [
-        source.Document(
+        yaml_reader.Document(
             content=content,
             text=yaml.safe_dump(document.without_server_fields(content), sort_keys=False, allow_unicode=True),
             line=item.at(("items", index))[0],
@@ -136,7 +136,7 @@ def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:
 
 def _channels_missing(
     policy: document.Policy | document.StandbyPolicy, known: Collection[str]
-) -> list[tuple[source.Path, Reason]]:
+) -> list[tuple[yaml_reader.Path, Reason]]:
     """Returns the unknown channels that the policy's rules name, with their paths."""
     if not isinstance(policy, document.Policy):
         return []
@@ -175,10 +175,10 @@ def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: li
     return None
 
 
-def _name_problem(document: source.Document, reason: Reason) -> Problem:
+def _name_problem(document: yaml_reader.Document, reason: Reason) -> Problem:
     return _problem_at(document, ("metadata", "name"), reason)
 
 
-def _problem_at(document: source.Document, path: source.Path, reason: Reason) -> Problem:
+def _problem_at(document: yaml_reader.Document, path: yaml_reader.Path, reason: Reason) -> Problem:
     line, column = document.at(path)
-    return Problem(line, column, source.spell(path), reason)
+    return Problem(line, column, yaml_reader.spell(path), reason)

@@ -8,7 +8,7 @@ from django.conf import settings
 from kcover import plan
 from kcover.actions import in_policies
 from kcover.policy import document
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 
 BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MANUAL = settings.BASE_DIR / "docs" / "operations"
@@ -19,7 +19,7 @@ def policies() -> list[document.Policy | document.StandbyPolicy]:
     for text in BLOCK.findall("".join(page.read_text(encoding="utf-8") for page in sorted(MANUAL.glob("*.md")))):
         if "kind: RescuePolicy" not in text and "kind: WarmStandbyPolicy" not in text:
             continue  # the settings of another system
-        documents, problems = source.read(text)
+        documents, problems = yaml_reader.read(text)
         assert problems == []
         found += [document.read(one.content) for one in documents]
     return found

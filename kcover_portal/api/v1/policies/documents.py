@@ -16,7 +16,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.policies import services
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 
 ETAG = re.compile(r'(?:W/)?"?([0-9]{1,9})"?')
 IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="the revision that was edited")
@@ -34,7 +34,7 @@ class YamlParser(parsers.BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Any = None) -> dict[str, Any]:
         """Returns the raw text. Raises TooLarge."""
-        return {"text": body_parsers.whole(stream, parser_context, most=source.MAX_BYTES)}
+        return {"text": body_parsers.whole(stream, parser_context, most=yaml_reader.MAX_BYTES)}
 
 
 class TextYamlParser(YamlParser):
@@ -92,8 +92,8 @@ def text_of(request: Request) -> dict[str, Any]:
         body = base.body_of(request, TextBody)
         text, reason = body["text"], body["reason"] or reason_of(request)
         size = len(text.encode())
-        if size > source.MAX_BYTES:
-            raise http_errors.TooLarge(reasons.of("text_too_large", bytes=size, limit=source.MAX_BYTES))
+        if size > yaml_reader.MAX_BYTES:
+            raise http_errors.TooLarge(reasons.of("text_too_large", bytes=size, limit=yaml_reader.MAX_BYTES))
     if not text.strip():
         raise http_errors.Unprocessable(reasons.of("body_empty", example='{"text": "..."}'))
     return {"text": text, "reason": reason}

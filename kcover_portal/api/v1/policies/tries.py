@@ -20,7 +20,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.policies import services
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.rescue.decide import policy_tries as tries
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries
 
 SCOPES = ("node", "fleet", "now", "days")
@@ -119,7 +119,7 @@ class Try(base.Acts):
         """Returns the id of a try that workers carry out. 422 for an invalid text, 429 while one is running."""
         base.known_only(request)
         body = base.body_of(request, TryBody)
-        with base.place(request, places.VALIDATIONS):
+        with base.place(request, concurrency_limits.VALIDATIONS):
             services.draft(body["yaml"])
         row = policy_tries.begin(
             principal(request),

@@ -22,8 +22,8 @@ from kcover_portal.api.v1.policies import documents, schemas
 from kcover_portal.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.policies.services import source
-from kcover_portal.runtime.services import places
+from kcover_portal.policies.services import yaml_reader
+from kcover_portal.runtime.services import concurrency_limits
 
 FROM = OpenApiParameter("from", int, description="the earlier revision; default: the one before", required=False)
 TO = OpenApiParameter("to", int, description="the later revision; default: the active one", required=False)
@@ -171,7 +171,7 @@ class Policies(base.Lists[Revision]):
         base.known_only(request)
         row = get_object_or_404(self.get_queryset(), policy__name=name)
         text = documents.text_of(request)["text"]
-        with base.place(request, places.VALIDATIONS):
+        with base.place(request, concurrency_limits.VALIDATIONS):
             reading = services.validate(text)
         if reading.problems:
             return problems.unreadable(reading.problems)
@@ -182,7 +182,9 @@ class Policies(base.Lists[Revision]):
         changed = services.compare((row.text, row.document), (matching[0].text, matching[0].document), names=names)
         return Response(_difference(changed, row.number, None))
 
-    def _answer(self, name: str, *, status: int = 200, warnings: tuple[source.Problem, ...] | None = None) -> Response:
+    def _answer(
+        self, name: str, *, status: int = 200, warnings: tuple[yaml_reader.Problem, ...] | None = None
+    ) -> Response:
         row = get_object_or_404(self.get_queryset(), policy__name=name)
         serializer = schemas.PolicySerializer(row)
         if warnings is not None:
@@ -230,7 +232,7 @@ class Validate(base.Acts):
         """Returns the parsed policies and warnings. 422 with the line and column of each error."""
         base.known_only(request)
         text = documents.text_of(request)["text"]
-        with base.place(request, places.VALIDATIONS):
+        with base.place(request, concurrency_limits.VALIDATIONS):
             reading = services.validate(text)
         if reading.problems:
             return problems.unreadable(reading.problems)
@@ -243,7 +245,7 @@ class Validate(base.Acts):
         )
 
 
-def saved(applied: list[Policy], warnings: tuple[source.Problem, ...]) -> Response:
+def saved(applied: list[Policy], warnings: tuple[yaml_reader.Problem, ...]) -> Response:
     """Returns the active revisions of the policies, in this order."""
     rows = Revision.objects.filter(policy__in=applied, number=F("policy__revision")).select_related("policy")
     found = {row.policy_id: row for row in rows}

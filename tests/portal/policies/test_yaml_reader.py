@@ -2,17 +2,17 @@
 
 import pytest
 
-from kcover_portal.policies.services import source
+from kcover_portal.policies.services import yaml_reader
 
 
 def read(text: str | bytes) -> tuple[list[object], list[tuple[int, int, str, str]]]:
-    documents, problems = source.read(source.decode(text))
+    documents, problems = yaml_reader.read(yaml_reader.decode(text))
     return [one.content for one in documents], [(p.line, p.column, p.path, p.message) for p in problems]
 
 
 def refusal(text: str | bytes) -> tuple[int, int, str, str]:
-    with pytest.raises(source.Unreadable) as caught:
-        source.read(source.decode(text))
+    with pytest.raises(yaml_reader.Unreadable) as caught:
+        yaml_reader.read(yaml_reader.decode(text))
     problem = caught.value.problem
     assert str(caught.value) == f"line {problem.line}, column {problem.column}: {problem.message}"
     return problem.line, problem.column, problem.path, problem.message
@@ -58,7 +58,7 @@ def test_what_yaml_readers_read_differently_is_refused(written: str) -> None:
 
 
 def test_a_place_is_the_key_of_a_value_and_the_start_of_an_item() -> None:
-    [document], _ = source.read("spec:\n  rules:\n    - priority: 1\n      errorCode: [62,\n        63]\n")
+    [document], _ = yaml_reader.read("spec:\n  rules:\n    - priority: 1\n      errorCode: [62,\n        63]\n")
     rule = ("spec", "rules", 0)
     assert document.at((*rule, "priority")) == (3, 7)
     assert document.at((*rule, "errorCode")) == (4, 7)
@@ -70,7 +70,7 @@ def test_a_place_is_the_key_of_a_value_and_the_start_of_an_item() -> None:
 
 def test_documents_are_told_apart_and_keep_their_own_text() -> None:
     text = "# first\na: 1 # one\n---\n\n---\n# second\nb: 2\n...\n---\n- 3\n"
-    documents, problems = source.read(text)
+    documents, problems = yaml_reader.read(text)
     assert problems == []
     assert [one.content for one in documents] == [{"a": 1}, {"b": 2}, [3]]
     assert [one.text for one in documents] == ["# first\na: 1 # one\n", "# second\nb: 2\n", "- 3\n"]
@@ -83,7 +83,7 @@ def test_empty_documents_are_passed_over(text: str) -> None:
 
 
 def test_carriage_returns_and_a_byte_order_mark_change_nothing() -> None:
-    documents, problems = source.read(source.decode("\ufeffa: 1\r\nb:\r\n  c: on\r\n".encode()))
+    documents, problems = yaml_reader.read(yaml_reader.decode("\ufeffa: 1\r\nb:\r\n  c: on\r\n".encode()))
     assert documents[0].content == {"a": 1, "b": {"c": "on"}}
     assert [(p.line, p.column, p.path) for p in problems] == [(3, 6, "b.c")]
 
@@ -95,12 +95,12 @@ def test_a_key_written_twice_is_refused_with_both_lines() -> None:
 
 
 def test_the_places_in_a_repeated_key_do_not_overwrite_the_first() -> None:
-    [document], _ = source.read("a:\n  b: 1\na:\n  b: 2\n")
+    [document], _ = yaml_reader.read("a:\n  b: 1\na:\n  b: 2\n")
     assert document.at(("a", "b")) == (2, 3)
 
 
 def test_aliases_are_written_out_and_have_the_place_of_the_alias() -> None:
-    [document], problems = source.read("base: &x\n  labels: {a: b}\nagain: *x\nlist: [*x]\n")
+    [document], problems = yaml_reader.read("base: &x\n  labels: {a: b}\nagain: *x\nlist: [*x]\n")
     assert problems == []
     assert document.content["again"] == {"labels": {"a": "b"}}
     assert document.content["list"] == [{"labels": {"a": "b"}}]
@@ -136,10 +136,10 @@ def test_thirty_two_levels_are_read() -> None:
 
 
 def test_the_size_is_bounded_in_bytes() -> None:
-    fits = "# " + "ä" * ((source.MAX_BYTES - 10) // 2) + "\na: 1\n"
-    assert len(fits.encode()) <= source.MAX_BYTES
+    fits = "# " + "ä" * ((yaml_reader.MAX_BYTES - 10) // 2) + "\na: 1\n"
+    assert len(fits.encode()) <= yaml_reader.MAX_BYTES
     assert read(fits) == ([{"a": 1}], [])
-    assert refusal("#" * source.MAX_BYTES + "\n") == (1, 1, "", "the text has 262145 bytes; the limit is 262144")
+    assert refusal("#" * yaml_reader.MAX_BYTES + "\n") == (1, 1, "", "the text has 262145 bytes; the limit is 262144")
 
 
 @pytest.mark.parametrize(
@@ -195,5 +195,5 @@ def test_keys_are_texts() -> None:
         ((0, "a"), "[0].a"),
     ],
 )
-def test_paths_are_spelled_as_people_write_them(path: source.Path, text: str) -> None:
-    assert source.spell(path) == text
+def test_paths_are_spelled_as_people_write_them(path: yaml_reader.Path, text: str) -> None:
+    assert yaml_reader.spell(path) == text
