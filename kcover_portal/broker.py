@@ -18,7 +18,7 @@ from typing import Any
 from kombu import Connection
 from kombu.transport import TRANSPORT_ALIASES, memory, redis
 
-LONGEST_WAIT = 0.5  # seconds
+MAX_WAIT_SECONDS = 0.5
 
 
 class Channel(redis.Channel):
@@ -76,7 +76,7 @@ class MemoryTransport(memory.Transport):
                 left = until - time.monotonic()
                 if left <= 0:
                     raise TimeoutError from None
-                self.Channel.changed.wait(min(left, LONGEST_WAIT))
+                self.Channel.changed.wait(min(left, MAX_WAIT_SECONDS))
             else:
                 return
 

@@ -32,10 +32,10 @@ from django.conf import settings
 from kcover import blocked_addresses, reasons
 
 SIGNATURE: Final = "X-Kcover-Signature"
-MOST_BYTES: Final = 256 * 1024  # of a response
+MAX_RESPONSE_BYTES: Final = 256 * 1024  # of a response
 MAX_ERROR: Final = 200  # characters of an error's text in a reason
 TRIED: Final = 3  # addresses of one name
-MOST_WAIT: Final = 86_400  # seconds
+MAX_WAIT_SECONDS: Final = 86_400
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -82,8 +82,8 @@ def post(url: str, document: Any, *, secret: str, seconds: float) -> Answer:
     reply, where = send(url, document, secret=secret, seconds=seconds), urlsplit(url).netloc
     if not 200 <= reply.status < 300:
         raise Silent(reasons.of("host_answered", host=where, status=str(reply.status)))
-    if len(reply.data) > MOST_BYTES:
-        raise Silent(reasons.of("answer_too_large", host=where, bytes=MOST_BYTES))
+    if len(reply.data) > MAX_RESPONSE_BYTES:
+        raise Silent(reasons.of("answer_too_large", host=where, bytes=MAX_RESPONSE_BYTES))
     try:
         return Answer(status=reply.status, body=json.loads(reply.data) if reply.data.strip() else None)
     except (ValueError, RecursionError) as error:
@@ -97,7 +97,7 @@ def send(
     secret: str,
     seconds: float,
     headers: Mapping[str, str] = NO_HEADERS,
-    most: int = MOST_BYTES,
+    most: int = MAX_RESPONSE_BYTES,
 ) -> Reply:
     """Sends a document once and returns the raw response; see ``request``. Signed if there is a ``secret``."""
     body = json.dumps(document, separators=(",", ":")).encode()
@@ -114,7 +114,7 @@ def request(
     seconds: float,
     body: bytes | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
-    most: int = MOST_BYTES,
+    most: int = MAX_RESPONSE_BYTES,
     verify: bool = True,
 ) -> Reply:
     """Makes a request once and returns the raw response within ``seconds``. Raises Silent.
@@ -233,13 +233,13 @@ def _wait(header: str) -> float:
     """Returns the seconds of a Retry-After, which can also be a date (RFC 9110, 10.2.3); 0 if it is invalid."""
     value = header.strip()
     if value.isascii() and value.isdecimal():
-        return float(min(int(value[:9]), MOST_WAIT))
+        return float(min(int(value[:9]), MAX_WAIT_SECONDS))
     try:
         moment = email.utils.parsedate_to_datetime(value)
     except (ValueError, OverflowError):
         return 0
     zoned = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return min(max((zoned - datetime.now(UTC)).total_seconds(), 0), MOST_WAIT)
+    return min(max((zoned - datetime.now(UTC)).total_seconds(), 0), MAX_WAIT_SECONDS)
 
 
 def _cut(connected: socket.socket) -> None:

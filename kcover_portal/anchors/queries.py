@@ -15,7 +15,7 @@ from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 
-CHUNK = 500  # heads in one query; SQLite's limit is 999 parameters
+CHUNK_HEADS = 500  # heads in one query; SQLite's limit is 999 parameters
 INSTALLATION = ""  # the cluster of the installation's own chain
 
 
@@ -61,8 +61,8 @@ def _contradictions(cluster: str, wanted: dict[tuple[int, str], datetime]) -> It
     ordered = sorted((sequence, digest, at) for (sequence, digest), at in wanted.items() if sequence)
     if newest is None:  # one finding instead of one for each head
         ordered = ordered[-1:]
-    for start in range(0, len(ordered), CHUNK):
-        chunk = ordered[start : start + CHUNK]
+    for start in range(0, len(ordered), CHUNK_HEADS):
+        chunk = ordered[start : start + CHUNK_HEADS]
         rows = Entry.objects.filter(cluster=cluster, sequence__in=[sequence for sequence, _, _ in chunk])
         digests = dict(rows.values_list("sequence", "digest"))
         for sequence, digest, at in chunk:

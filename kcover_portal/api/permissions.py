@@ -93,7 +93,7 @@ def step_up(request: Request) -> None:
         return
     match freshness.due(who, request.session, now=timezone.now()):
         case freshness.Due.FACTOR:
-            path, span = reverse("api:account-step-up"), reasons.span(freshness.FRESH)
+            path, span = reverse("api:account-step-up"), reasons.span(freshness.STEP_UP_LIFETIME)
             raise http_errors.Forbidden(reasons.of("step_up_required", path=path, span=span))
         case freshness.Due.ENROLMENT:
             raise http_errors.Forbidden(reasons.of("second_factor_missing", page=reverse("console:factor-new")))

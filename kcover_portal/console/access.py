@@ -19,7 +19,7 @@ from django_htmx.middleware import HtmxDetails
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 P = ParamSpec("P")
 
@@ -66,7 +66,7 @@ def signed_in(
             raise PermissionDenied(_("Your account has no role yet. Ask an administrator to assign one."))
         try:
             response = view(person_request, *args, **kwargs)
-        except places.Busy as refusal:
+        except concurrency_limits.Busy as refusal:
             response = _busy(person_request, refusal)
         except Interruption as interruption:
             response = interruption.response
@@ -89,17 +89,19 @@ def dialog(request: Request) -> str:
     return "console/dialog.html" if request.htmx else "console/base.html"
 
 
-def place(request: Request, pool: places.Pool) -> AbstractContextManager[places.Place]:
+def place(
+    request: Request, pool: concurrency_limits.ConcurrencyLimit
+) -> AbstractContextManager[concurrency_limits.ConcurrencySlot]:
     """Holds one of the pool's places for the person. Raises Busy, which ``signed_in`` turns into a 429."""
-    return places.held(pool, accounts.place_key(request.user))
+    return concurrency_limits.held(pool, accounts.place_key(request.user))
 
 
 def place_for_preview(request: Request) -> AbstractContextManager[object]:
     """Like ``place``, for reads of a cluster. An act (POST) needs no place: readers must not be able to stop it."""
-    return nullcontext() if request.method == "POST" else place(request, places.CLUSTER_READS)
+    return nullcontext() if request.method == "POST" else place(request, concurrency_limits.CLUSTER_READS)
 
 
-def _busy(request: Request, refusal: places.Busy) -> HttpResponse:
+def _busy(request: Request, refusal: concurrency_limits.Busy) -> HttpResponse:
     """The refusal as a page, or as a fragment that loads itself again."""
     again = request.get_full_path() if request.htmx and request.method == "GET" else ""
     context = {"reason": localization.say(refusal.reason), "again": again, "wait": refusal.retry_after}

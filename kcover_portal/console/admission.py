@@ -66,7 +66,7 @@ def keep(response: HttpResponse, user: User) -> HttpResponse:
     response.set_cookie(
         sign_in.DEVICE_COOKIE,
         services.device_cookie(user),
-        max_age=services.DEVICE_KEPT,
+        max_age=services.DEVICE_RETENTION,
         path=reverse("console:sign-in"),
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,

@@ -12,7 +12,7 @@ from django.http import StreamingHttpResponse
 from django.utils import timezone
 
 from kcover_portal.console import lists
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 ROWS = 500  # rows per chunk
 MAX_LENGTH = timedelta(minutes=10)  # of one export
@@ -30,7 +30,9 @@ class Stream:
     thread until the web server's write times out (see docs/operations/install.md).
     """
 
-    def __init__(self, chunks: Iterator[str], place: places.Place, *, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, chunks: Iterator[str], place: concurrency_limits.ConcurrencySlot, *, clock: Callable[[], datetime]
+    ) -> None:
         self._chunks = chunks
         self._place = place
         self._clock = clock
@@ -54,7 +56,9 @@ class Stream:
         self._place.give_back(now=self._clock())
 
 
-def response(found: lists.Found, shape: str, *, today: date, place: places.Place) -> StreamingHttpResponse:
+def response(
+    found: lists.Found, shape: str, *, today: date, place: concurrency_limits.ConcurrencySlot
+) -> StreamingHttpResponse:
     """The export as a streamed response, which gives the place back; ``shape`` is ``csv`` or ``jsonl``."""
     content_type, write = SHAPES[shape]
     columns = found.listing.columns

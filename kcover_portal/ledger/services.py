@@ -14,7 +14,7 @@ from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.prepared import Prepared
 
-MAX_ACTOR = 200  # characters of an actor's name
+MAX_ACTOR_CHARACTERS = 200  # characters of an actor's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,13 +27,13 @@ from kcover_portal.policies import services as policies
 CLUSTER = "demo"
 USER = "admin"
 POLICIES = settings.BASE_DIR / "deploy" / "policies" / "kce.yaml"
-HOLD_DOWN = 5  # seconds; short, because visitors wait for it
+HOLD_DOWN_SECONDS = 5  # short, because visitors wait for it
 # Visitors break many nodes in a row and want to see each one rescued, so the statistical guards must not stop them.
 GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
 HEARTBEAT_SECONDS = 30  # the default of agents
 FAULTS_PER_HOUR = 12  # hardware faults; the more frequent user faults come in addition
-READY_WITHIN = 300
+READY_TIMEOUT_SECONDS = 300
 START_SECONDS = 60.0
 
 
@@ -144,9 +144,9 @@ def _register(kubeconfig: Path, enrolment: Path) -> tuple[Cluster, str]:
     now = timezone.now()
     fields = {
         "kubeconfig": kubeconfig.read_text(encoding="utf-8"),
-        "hold_down": HOLD_DOWN,
+        "hold_down": HOLD_DOWN_SECONDS,
         "guards": GUARDS,
-        "ready_within": READY_WITHIN,
+        "ready_within": READY_TIMEOUT_SECONDS,
     }
     cluster, _ = Cluster.objects.update_or_create(
         name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now}

@@ -18,7 +18,7 @@ from kcover_portal.kube import reasons as kube_reasons
 log = logging.getLogger(__name__)
 
 OFF_SECONDS: Final = 5.0  # between looks at a source that is switched off
-BACK_OFF: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
+BACKOFF_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 20.0, 60.0)
 
 
 class Feed(Protocol):
@@ -72,4 +72,4 @@ class FeedWatch(ABC):
                 log.exception("cluster %s: the watch of %s failed", self._cluster.name, self.WHAT)
                 failures, version = failures + 1, ""
             if failures:
-                self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
+                self._stop.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1])

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-BACK_OFF = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # seconds before an ended child is restarted
+BACKOFF_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before an ended child is restarted
 STEADY_SECONDS = 60.0  # a child that ran this long starts again with the shortest delay
 STOP_SECONDS = 10.0
 
@@ -86,7 +86,7 @@ class Children:
         _signal_group(child.running.pid, signal.SIGTERM)  # orphans of the child
         child.running = None
         child.failures = 1 if now - child.started_at >= STEADY_SECONDS else child.failures + 1
-        wait = BACK_OFF[min(child.failures, len(BACK_OFF)) - 1]
+        wait = BACKOFF_SECONDS[min(child.failures, len(BACKOFF_SECONDS)) - 1]
         child.start_at = now + wait
         how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
         self._say(f"{child.name} {how}; restarting in {wait:g} s")

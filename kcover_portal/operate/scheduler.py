@@ -18,8 +18,8 @@ from kcover_portal.operate import sweeps
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 0.5  # between looks for work
-CALM_SECONDS: Final = 5.0  # without looks, after the database did not answer
+POLL_SECONDS: Final = 0.5  # between looks for work
+BACKOFF_SECONDS: Final = 5.0  # without looks, after the database did not answer
 
 
 class Scheduler(beat.Scheduler):
@@ -37,7 +37,7 @@ class Scheduler(beat.Scheduler):
         now = self._clock()
         if now >= self._look_at:
             self._look(now)
-            self._look_at = now + LOOK_SECONDS
+            self._look_at = now + POLL_SECONDS
         # Celery compares times of day for each entry, which costs more than a look.
         if now >= self._schedule_at:
             self._schedule_at = now + super().tick(*args, **kwargs)
@@ -54,10 +54,10 @@ class Scheduler(beat.Scheduler):
 
     def _look(self, now: float) -> None:
         for sweep in sweeps.SWEEPS:
-            if now - self._looked.get(sweep.task, -math.inf) < sweep.every - LOOK_SECONDS / 2:
+            if now - self._looked.get(sweep.task, -math.inf) < sweep.every - POLL_SECONDS / 2:
                 continue
             self._looked[sweep.task] = now
-            late = now - self._sent.get(sweep.task, -math.inf) >= sweep.latest - LOOK_SECONDS / 2
+            late = now - self._sent.get(sweep.task, -math.inf) >= sweep.latest - POLL_SECONDS / 2
             if late or self._has_work(sweep, now=now):
                 self._sent[sweep.task] = now
                 expires = {"expires": 5 * sweep.every}
@@ -72,7 +72,7 @@ class Scheduler(beat.Scheduler):
         except DatabaseError as error:
             log.warning("the work that is due cannot be read: %s", error)
             connection.close()
-            self._unseen_until = self._clock() + CALM_SECONDS
+            self._unseen_until = self._clock() + BACKOFF_SECONDS
             return True
 
 

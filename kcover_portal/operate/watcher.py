@@ -34,8 +34,8 @@ LEASE = "watch"
 LEASE_SECONDS = 15.0
 ROUND_SECONDS = 3.0  # between checks of the lease and the list of clusters
 STREAM_SECONDS = 50.0  # maximum duration of one watch request
-NOTED_EVERY = timedelta(seconds=5)
-BACK_OFF = (1.0, 2.0, 5.0, 10.0, 20.0)
+NOTE_INTERVAL = timedelta(seconds=5)
+BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 20.0)
 
 
 class Watch:
@@ -128,7 +128,7 @@ class ClusterWatch:
                 version = ""
                 self._note(f"{type(error).__name__}: {error}")
             if failures:
-                self._stop.wait(BACK_OFF[min(failures, len(BACK_OFF)) - 1])
+                self._stop.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1])
 
     def list(self) -> str:
         """Synchronizes the rows of all nodes; returns the resource version to watch from."""
@@ -149,7 +149,7 @@ class ClusterWatch:
         for events in event_batches.batches(kube.watch_nodes(version, timeout=STREAM_SECONDS)):
             if self._stop.is_set():
                 break
-            if self._clock() - self._noted_at > NOTED_EVERY:
+            if self._clock() - self._noted_at > NOTE_INTERVAL:
                 self._noted_at = self._clock()
                 services.note_watch(self._cluster, now=self._noted_at)
             with transaction.atomic(), ledger.last():

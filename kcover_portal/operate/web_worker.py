@@ -22,7 +22,7 @@ from kcover_portal import request_limits
 
 MAX_INCOMPLETE = 500  # requests being received by one process; beyond, the oldest is dropped
 LINGER_SECONDS = 2.0  # for a client to close a connection after the response
-PIECE = 64 * 1024  # bytes read at a time
+READ_BYTES = 64 * 1024  # bytes read at a time
 END_OF_HEAD = b"\r\n\r\n"
 LENGTH = re.compile(rb"[0-9]{1,9}")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -139,7 +139,7 @@ class WebWorker(ThreadWorker):
 
     def _receive(self, incoming: Incoming, client: socket.socket) -> None:
         try:
-            piece = client.recv(PIECE)
+            piece = client.recv(READ_BYTES)
         except BlockingIOError:
             return
         if not piece:
@@ -178,7 +178,7 @@ class WebWorker(ThreadWorker):
             self._lingering[conn] = time.monotonic() + LINGER_SECONDS
 
     def _discard(self, conn: TConn, client: socket.socket) -> None:
-        if not client.recv(PIECE):
+        if not client.recv(READ_BYTES):
             self._drop(conn)
 
     def _guarded(self, conn: TConn, act: Callable[[socket.socket], None]) -> Callable[[socket.socket], None]:

@@ -14,7 +14,7 @@ from kcover_portal.policies import services
 from kcover_portal.policies.models import Policy
 from kcover_portal.runtime import queries as runtime
 
-MOST_FAULTS = 500  # the latest; a try of the pack reads all of 90 days
+MAX_FAULTS = 500  # the latest; a try of the pack reads all of 90 days
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,7 +43,7 @@ def is_first_choice_open() -> bool:
 def previews(who: accounts.Principal) -> list[Preview]:
     """Returns what each pack says about the latest faults that ``who`` may see. Modes and guards are not evaluated."""
     rows = accounts.visible(who, Incident.objects.filter(node__isnull=False))
-    latest = list(rows.select_related("node").order_by("-pk")[:MOST_FAULTS])
+    latest = list(rows.select_related("node").order_by("-pk")[:MAX_FAULTS])
     return [_preview(pack, latest) for pack in services.packs()]
 
 

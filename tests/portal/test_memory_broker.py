@@ -30,10 +30,10 @@ def test_a_message_wakes_the_reader(connection) -> None:
         writer = threading.Timer(0.05, put)
         writer.start()
         began = time.monotonic()
-        connection.drain_events(timeout=broker.LONGEST_WAIT)
+        connection.drain_events(timeout=broker.MAX_WAIT_SECONDS)
         writer.join()
     assert read == ["hello"]
-    assert time.monotonic() - began < broker.LONGEST_WAIT
+    assert time.monotonic() - began < broker.MAX_WAIT_SECONDS
 
 
 def test_a_reader_without_a_message_gives_up_after_the_time_out(connection) -> None:
@@ -49,6 +49,6 @@ def test_a_reader_that_may_take_no_more_goes_on_after_an_acknowledgement(connect
     with connection.Consumer(QUEUE, callbacks=[lambda _body, message: held.append(message)], prefetch_count=1):
         connection.drain_events(timeout=1)
         threading.Timer(0.05, held[0].ack).start()
-        connection.drain_events(timeout=broker.LONGEST_WAIT)
+        connection.drain_events(timeout=broker.MAX_WAIT_SECONDS)
     assert [message.payload for message in held] == [0, 1]
     held[1].ack()

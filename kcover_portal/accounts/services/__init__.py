@@ -13,7 +13,7 @@ from kcover_portal.accounts.services.people import (
 )
 from kcover_portal.accounts.services.proxies import client_address
 from kcover_portal.accounts.services.renewal import (
-    AT_MOST_EVERY,
+    MIN_RENEWAL_INTERVAL,
     Bound,
     RenewedLately,
     begin_to_use,
@@ -32,9 +32,8 @@ from kcover_portal.accounts.services.roles import (
     replace_bindings,
     unbind,
 )
-from kcover_portal.accounts.services.rotation import DEFAULT_OVERLAP, LONGEST_OVERLAP, may_rotate, rotate
 from kcover_portal.accounts.services.sign_ins import (
-    DEVICE_KEPT,
+    DEVICE_RETENTION,
     PasswordsOff,
     check_passkey,
     check_password,
@@ -44,10 +43,11 @@ from kcover_portal.accounts.services.sign_ins import (
     sign_out,
 )
 from kcover_portal.accounts.services.throttle import Throttled
+from kcover_portal.accounts.services.token_rotation import DEFAULT_OVERLAP, MAX_OVERLAP, may_rotate, rotate
 from kcover_portal.accounts.services.tokens import (
     DEFAULT_LIFETIME,
     SCOPES,
-    SHOWN,
+    SHOWN_CHARACTERS,
     Later,
     OwnerWithoutRole,
     Refused,
@@ -59,13 +59,13 @@ from kcover_portal.accounts.services.tokens import (
 )
 
 __all__ = [
-    "AT_MOST_EVERY",
     "DEFAULT_LIFETIME",
     "DEFAULT_OVERLAP",
-    "DEVICE_KEPT",
-    "LONGEST_OVERLAP",
+    "DEVICE_RETENTION",
+    "MAX_OVERLAP",
+    "MIN_RENEWAL_INTERVAL",
     "SCOPES",
-    "SHOWN",
+    "SHOWN_CHARACTERS",
     "Binding",
     "Bound",
     "EnrolledOften",

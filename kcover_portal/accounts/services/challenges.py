@@ -15,7 +15,7 @@ from kcover import reasons
 from kcover_portal.accounts.models import SpentChallenge, User
 from kcover_portal.accounts.services.tokens import Refused
 
-VALID = timedelta(minutes=5)
+CHALLENGE_LIFETIME = timedelta(minutes=5)
 SALT = "kcover_portal.accounts.challenge"
 
 
@@ -32,7 +32,10 @@ def read(state: str, purpose: str, user: User | None, *, now: datetime) -> bytes
         named, owner, challenge, at = signing.loads(state, salt=SALT)
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise Refused(reasons.of("challenge_expired")) from error
-    if (named, owner) != (purpose, user.pk if user else None) or not 0 <= now.timestamp() - at <= VALID.seconds:
+    if (named, owner) != (
+        purpose,
+        user.pk if user else None,
+    ) or not 0 <= now.timestamp() - at <= CHALLENGE_LIFETIME.seconds:
         raise Refused(reasons.of("challenge_expired"))
     return urlsafe_base64_decode(challenge)
 
@@ -40,7 +43,9 @@ def read(state: str, purpose: str, user: User | None, *, now: datetime) -> bytes
 def spend(challenge: bytes, *, now: datetime) -> bool:
     """Counts the challenge as answered. Returns False if it was answered before."""
     digest = hashlib.sha256(challenge).hexdigest()
-    _, is_new = SpentChallenge.objects.get_or_create(digest=digest, defaults={"expires_at": now + 2 * VALID})
+    _, is_new = SpentChallenge.objects.get_or_create(
+        digest=digest, defaults={"expires_at": now + 2 * CHALLENGE_LIFETIME}
+    )
     return is_new
 
 

@@ -21,7 +21,7 @@ from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)
 
-RECORDED_EVERY = timedelta(minutes=1)
+RECORD_INTERVAL = timedelta(minutes=1)
 MAX_ROWS = 20  # so at most 20 entries a minute, and one for the rest
 NO_ACCOUNT = "?"  # names of accounts have none
 SALT = "kcover_portal.accounts.failed_attempts"
@@ -35,13 +35,13 @@ def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime) -
     user = name if User.objects.filter(username=name).exists() else _hidden(name)
     counted = {"count": F("count") + 1, "refused": F("refused") + int(refused)}
     rows = FailedAttempts.objects.filter(verb=kind.VERB)
-    if rows.filter(user=user, address=address, recorded_at__gt=now - RECORDED_EVERY).update(**counted):
+    if rows.filter(user=user, address=address, recorded_at__gt=now - RECORD_INTERVAL).update(**counted):
         return
     with transaction.atomic():
         if not rows.filter(user=user, address=address).exists() and FailedAttempts.objects.count() >= MAX_ROWS:
             user = address = ""
         row, _ = FailedAttempts.objects.get_or_create(
-            verb=kind.VERB, user=user, address=address, defaults={"recorded_at": now - RECORDED_EVERY}
+            verb=kind.VERB, user=user, address=address, defaults={"recorded_at": now - RECORD_INTERVAL}
         )
         FailedAttempts.objects.filter(pk=row.pk).update(**counted)
         record([row.pk], now=now)
@@ -57,10 +57,10 @@ def _shown(user: str) -> str:
 
 
 def record(ids: Iterable[int] | None = None, *, now: datetime) -> None:
-    """Writes an entry for each row, or each of ``ids``, that has failures and had no entry for RECORDED_EVERY."""
+    """Writes an entry for each row, or each of ``ids``, that has failures and had no entry for RECORD_INTERVAL."""
     with transaction.atomic():
         rows = FailedAttempts.objects.select_for_update().order_by("pk")
-        due = rows.filter(recorded_at__lte=now - RECORDED_EVERY, count__gt=0)
+        due = rows.filter(recorded_at__lte=now - RECORD_INTERVAL, count__gt=0)
         drafts = []
         for row in due if ids is None else due.filter(pk__in=ids):
             act = KINDS[row.verb](user=_shown(row.user), address=row.address, count=row.count, refused=row.refused)
@@ -71,9 +71,9 @@ def record(ids: Iterable[int] | None = None, *, now: datetime) -> None:
 
 
 def flush(*, now: datetime) -> None:
-    """Writes the entries that are due and deletes the rows without failures for RECORDED_EVERY."""
+    """Writes the entries that are due and deletes the rows without failures for RECORD_INTERVAL."""
     record(now=now)
-    FailedAttempts.objects.filter(recorded_at__lte=now - RECORDED_EVERY, count=0).delete()
+    FailedAttempts.objects.filter(recorded_at__lte=now - RECORD_INTERVAL, count=0).delete()
 
 
 KINDS: dict[str, Kind] = {

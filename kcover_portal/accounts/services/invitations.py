@@ -18,7 +18,7 @@ from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)
 
-VALID = timedelta(days=3)
+INVITATION_LIFETIME = timedelta(days=3)
 PREFIX = "kci_"  # so that secret scanners and people recognize a leaked token
 
 
@@ -60,7 +60,11 @@ def invite(user: User, *, actor: str, now: datetime) -> tuple[Invitation, str]:
             raise Refused(reasons.of("invitation_not_new", user=user.username))
         user.invitations.filter(ended_at=None).update(ended_at=now)
         invitation = Invitation.objects.create(
-            user=user, digest=tokens.digest(secret), created_by=actor, created_at=now, expires_at=now + VALID
+            user=user,
+            digest=tokens.digest(secret),
+            created_by=actor,
+            created_at=now,
+            expires_at=now + INVITATION_LIFETIME,
         )
         act = audit.UserInvited(user=user.username, expires_at=invitation.expires_at)
         ledger.record("", act, actor=actor, now=now)

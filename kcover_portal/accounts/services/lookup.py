@@ -12,8 +12,8 @@ from kcover_portal.accounts.services import proxies, renewal, tokens
 
 log = logging.getLogger(__name__)
 
-USE_NOTED_EVERY = timedelta(minutes=1)
-AGENTS_USE_NOTED_EVERY = timedelta(hours=1)  # there are many agents, and their heartbeats are more precise
+USE_NOTE_INTERVAL = timedelta(minutes=1)
+AGENT_USE_NOTE_INTERVAL = timedelta(hours=1)  # there are many agents, and their heartbeats are more precise
 
 
 class WrongAddress(tokens.Refused):
@@ -35,7 +35,7 @@ def find_token(secret: str, *, now: datetime, address: str = "") -> ApiToken | N
         raise WrongAddress(reasons.of("token_wrong_address", address=address or "?"))
     if token is None or not renewal.begin_to_use(token, now=now):
         return None
-    if token.last_used_at is None or token.last_used_at <= now - USE_NOTED_EVERY:
+    if token.last_used_at is None or token.last_used_at <= now - USE_NOTE_INTERVAL:
         ApiToken.objects.filter(pk=token.pk).update(last_used_at=now, last_used_from=address)
         token.last_used_at, token.last_used_from = now, address
     return token
@@ -49,7 +49,7 @@ def find_tokens(digests: Collection[str], *, now: datetime) -> dict[str, ApiToke
     """
     rows = ApiToken.objects.prefetch_related("cluster").filter(tokens.in_force(now), digest__in=digests)
     found = {token.digest: token for token in rows}
-    unnoted = Q(last_used_at=None) | Q(last_used_at__lte=now - AGENTS_USE_NOTED_EVERY)
+    unnoted = Q(last_used_at=None) | Q(last_used_at__lte=now - AGENT_USE_NOTE_INTERVAL)
     ids = sorted(token.pk for token in found.values() if not renewal.takes_over(token))
     ApiToken.objects.filter(unnoted, pk__in=ids).update(last_used_at=now)
     return found

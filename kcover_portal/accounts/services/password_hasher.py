@@ -17,7 +17,7 @@ from kcover_portal.accounts.services.tokens import Later
 
 MAX_RUNNING = 2  # hashes at a time in one process
 MAX_WAITING = 2  # callers that wait for a place; with the running ones, half of the threads of a `web` process
-PATIENCE_SECONDS = 3.0
+MAX_WAIT_SECONDS = 3.0
 RETRY_AFTER_SECONDS = 5
 
 
@@ -39,7 +39,7 @@ def _place() -> Iterator[None]:
     if not _present.acquire(blocking=False):
         raise TooManyHashes
     try:
-        if not _running.acquire(timeout=PATIENCE_SECONDS):
+        if not _running.acquire(timeout=MAX_WAIT_SECONDS):
             raise TooManyHashes
         try:
             yield

@@ -14,7 +14,7 @@ from django.utils.crypto import constant_time_compare
 
 from kcover_portal.accounts.models import User
 
-VALID = timedelta(minutes=10)
+SIGN_IN_LIFETIME = timedelta(minutes=10)
 KEY = "pending_sign_in"
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -37,9 +37,9 @@ def begin(
 
 
 def person(session: SessionBase, *, now: datetime) -> User | None:
-    """Returns the person whose factor is due; None after VALID, a change of password or a disabling."""
+    """Returns the person whose factor is due; None after SIGN_IN_LIFETIME, a change of password or a disabling."""
     pending = session.get(KEY)
-    if not isinstance(pending, dict) or not 0 <= now.timestamp() - pending["at"] <= VALID.total_seconds():
+    if not isinstance(pending, dict) or not 0 <= now.timestamp() - pending["at"] <= SIGN_IN_LIFETIME.total_seconds():
         return None
     user = User.objects.filter(pk=pending["user"], is_active=True).first()
     if user is None or not constant_time_compare(pending["hash"], user.get_session_auth_hash()):

@@ -13,18 +13,18 @@ from kcover import audit
 from kcover_portal.accounts.models import RecoveryCode, User
 from kcover_portal.ledger import services as ledger
 
-COUNT = 10
+CODES_PER_SET = 10
 SHAPE = re.compile(r"(?:[a-z2-7]{4}-?){3}[a-z2-7]{4}", re.IGNORECASE)  # 80 bits
 
 
 @sensitive_variables()
 def make(user: User, *, actor: str, now: datetime) -> list[str]:
-    """Replaces the person's codes by COUNT new ones and returns them, on record."""
-    codes = [_new() for _ in range(COUNT)]
+    """Replaces the person's codes by CODES_PER_SET new ones and returns them, on record."""
+    codes = [_new() for _ in range(CODES_PER_SET)]
     with transaction.atomic():
         user.recovery_codes.all().delete()
         RecoveryCode.objects.bulk_create([RecoveryCode(user=user, digest=_digest(code)) for code in codes])
-        ledger.record("", audit.RecoveryCodesMade(user=user.username, count=COUNT), actor=actor, now=now)
+        ledger.record("", audit.RecoveryCodesMade(user=user.username, count=CODES_PER_SET), actor=actor, now=now)
     return codes
 
 

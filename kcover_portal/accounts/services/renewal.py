@@ -16,7 +16,7 @@ from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.ledger import services as ledger
 
-AT_MOST_EVERY = timedelta(minutes=30)  # each renewal stays in the audit log; an agent retries once an hour
+MIN_RENEWAL_INTERVAL = timedelta(minutes=30)  # each renewal stays in the audit log; an agent retries once an hour
 RENEWABLE = tuple(tokens.BY_TOKEN + tokens.PREFIXES[kind] for kind in ("agent", "node"))
 
 
@@ -25,7 +25,7 @@ class Bound(tokens.Refused):
 
 
 class RenewedLately(tokens.Later):
-    """The node's last renewal was less than AT_MOST_EVERY ago."""
+    """The node's last renewal was less than MIN_RENEWAL_INTERVAL ago."""
 
 
 def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
@@ -99,14 +99,14 @@ def _is_renewed(credential: ApiToken) -> bool:
 def _limit_rate(credential: ApiToken, *, now: datetime) -> None:
     of_node = ApiToken.objects.filter(cluster=credential.cluster, node=credential.node, created_at__lte=now)
     latest = of_node.filter(created_by__startswith=RENEWABLE[1]).order_by("created_at").last()
-    if latest is None or latest.created_at + AT_MOST_EVERY <= now:
+    if latest is None or latest.created_at + MIN_RENEWAL_INTERVAL <= now:
         return
     raise RenewedLately(
         reasons.of(
             "renewed_recently",
             node=credential.node,
             at=reasons.moment(latest.created_at),
-            interval=reasons.span(AT_MOST_EVERY),
+            interval=reasons.span(MIN_RENEWAL_INTERVAL),
         ),
-        retry_after=math.ceil((latest.created_at + AT_MOST_EVERY - now).total_seconds()),
+        retry_after=math.ceil((latest.created_at + MIN_RENEWAL_INTERVAL - now).total_seconds()),
     )

@@ -15,12 +15,12 @@ from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)
 
-USE_NOTED_EVERY = timedelta(minutes=1)
+USE_NOTE_INTERVAL = timedelta(minutes=1)
 
 
 def touch(session: session_store.SessionStore, *, now: datetime) -> None:
     """Notes that the person uses the session, at most once a minute. Costs nothing for a session that was not read."""
-    if session.seen_at is None or session.session_key is None or session.seen_at > now - USE_NOTED_EVERY:
+    if session.seen_at is None or session.session_key is None or session.seen_at > now - USE_NOTE_INTERVAL:
         return
     Session.objects.filter(session_key=session.session_key).update(seen_at=now)
     session.seen_at = now

@@ -22,7 +22,7 @@ from kcover_portal.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 
-DEVICE_KEPT = timedelta(days=90)
+DEVICE_RETENTION = timedelta(days=90)
 SALT = "kcover_portal.accounts.device"
 
 
@@ -127,11 +127,11 @@ def device_cookie(user: User) -> str:
 
 
 def device_of(cookie: str, name: str) -> str:
-    """Returns the browser's id if it signed in to this account within DEVICE_KEPT, with the present password and
+    """Returns the browser's id if it signed in to this account within DEVICE_RETENTION, with the present password and
     factors; else "".
     """
     try:
-        username, device, credentials = signing.loads(cookie, salt=SALT, max_age=DEVICE_KEPT)
+        username, device, credentials = signing.loads(cookie, salt=SALT, max_age=DEVICE_RETENTION)
     except (signing.BadSignature, ValueError, TypeError):
         return ""
     user = queries.find_user(name) if username == name else None

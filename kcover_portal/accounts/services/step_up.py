@@ -19,7 +19,7 @@ from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)
 
-FRESH = timedelta(minutes=10)
+STEP_UP_LIFETIME = timedelta(minutes=10)
 FACTOR_AT = "factor_at"  # in the session: when a second factor was last given, as a POSIX time
 PASSWORD_AT = "password_at"  # in the session: when the password was last given
 
@@ -81,4 +81,4 @@ def note(session: SessionBase, key: str, *, now: datetime) -> None:
 
 def _is_fresh(session: SessionBase, key: str, *, now: datetime) -> bool:
     at = session.get(key)
-    return isinstance(at, float | int) and 0 <= now.timestamp() - at <= FRESH.total_seconds()
+    return isinstance(at, float | int) and 0 <= now.timestamp() - at <= STEP_UP_LIFETIME.total_seconds()

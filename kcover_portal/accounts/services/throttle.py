@@ -33,7 +33,7 @@ from kcover_portal.accounts.services.tokens import Later
 
 FORGET_AFTER = timedelta(hours=1)  # without an attempt
 MAX_ROWS = 100_000
-BATCH = 1000  # rows deleted at a time
+BATCH_ROWS = 1000  # rows deleted at a time
 ZERO = timedelta()
 SALT = "kcover_portal.accounts.throttle"
 
@@ -181,11 +181,11 @@ def _drop_excess() -> None:
 
 
 def _delete(*, before: datetime) -> None:
-    deleted = BATCH
-    while deleted == BATCH:
+    deleted = BATCH_ROWS
+    while deleted == BATCH_ROWS:
         with transaction.atomic():
             old = AttemptCounter.objects.select_for_update().filter(last_at__lte=before).order_by("key")
-            keys = list(old.values_list("key", flat=True)[:BATCH])
+            keys = list(old.values_list("key", flat=True)[:BATCH_ROWS])
             deleted, _ = AttemptCounter.objects.filter(key__in=keys).delete()
 
 

@@ -25,8 +25,8 @@ PREFIXES = {
     "viewer": "kcv_",
     "source": "kcs_",
 }
-SHOWN = 8  # characters of a secret that stay readable: the prefix and four more
-PATIENCE_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
+SHOWN_CHARACTERS = 8  # characters of a secret that stay readable: the prefix and four more
+LOCK_TIMEOUT_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
 BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
@@ -102,7 +102,7 @@ def make_token(
             kind=kind,
             name=name,
             digest=digest(secret),
-            prefix=secret[:SHOWN],
+            prefix=secret[:SHOWN_CHARACTERS],
             cluster=cluster,
             node=node,
             source=source,
@@ -163,7 +163,7 @@ def revoke_token(token: ApiToken, *, actor: str, now: datetime, reason: str = ""
 
     The credentials that it was renewed from and to are revoked too. The token that the caller saw may have been
     replaced a moment ago. Concurrent renewals and enrolments either finish first, or find the token revoked.
-    Raises OperationalError if a lock is held for PATIENCE_MS.
+    Raises OperationalError if a lock is held for LOCK_TIMEOUT_MS.
     """
     with transaction.atomic(), ledger.last():
         lock_nodes(token.cluster)
@@ -196,12 +196,12 @@ def check_owner(token: ApiToken) -> None:
 def lock_nodes(cluster: Cluster | None) -> None:
     """Prevents other transactions from creating or revoking credentials of this cluster's nodes until this one ends.
 
-    Waits at most PATIENCE_MS for a lock, so that a revocation is visible to all soon after its timestamp.
+    Waits at most LOCK_TIMEOUT_MS for a lock, so that a revocation is visible to all soon after its timestamp.
     """
     if cluster is not None:
         if connection.vendor == "postgresql":  # SQLite has one lock, with the time-out of the settings
             with connection.cursor() as cursor:
-                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(PATIENCE_MS)])
+                cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(LOCK_TIMEOUT_MS)])
         Cluster.objects.select_for_update(no_key=True).values_list("pk").get(pk=cluster.pk)
 
 

@@ -1,4 +1,4 @@
-"""The places that signed heads are published to, by name. A sender raises SendError; it sends once."""
+"""The places that signed heads are published to, by name. A sender raises PublishError; it sends once."""
 
 import functools
 import json
@@ -17,10 +17,10 @@ from kcover_portal.setting_values import Bucket
 
 log = logging.getLogger("kcover_portal.anchors.heads")
 
-WEBHOOK_SECONDS = 10.0
+WEBHOOK_TIMEOUT_SECONDS = 10.0
 
 
-class SendError(reasons.ExplainedError):
+class PublishError(reasons.ExplainedError):
     """The heads did not get to the place."""
 
 
@@ -36,18 +36,18 @@ def to_file(path: Path, heads: SignedHeads) -> None:
         private_files.append_line(path, heads.line())
     except OSError as error:
         why = error.strerror or os.strerror(error.errno or 0)
-        raise SendError(reasons.of("anchor_not_written", path=str(path), error=why)) from error
+        raise PublishError(reasons.of("anchor_not_written", path=str(path), error=why)) from error
 
 
 def to_webhook(heads: SignedHeads) -> None:
     """Posts the document, signed as every webhook, under the rules of ``outgoing``."""
     url, secret = settings.KCOVER_ANCHOR_WEBHOOK, settings.KCOVER_ANCHOR_WEBHOOK_SECRET
     try:
-        reply = outgoing.send(url, json.loads(heads.line()), secret=secret, seconds=WEBHOOK_SECONDS)
+        reply = outgoing.send(url, json.loads(heads.line()), secret=secret, seconds=WEBHOOK_TIMEOUT_SECONDS)
     except outgoing.Silent as error:
-        raise SendError(error.reason) from error
+        raise PublishError(error.reason) from error
     if not 200 <= reply.status < 300:
-        raise SendError(reasons.of("anchor_webhook_refused", status=str(reply.status)))
+        raise PublishError(reasons.of("anchor_webhook_refused", status=str(reply.status)))
 
 
 def to_bucket(target: Bucket, heads: SignedHeads) -> None:
@@ -55,7 +55,7 @@ def to_bucket(target: Bucket, heads: SignedHeads) -> None:
     try:
         bucket.put(heads, target)
     except bucket.BucketError as error:
-        raise SendError(error.reason) from error
+        raise PublishError(error.reason) from error
 
 
 def configured() -> Mapping[str, Callable[[SignedHeads], None]]:

@@ -13,7 +13,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import signatures
 
-SIDE_BY_SIDE = 4  # clusters that are called at once
+MAX_CONCURRENT_CLUSTERS = 4  # clusters that are called at once
 
 
 def clusters() -> list[Cluster]:
@@ -30,7 +30,7 @@ def publish(
     ``contradicts``: whether the database lacks what an anchor says. Then its Lease stays as it is: it is evidence.
     """
     keys = lease.public_keys()
-    with ThreadPoolExecutor(SIDE_BY_SIDE) as calls:
+    with ThreadPoolExecutor(MAX_CONCURRENT_CLUSTERS) as calls:
         found = list(calls.map(lambda cluster: _try(lambda: lease.read(cluster, keys)), chosen))
         kept = [
             cluster

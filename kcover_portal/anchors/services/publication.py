@@ -46,7 +46,7 @@ def publish(*, now: datetime) -> SignedHeads:
     for place, send in places.items():
         try:
             send(heads)
-        except senders.SendError as error:
+        except senders.PublishError as error:
             _note(place, error.reason, now=now)
         else:
             _note(place, None, now=now)

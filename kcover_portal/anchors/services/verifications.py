@@ -18,14 +18,14 @@ from kcover_portal import doorbell
 from kcover_portal.anchors.models import Verification
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Chain
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 MAX_OPEN = 20  # verifications of everybody
 SLICE_SECONDS = 5.0
-CHUNK = 5_000  # entries between two writes of progress
+CHUNK_ENTRIES = 5_000  # entries between two writes of progress
 LEASE = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
-KEPT = timedelta(days=1)
+VERIFICATION_RETENTION = timedelta(days=1)
 
 Clock = Callable[[], datetime]
 State = Verification.State
@@ -38,7 +38,7 @@ def begin(chains: Collection[str], *, owner: str, now: datetime) -> Verification
     if (row := own.first()) is not None:
         return row
     if opened.count() >= MAX_OPEN:
-        raise places.Busy(places.VERIFICATIONS, own=False)
+        raise concurrency_limits.Busy(concurrency_limits.VERIFICATIONS, own=False)
     total = Chain.objects.filter(cluster__in=chains).aggregate(total=Sum("sequence"))["total"] or 0
     try:
         with transaction.atomic():
@@ -57,16 +57,16 @@ def due(*, now: datetime) -> list[int]:
 
 
 def prune(*, now: datetime) -> None:
-    """Deletes the verifications that ended before KEPT."""
-    Verification.objects.filter(ended_at__lt=now - KEPT).delete()
+    """Deletes the verifications that ended before VERIFICATION_RETENTION."""
+    Verification.objects.filter(ended_at__lt=now - VERIFICATION_RETENTION).delete()
 
 
 def advance(pk: int, *, clock: Clock) -> None:
     """Does one slice of a verification, unless another worker does, it has ended, or the place is taken."""
     try:
-        with places.held(places.VERIFICATIONS, f"verification:{pk}"):
+        with concurrency_limits.held(concurrency_limits.VERIFICATIONS, f"verification:{pk}"):
             _slice(pk, holder=secrets.token_hex(16), clock=clock)
-    except places.Busy:
+    except concurrency_limits.Busy:
         return  # the next round finds it
 
 
@@ -96,9 +96,9 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
 
 
 def _verify_some(row: Verification) -> None:
-    """Verifies the next CHUNK entries of the chain that is under way, or of the next chain."""
+    """Verifies the next CHUNK_ENTRIES entries of the chain that is under way, or of the next chain."""
     position = ledger.Position(**row.position) if row.position else ledger.start(row.pending.pop())
-    found = ledger.verify_part(position, most=CHUNK)
+    found = ledger.verify_part(position, most=CHUNK_ENTRIES)
     if isinstance(found, ledger.Position):
         row.position, row.done = asdict(found), row.done + found.sequence - position.sequence
         return

@@ -202,12 +202,8 @@ class ServiceAccounts:
                 _put(self._refused, key, (until, refusal), most=MAX_CACHED_REJECTIONS)
             raise
         at = time.monotonic()
-        _put(
-            self._known,
-            key,
-            _Reviewed(at, at + REVIEW_VALID_SECONDS * random.uniform(0.9, 1.0), found),  # nosec B311
-            most=MAX_CACHED_TOKENS,
-        )
+        until = at + REVIEW_VALID_SECONDS * random.uniform(0.9, 1.0)  # nosec B311
+        _put(self._known, key, _Reviewed(at, until, found), most=MAX_CACHED_TOKENS)
         if pod:
             _put(self._confirmed, pod, None, most=MAX_CACHED_TOKENS)
         return found
@@ -228,9 +224,8 @@ class ServiceAccounts:
         known = self._known.get(key)
         if known and time.monotonic() < known.at + REVIEW_VALID_IN_OUTAGE_SECONDS:
             return known.answer
-        raise Refusal(
-            503, reasons.of("token_not_reviewed", cluster=cluster.name, why=why), retry_after=CIRCUIT_OPEN_SECONDS
-        )
+        reason = reasons.of("token_not_reviewed", cluster=cluster.name, why=why)
+        raise Refusal(503, reason, retry_after=CIRCUIT_OPEN_SECONDS)
 
     async def _cluster(self, name: str) -> Cluster:
         age = time.monotonic() - self._clusters_at

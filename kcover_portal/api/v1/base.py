@@ -22,7 +22,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 Row = TypeVar("Row", bound=Model)
 MAX_REASON_CHARACTERS = 500  # as in the database
@@ -117,9 +117,11 @@ def cluster_named(request: Request, name: str, *, field: str = "cluster") -> Clu
     return cluster
 
 
-def place(request: Request, pool: places.Pool) -> AbstractContextManager[places.Place]:
+def place(
+    request: Request, pool: concurrency_limits.ConcurrencyLimit
+) -> AbstractContextManager[concurrency_limits.ConcurrencySlot]:
     """Holds one of the pool's places for the caller. Raises Busy, a 429."""
-    return places.held(pool, accounts.place_key(principal(request)))
+    return concurrency_limits.held(pool, accounts.place_key(principal(request)))
 
 
 def known_only(request: Request, known: Collection[str] = ()) -> None:

@@ -25,7 +25,7 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 DECLINE = "decline"
 ACTIONS = (*JobOrder.Action.values, DECLINE)
@@ -120,7 +120,7 @@ class Jobs(APIView):
             clusters = Cluster.objects.filter(pk=get_object_or_404(clusters, name=asked["cluster"]).pk)
         kind = services.kind_named(asked["kind"]) if asked.get("kind") else ""
         namespace = asked.get("namespace", "")[:63]
-        with base.place(request, places.CLUSTER_READS):
+        with base.place(request, concurrency_limits.CLUSTER_READS):
             found, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
         if silent and "cluster" in asked:
             raise http_errors.Later(
@@ -168,7 +168,7 @@ class JobAct(base.Acts):
         }
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
-            with base.place(request, places.CLUSTER_READS):
+            with base.place(request, concurrency_limits.CLUSTER_READS):
                 found = services.preview(row, **asked, action=action, now=timezone.now())
             return Response(_preview(row, found, action))
         require(request, Verb.REPAIR, row)

@@ -24,7 +24,7 @@ from kcover_portal.api.v1.rescues import RescueSerializer, detailed
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 
@@ -108,7 +108,7 @@ class NodeAct(base.Acts):
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
         if base.flag(request, "dry_run"):
             base.body_of(request, base.Act)
-            with base.place(request, places.CLUSTER_READS):
+            with base.place(request, concurrency_limits.CLUSTER_READS):
                 return self._preview(node, verb, by_person=isinstance(principal(request), User))
         require(request, Verb.REPAIR, node)
         body = base.body_of(request, NodeActBody)

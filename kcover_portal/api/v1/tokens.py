@@ -106,7 +106,7 @@ class RotateBody(base.Strict):
     overlap = serializers.IntegerField(
         required=False,
         min_value=0,
-        max_value=round(services.LONGEST_OVERLAP.total_seconds()),
+        max_value=round(services.MAX_OVERLAP.total_seconds()),
         default=round(services.DEFAULT_OVERLAP.total_seconds()),
         help_text="seconds",
     )

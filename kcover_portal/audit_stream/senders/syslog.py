@@ -14,7 +14,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from kcover import reasons
 from kcover_portal import outgoing
-from kcover_portal.audit_stream.senders.send_error import SendError
+from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
 
 PRIORITY: Final = 13 * 8 + 6  # facility "log audit", severity informational
 MAX_DATAGRAM: Final = 60_000  # bytes; longer messages are cut
@@ -44,7 +44,7 @@ def message(at: datetime, topic: str, text: str) -> bytes:
 
 
 def send(to: str, lines: Sequence[Line], *, seconds: float) -> None:
-    """Sends a batch. Raises SendError."""
+    """Sends a batch. Raises DeliveryError."""
     parts = urlsplit(to)
     host, port = parts.hostname or "", parts.port or PORT[parts.scheme]
     messages = [message(*line) for line in lines]
@@ -54,7 +54,7 @@ def send(to: str, lines: Sequence[Line], *, seconds: float) -> None:
         else:
             _by_connection(host, port, messages, tls=parts.scheme == "tls", seconds=seconds)
     except outgoing.Silent as error:
-        raise SendError(error.reason) from error
+        raise DeliveryError(error.reason) from error
 
 
 def _by_datagrams(host: str, port: int, messages: Sequence[bytes], *, seconds: float) -> None:
@@ -78,10 +78,10 @@ def _by_connection(host: str, port: int, messages: Sequence[bytes], *, tls: bool
             _end(connected)
     except OSError as error:
         if time.monotonic() >= until:
-            raise SendError(reasons.of("syslog_not_closed", host=host, seconds=f"{seconds:g}")) from error
+            raise DeliveryError(reasons.of("syslog_not_closed", host=host, seconds=f"{seconds:g}")) from error
         raise _reset(host, error) from error
     if time.monotonic() >= until:  # a connection that was cut looks like one that the receiver closed
-        raise SendError(reasons.of("syslog_not_closed", host=host, seconds=f"{seconds:g}"))
+        raise DeliveryError(reasons.of("syslog_not_closed", host=host, seconds=f"{seconds:g}"))
 
 
 def _end(connected: socket.socket) -> None:
@@ -96,5 +96,5 @@ def _end(connected: socket.socket) -> None:
         pass
 
 
-def _reset(host: str, error: OSError) -> SendError:
-    return SendError(reasons.of("syslog_connection_reset", host=host, error=str(error)[: outgoing.MAX_ERROR]))
+def _reset(host: str, error: OSError) -> DeliveryError:
+    return DeliveryError(reasons.of("syslog_connection_reset", host=host, error=str(error)[: outgoing.MAX_ERROR]))

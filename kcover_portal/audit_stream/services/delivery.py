@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 DELIVER = "audit_stream.deliver"
 LEASE = timedelta(seconds=60)  # longer than any send may take
-TURN = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
-LONGEST_WAIT = timedelta(minutes=5)
-LONGEST_REQUESTED_WAIT = timedelta(minutes=30)
+BATCHES_PER_TASK = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
+MAX_WAIT = timedelta(minutes=5)
+MAX_REQUESTED_WAIT = timedelta(minutes=30)
 
 
 def sweep(*, now: datetime) -> None:
@@ -39,7 +39,7 @@ def deliver(sink_id: int, *, clock: Callable[[], datetime]) -> int:
     holder, name = secrets.token_hex(8), f"audit stream {sink_id}"
     total = 0
     try:
-        for _ in range(TURN):
+        for _ in range(BATCHES_PER_TASK):
             now = clock()
             if not leases.acquire(name, holder=holder, until=now + LEASE, now=now):
                 break
@@ -59,7 +59,7 @@ def _send_batch(sink_id: int, *, clock: Callable[[], datetime]) -> int:
         return 0
     try:
         senders.send(sink, records)
-    except (senders.SendError, encryption.SecretUnreadable) as error:
+    except (senders.DeliveryError, encryption.SecretUnreadable) as error:
         _failed(sink, error.reason, wait=getattr(error, "wait", 0.0), now=clock())
         return 0
     received(sink, records, now=clock())
@@ -80,8 +80,8 @@ def received(sink: Sink, records: Sequence[Record], *, now: datetime) -> None:
 
 
 def _failed(sink: Sink, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = min(timedelta(seconds=2 ** min(sink.attempts + 1, 10)), LONGEST_WAIT)
-    asked = min(timedelta(seconds=wait), LONGEST_REQUESTED_WAIT)
+    back_off = min(timedelta(seconds=2 ** min(sink.attempts + 1, 10)), MAX_WAIT)
+    asked = min(timedelta(seconds=wait), MAX_REQUESTED_WAIT)
     log.error("audit sink %s: %s", sink.name, reason)
     Sink.objects.filter(pk=sink.pk).update(
         attempts=F("attempts") + 1,

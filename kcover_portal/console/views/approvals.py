@@ -24,7 +24,7 @@ from kcover_portal.console.reads import approvals as reads
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 # The HTTP status for a link that opens nothing, for programs; people read the page.
 STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
@@ -47,7 +47,7 @@ def approvals(request: Request) -> HttpResponse:
 def pods(request: Request, pk: int) -> HttpResponse:
     """The pods that an approval would evict; a separate request, since the inbox is reloaded with every signal."""
     row = _find(request, pk)
-    with place(request, places.CLUSTER_READS):
+    with place(request, concurrency_limits.CLUSTER_READS):
         plan = services.preview(row.node, "drain", now=timezone.now())
     return render(request, "console/parts/pods.html", {"pods": plan.pods})
 

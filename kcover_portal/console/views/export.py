@@ -9,7 +9,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import exports, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.ledger import services as ledger
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 MAX_QUERY = 1000  # characters of the filters in the audit log
 
@@ -30,10 +30,12 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
         return HttpResponse("\n".join(problems), status=400, content_type="text/plain; charset=utf-8")
     now = timezone.now()
     who = accounts.place_key(request.user)
-    place = places.take(places.EXPORTS, who, now=now)
+    place = concurrency_limits.take(concurrency_limits.EXPORTS, who, now=now)
     try:
-        places.take(places.EXPORT_STARTS, who, now=now)  # never given back: it ends after its time
-    except places.Busy:
+        concurrency_limits.take(
+            concurrency_limits.EXPORT_STARTS, who, now=now
+        )  # never given back: it ends after its time
+    except concurrency_limits.Busy:
         place.give_back(now=now)
         raise
     act = audit.ListExported(name=name, shape=shape, query=found.query[:MAX_QUERY])

@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 COLUMNS = (
     gettext_lazy("Job"),
@@ -50,7 +50,7 @@ def jobs(request: Request) -> HttpResponse:
     }
     kind = asked["kind"] if asked["kind"] in port.WORKLOADS else ""
     clusters = list(seen.filter(name=asked["cluster"]) if asked["cluster"] else seen)
-    with place(request, places.CLUSTER_READS):
+    with place(request, concurrency_limits.CLUSTER_READS):
         found, silent = queries.jobs(clusters, scope, now=timezone.now(), namespace=asked["namespace"], kind=kind)
     repairs = set(accounts.clusters_of(request.user, Verb.REPAIR).values_list("name", flat=True))
     context = {

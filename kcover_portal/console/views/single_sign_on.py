@@ -33,7 +33,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     response.set_cookie(
         COOKIE,
         begun.cookie,
-        max_age=oidc.FLOW_VALID,
+        max_age=oidc.FLOW_LIFETIME,
         path=CALLBACK,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,

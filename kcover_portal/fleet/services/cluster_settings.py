@@ -20,7 +20,7 @@ from kcover_portal.fleet.services import maintenance_scope, pools
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
-LONGEST_WINDOW_DAYS = 90
+MAX_WINDOW_DAYS = 90
 # Settings of a registered cluster, besides its guards. Its credentials are changed by ``cluster add --replace``.
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
@@ -176,8 +176,8 @@ def open_maintenance(
         raise FieldError("ends_at", reasons.of("end_before_start"))
     if ends_at <= now:
         raise FieldError("ends_at", reasons.of("end_in_past"))
-    if (ends_at - starts_at).days > LONGEST_WINDOW_DAYS:
-        raise FieldError("ends_at", reasons.of("window_too_long", days=LONGEST_WINDOW_DAYS))
+    if (ends_at - starts_at).days > MAX_WINDOW_DAYS:
+        raise FieldError("ends_at", reasons.of("window_too_long", days=MAX_WINDOW_DAYS))
     maintenance_scope.count_covered(cluster, pool=pool, node=node)
     with transaction.atomic():
         window = Maintenance.objects.create(

@@ -41,4 +41,4 @@ def note(node: Node, command: uuid.UUID, result: fault.CommandResult, *, now: da
             message=result.message[:1000],
             withdrawn=withdrawn is not None,
         )
-        ledger.record(node.cluster.name, entry, actor=f"agent:{node.name}"[: ledger.MAX_ACTOR], now=now)
+        ledger.record(node.cluster.name, entry, actor=f"agent:{node.name}"[: ledger.MAX_ACTOR_CHARACTERS], now=now)

@@ -1,8 +1,8 @@
 """Reads the ledger: timelines, verification and the replay of a rescue."""
 
 from kcover_portal.ledger.queries.chain import (
+    ChainCheck,
     Position,
-    Verdict,
     about,
     chains,
     content,
@@ -17,10 +17,10 @@ from kcover_portal.ledger.queries.chain import (
 from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay
 
 __all__ = [
+    "ChainCheck",
     "Position",
     "RescueState",
     "StepState",
-    "Verdict",
     "about",
     "chains",
     "content",

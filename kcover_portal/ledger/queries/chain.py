@@ -14,7 +14,7 @@ from kcover_portal.ledger.models import Chain, Entry
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ChainCheck:
     """The number of intact entries of a chain, and the first break, if any.
 
     ``broken_at`` is a sequence number. ``row`` is the id of the row that shows the break, None if the row is missing.
@@ -99,9 +99,9 @@ def heads() -> list[tuple[str, int, str]]:
     return list(Chain.objects.order_by("cluster").values_list("cluster", "sequence", "digest"))
 
 
-def verify(cluster: str) -> Verdict:
+def verify(cluster: str) -> ChainCheck:
     """Verifies one chain from its first entry."""
-    found: Position | Verdict = start(cluster)
+    found: Position | ChainCheck = start(cluster)
     while isinstance(found, Position):
         found = verify_part(found)
     return found
@@ -113,7 +113,7 @@ def start(cluster: str) -> Position:
     return Position(cluster, head.sequence, head.digest)
 
 
-def verify_part(position: Position, *, most: int = 1000) -> Position | Verdict:
+def verify_part(position: Position, *, most: int = 1000) -> Position | ChainCheck:
     """Verifies the next ``most`` entries. Returns the position after them, or the verdict at a break or the end."""
     rows = Entry.objects.filter(cluster=position.cluster, sequence__lte=position.head)
     if position.sequence:
@@ -128,21 +128,21 @@ def verify_part(position: Position, *, most: int = 1000) -> Position | Verdict:
         elif digest(entry) != entry.digest:
             because = reasons.of("chain_entry_changed")
         if because is not None:
-            return Verdict(position.cluster, number, number + 1, because, entry.pk)
+            return ChainCheck(position.cluster, number, number + 1, because, entry.pk)
         previous, number = entry.digest, number + 1
     after = replace(position, sequence=number, digest=previous)
     return after if number - position.sequence == most else _end(after)
 
 
-def _end(position: Position) -> Verdict:
+def _end(position: Position) -> ChainCheck:
     """The verdict on a chain whose entries are intact."""
     cluster, number = position.cluster, position.sequence
     if (position.head, position.head_digest) != (number, position.digest):
-        return Verdict(cluster, number, number + 1, reasons.of("chain_head_differs"))
+        return ChainCheck(cluster, number, number + 1, reasons.of("chain_head_differs"))
     # One statement, so that a concurrent append is seen completely or not at all.
     current = Chain.objects.filter(cluster=cluster).values("sequence")
     beyond = Entry.objects.filter(cluster=cluster, sequence__gt=Coalesce(Subquery(current), 0))
     stray = beyond.order_by("sequence").first()
     if stray is not None:
-        return Verdict(cluster, number, stray.sequence, reasons.of("chain_beyond_head"), stray.pk)
-    return Verdict(cluster, number)
+        return ChainCheck(cluster, number, stray.sequence, reasons.of("chain_beyond_head"), stray.pk)
+    return ChainCheck(cluster, number)

@@ -24,7 +24,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import backtest
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 log = logging.getLogger(__name__)
 
@@ -93,9 +93,9 @@ def prune(*, now: datetime) -> None:
 def advance(pk: int, *, clock: Clock) -> None:
     """Does one slice of a try, unless another worker does, it has ended, or both places are taken."""
     try:
-        with places.held(places.TRIES, f"try:{pk}"):
+        with concurrency_limits.held(concurrency_limits.TRIES, f"try:{pk}"):
             _slice(pk, holder=secrets.token_hex(16), clock=clock)
-    except places.Busy:
+    except concurrency_limits.Busy:
         return  # the next round finds it
 
 

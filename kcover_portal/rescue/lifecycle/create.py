@@ -92,7 +92,7 @@ def opening_by_policy(
 
 def by_rule(rule: str) -> str:
     """The name of a rule as an actor, cut to the width of the column: a policy's name may be longer."""
-    return f"policy:{rule}"[: ledger.MAX_ACTOR]
+    return f"policy:{rule}"[: ledger.MAX_ACTOR_CHARACTERS]
 
 
 def initial_state(gate: dict[str, Any], *, lease_until: datetime | None, now: datetime) -> dict[str, Any]:

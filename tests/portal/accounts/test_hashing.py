@@ -89,7 +89,7 @@ def test_two_passwords_are_hashed_at_a_time_two_wait_and_the_others_are_refused(
 
 
 def test_who_waits_is_refused_after_a_while(gauge: Gauge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(password_hasher, "PATIENCE_SECONDS", 0.05)
+    monkeypatch.setattr(password_hasher, "MAX_WAIT_SECONDS", 0.05)
     hasher = password_hasher.BoundedArgon2PasswordHasher()
     threads = [threading.Thread(target=hasher.encode, args=("p", "s")) for _ in range(2)]
     for thread in threads:
@@ -112,7 +112,7 @@ def test_a_sign_in_without_a_place_to_hash_is_a_429_and_counts_for_nobody(
     make_user("anna", now)
     with monkeypatch.context() as patched:
         patched.setattr(password_hasher, "_running", threading.BoundedSemaphore(1))
-        patched.setattr(password_hasher, "PATIENCE_SECONDS", 0.01)
+        patched.setattr(password_hasher, "MAX_WAIT_SECONDS", 0.01)
         password_hasher._running.acquire()
         busy = [wait_of(Browser().sign_in(name)) for _ in range(7)]
     assert busy == [password_hasher.RETRY_AFTER_SECONDS] * 7

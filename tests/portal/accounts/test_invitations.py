@@ -52,7 +52,7 @@ def test_an_invited_person_chooses_the_password_and_signs_in(root: Browser, cloc
     assert Browser().sign_in("li", OWN).url == "/"
     acts = [audit.from_entry(entry) for entry in Entry.objects.filter(verb__startswith="user.invit").order_by("pk")]
     assert acts == [
-        audit.UserInvited(user="li", expires_at=clock.now + invitations.VALID),
+        audit.UserInvited(user="li", expires_at=clock.now + invitations.INVITATION_LIFETIME),
         audit.InvitationAccepted(user="li", address="192.0.2.1"),
     ]
     assert [entry.actor for entry in Entry.objects.filter(verb="role.given", subject="user li")] == ["user:root"]

@@ -16,7 +16,7 @@ from kcover_portal.anchors.services import verifications
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.models import Entry
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.ledger.tampering import unguarded
 
 pytestmark = pytest.mark.django_db
@@ -26,7 +26,7 @@ ENTRIES = 7
 
 @pytest.fixture(autouse=True)
 def chains(now: datetime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verifications, "CHUNK", 3)
+    monkeypatch.setattr(verifications, "CHUNK_ENTRIES", 3)
     for name in ("east", "west"):
         Cluster.objects.create(name=name, created_at=now)
         for number in range(ENTRIES):
@@ -130,12 +130,12 @@ def test_few_wait_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     assert (refused.status_code, refused.json()["code"]) == (429, "places_taken")
     assert refused.headers["Retry-After"]
     assert eve.post("/audit/verify/").status_code == 429
-    taken = places.take(places.VERIFICATIONS, "other", now=timezone.now())
+    taken = concurrency_limits.take(concurrency_limits.VERIFICATIONS, "other", now=timezone.now())
     tasks.advance_verifications()
     verifications.advance(pk, clock=timezone.now)
     assert read(ann, pk)["state"] == "waiting"
     taken.give_back(now=timezone.now())
     work(pk)
     assert read(ann, pk)["state"] == "done"
-    verifications.prune(now=timezone.now() + verifications.KEPT + timedelta(minutes=1))
+    verifications.prune(now=timezone.now() + verifications.VERIFICATION_RETENTION + timedelta(minutes=1))
     assert ann.get(f"{PATH}/{pk}").status_code == 404

@@ -64,7 +64,7 @@ def digests(*doors: Door) -> list[str]:
 def half_an_hour_later() -> None:
     """Nothing in these tests is that long ago, but renewals go every half hour at most."""
     for token in ApiToken.objects.all():
-        token.created_at -= renewal.AT_MOST_EVERY
+        token.created_at -= renewal.MIN_RENEWAL_INTERVAL
         token.save(update_fields=["created_at"])
 
 
@@ -216,7 +216,7 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
 @pytest.mark.parametrize("locked", ["fleet_cluster", "ledger_chain", "accounts_apitoken"])
 def test_a_revocation_waits_for_no_lock_for_long(agent: Door, monkeypatch: pytest.MonkeyPatch, locked: str) -> None:
     """One that came minutes after its time would be unknown to the processes that have asked for it by then."""
-    monkeypatch.setattr(tokens, "PATIENCE_MS", 50)
+    monkeypatch.setattr(tokens, "LOCK_TIMEOUT_MS", 50)
     with psycopg.connect(**connection.get_connection_params()) as other:
         other.execute("SET idle_in_transaction_session_timeout = '10s'")  # so that a wait without end has one here
         other.execute(f"SELECT * FROM {locked} FOR UPDATE")

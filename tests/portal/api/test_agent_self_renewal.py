@@ -81,7 +81,7 @@ def of_node() -> list[str]:
 def earlier() -> None:
     """As if what was asked for had been asked for an hour before."""
     for token in ApiToken.objects.all():
-        token.created_at -= renewal.AT_MOST_EVERY
+        token.created_at -= renewal.MIN_RENEWAL_INTERVAL
         token.save(update_fields=["created_at"])
 
 

@@ -14,7 +14,7 @@ from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import JobRestart
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.api.conftest import Api, caller, fields, problem
 
 pytestmark = pytest.mark.django_db
@@ -132,9 +132,9 @@ def test_a_person_of_a_pool_sees_the_jobs_of_its_nodes_and_no_other_node(
 
 
 def test_lists_of_jobs_have_few_places(kube, viewer: Api, now: datetime) -> None:
-    with places.held(places.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
+    with concurrency_limits.held(concurrency_limits.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
         assert viewer.get("jobs").status_code == 200
-        with places.held(places.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
+        with concurrency_limits.held(concurrency_limits.CLUSTER_READS, f"token:{ApiToken.objects.get().pk}"):
             answer = viewer.get("jobs")
     assert (answer.status_code, answer.json()["code"]) == (429, "places_own_taken")
     assert answer.headers["Retry-After"]

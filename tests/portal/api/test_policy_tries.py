@@ -12,7 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.api.conftest import Api, add_node, person, problem
 from tests.portal.api.test_policies_dry_run import add_incident
 from tests.portal.policies.texts import policy
@@ -137,7 +137,10 @@ def test_the_portal_has_a_bounded_number_of_tries(viewer: Api, now: datetime) ->
 
 def test_two_tries_are_worked_on_at_a_time(viewer: Api) -> None:
     pk = begin(viewer)
-    taken = [places.take(places.TRIES, f"try:{-number}", now=timezone.now()) for number in range(places.TRIES.size)]
+    taken = [
+        concurrency_limits.take(concurrency_limits.TRIES, f"try:{-number}", now=timezone.now())
+        for number in range(concurrency_limits.TRIES.size)
+    ]
     policy_tries.advance(pk, clock=timezone.now)
     assert state(viewer, pk) == "waiting"
     taken[0].give_back(now=timezone.now())

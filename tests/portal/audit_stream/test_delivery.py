@@ -91,7 +91,7 @@ def test_a_syslog_server_that_never_closes_has_not_confirmed(now: datetime, sett
     settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts in its backlog, reads nothing
         to = f"tcp://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(senders.SendError) as raised:
+        with pytest.raises(senders.DeliveryError) as raised:
             syslog_sender.send(to, [(now, "audit", "{}")], seconds=0.2)
     assert raised.value.reason.code == "syslog_not_closed"
 

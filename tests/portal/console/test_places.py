@@ -12,61 +12,61 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.console import exports
 from kcover_portal.runtime.models import Lease
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-SOME = places.Pool(name="some", size=2, per_person=1, lasts=timedelta(minutes=1), retry_after=7)
+SOME = concurrency_limits.ConcurrencyLimit(name="some", size=2, per_person=1, lasts=timedelta(minutes=1), retry_after=7)
 
 
-def occupy(pool: places.Pool, *who: str) -> list[places.Place]:
-    return [places.take(pool, name, now=timezone.now()) for name in who]
+def occupy(pool: concurrency_limits.ConcurrencyLimit, *who: str) -> list[concurrency_limits.ConcurrencySlot]:
+    return [concurrency_limits.take(pool, name, now=timezone.now()) for name in who]
 
 
-def occupy_all(pool: places.Pool) -> list[places.Place]:
+def occupy_all(pool: concurrency_limits.ConcurrencyLimit) -> list[concurrency_limits.ConcurrencySlot]:
     return occupy(pool, *(f"user:{-number}" for number in range(1, pool.size + 1)))
 
 
 def test_a_pool_has_few_places_and_one_a_person(now: datetime) -> None:
-    first = places.take(SOME, "user:1", now=now)
-    with pytest.raises(places.Busy) as own:
-        places.take(SOME, "user:1", now=now)
+    first = concurrency_limits.take(SOME, "user:1", now=now)
+    with pytest.raises(concurrency_limits.Busy) as own:
+        concurrency_limits.take(SOME, "user:1", now=now)
     assert (own.value.reason.code, own.value.retry_after) == ("places_own_taken", 7)
-    second = places.take(SOME, "user:2", now=now)
-    with pytest.raises(places.Busy) as full:
-        places.take(SOME, "user:3", now=now)
+    second = concurrency_limits.take(SOME, "user:2", now=now)
+    with pytest.raises(concurrency_limits.Busy) as full:
+        concurrency_limits.take(SOME, "user:3", now=now)
     assert full.value.reason.code == "places_taken"
     first.give_back(now=now)
-    places.take(SOME, "user:3", now=now)
+    concurrency_limits.take(SOME, "user:3", now=now)
     second.give_back(now=now)
-    places.take(SOME, "user:1", now=now)
+    concurrency_limits.take(SOME, "user:1", now=now)
 
 
 def test_a_refused_person_is_not_counted(now: datetime) -> None:
-    first, _second = (places.take(SOME, who, now=now) for who in ("user:1", "user:2"))
+    first, _second = (concurrency_limits.take(SOME, who, now=now) for who in ("user:1", "user:2"))
     for _ in range(3):
-        with pytest.raises(places.Busy):
-            places.take(SOME, "user:3", now=now)
+        with pytest.raises(concurrency_limits.Busy):
+            concurrency_limits.take(SOME, "user:3", now=now)
     first.give_back(now=now)
-    places.take(SOME, "user:3", now=now)
+    concurrency_limits.take(SOME, "user:3", now=now)
 
 
 def test_the_place_of_a_dead_process_becomes_free(now: datetime) -> None:
-    lost = places.take(SOME, "user:1", now=now)
+    lost = concurrency_limits.take(SOME, "user:1", now=now)
     assert lost.renew(now=now + timedelta(seconds=50))
     later = now + timedelta(seconds=50) + SOME.lasts
-    again = places.take(SOME, "user:1", now=later)
+    again = concurrency_limits.take(SOME, "user:1", now=later)
     assert not lost.renew(now=later)
     lost.give_back(now=later)
-    with pytest.raises(places.Busy):
-        places.take(SOME, "user:1", now=later)
+    with pytest.raises(concurrency_limits.Busy):
+        concurrency_limits.take(SOME, "user:1", now=later)
     again.give_back(now=later)
 
 
 def test_a_person_leaves_no_row_behind(now: datetime) -> None:
     for number in range(20):
-        places.take(SOME, f"user:{number}", now=now).give_back(now=now)
+        concurrency_limits.take(SOME, f"user:{number}", now=now).give_back(now=now)
     assert Lease.objects.count() == 1
 
 
@@ -91,14 +91,14 @@ def asks(world: World, client: Client) -> dict[str, Callable[[], Any]]:
 
 
 POOLS = {
-    "export": places.EXPORTS,
-    "validation": places.VALIDATIONS,
-    "page of validation": places.VALIDATIONS,
-    "bulk preview": places.CLUSTER_READS,
-    "node preview": places.CLUSTER_READS,
-    "jobs": places.CLUSTER_READS,
-    "pods": places.CLUSTER_READS,
-    "dry run": places.CLUSTER_READS,
+    "export": concurrency_limits.EXPORTS,
+    "validation": concurrency_limits.VALIDATIONS,
+    "page of validation": concurrency_limits.VALIDATIONS,
+    "bulk preview": concurrency_limits.CLUSTER_READS,
+    "node preview": concurrency_limits.CLUSTER_READS,
+    "jobs": concurrency_limits.CLUSTER_READS,
+    "pods": concurrency_limits.CLUSTER_READS,
+    "dry run": concurrency_limits.CLUSTER_READS,
 }
 
 
@@ -121,7 +121,7 @@ def test_an_expensive_request_is_refused_while_all_places_are_taken(name: str, w
 def test_an_act_needs_no_place(world: World, person: Person) -> None:
     """Readers who hold all places cannot keep an operator from draining a node."""
     world.fault()
-    occupy_all(places.CLUSTER_READS)
+    occupy_all(concurrency_limits.CLUSTER_READS)
     path = f"/nodes/{world.cluster.name}/{world.node().name}/cordon/"
     assert person("operator").post(path, {"reason": "smoke"}).status_code in (302, 422)
 
@@ -143,7 +143,7 @@ def test_a_refused_fragment_loads_itself_again(world: World, person: Person) -> 
     world.fault()
     world.work()
     row = world.rescue()
-    occupy_all(places.CLUSTER_READS)
+    occupy_all(concurrency_limits.CLUSTER_READS)
     refused = person("viewer").get(f"/approvals/{row.pk}/pods/", headers={"HX-Request": "true"})
     assert f'hx-get="/approvals/{row.pk}/pods/"' in refused.content.decode()
     assert "<html" not in refused.content.decode()
@@ -151,7 +151,9 @@ def test_a_refused_fragment_loads_itself_again(world: World, person: Person) -> 
 
 def test_an_export_ends_when_its_reader_is_too_slow(now: datetime) -> None:
     moments = [now, now, now + exports.MAX_LENGTH + timedelta(seconds=1), now + exports.MAX_LENGTH]
-    stream = exports.Stream(iter(["a", "b"]), places.take(SOME, "user:1", now=now), clock=lambda: moments.pop(0))
+    stream = exports.Stream(
+        iter(["a", "b"]), concurrency_limits.take(SOME, "user:1", now=now), clock=lambda: moments.pop(0)
+    )
     assert next(stream) == "a"
     with pytest.raises(exports.TooSlow):
         next(stream)
@@ -160,10 +162,10 @@ def test_an_export_ends_when_its_reader_is_too_slow(now: datetime) -> None:
 
 def test_an_export_that_was_not_read_does_not_go_on_beside_another(now: datetime) -> None:
     clock = [now]
-    stream = exports.Stream(iter(["a", "b"]), places.take(SOME, "user:1", now=now), clock=lambda: clock[0])
+    stream = exports.Stream(iter(["a", "b"]), concurrency_limits.take(SOME, "user:1", now=now), clock=lambda: clock[0])
     assert next(stream) == "a"
     clock[0] = now + SOME.lasts
-    places.take(SOME, "user:1", now=clock[0])
+    concurrency_limits.take(SOME, "user:1", now=clock[0])
     with pytest.raises(exports.TooSlow):
         next(stream)
 

@@ -7,7 +7,7 @@ import pytest
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.runtime.models import Lease
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -33,14 +33,14 @@ def test_an_export_is_recorded_with_its_filters(person, world: World) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_person_begins_a_few_exports_a_minute(person, world: World) -> None:
     client = person("viewer")
-    for _ in range(places.EXPORT_STARTS.per_person):
+    for _ in range(concurrency_limits.EXPORT_STARTS.per_person):
         response = client.get("/export/nodes.csv")
         assert response.status_code == 200
         b"".join(response.streaming_content)
         response.close()
     refused = client.get("/export/nodes.csv")
     assert (refused.status_code, refused.headers["Retry-After"]) == (429, "30")
-    assert Entry.objects.filter(verb="list.exported").count() == places.EXPORT_STARTS.per_person
+    assert Entry.objects.filter(verb="list.exported").count() == concurrency_limits.EXPORT_STARTS.per_person
     rows = Lease.objects.filter(name__startswith="export start")
     rows.update(until=min(rows.values_list("until", flat=True)) - timedelta(minutes=2))
     assert client.get("/export/nodes.csv").status_code == 200

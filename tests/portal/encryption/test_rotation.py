@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from kcover_portal.encryption import envelope, keyring, rotation
+from kcover_portal.encryption import envelope, key_rotation, keyring
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify.models import Channel
@@ -66,7 +66,7 @@ def test_an_unreadable_secret_stops_neither_the_others_nor_the_report(
     with pytest.raises(CommandError):
         run("rotate")
     assert envelope.key_of(column("kubeconfig")) == keyring.load()[0].id
-    assert [error.place.column for error in rotation.unreadable()] == ["fleet_cluster.decision_secret"]
+    assert [error.place.column for error in key_rotation.unreadable()] == ["fleet_cluster.decision_secret"]
     with pytest.raises(CommandError):
         run("status")
 

@@ -50,7 +50,7 @@ def _execute(statement: str) -> None:
 def test_inv_46_the_database_refuses_to_rewrite_the_ledger(chain: list[Entry], how: str) -> None:
     with pytest.raises(IntegrityError, match="ledger"), transaction.atomic():
         REWRITES[how]()
-    assert queries.verify("c1") == queries.Verdict("c1", 5)
+    assert queries.verify("c1") == queries.ChainCheck("c1", 5)
 
 
 def test_inv_46_postgresql_refuses_to_truncate_it(chain: list[Entry]) -> None:
@@ -83,7 +83,7 @@ def test_inv_46_sqlite_refuses_to_replace_an_entry(chain: list[Entry], how: str,
             _execute(REPLACEMENTS[how])
     finally:
         _execute("PRAGMA recursive_triggers=ON")
-    assert queries.verify("c1") == queries.Verdict("c1", 5)
+    assert queries.verify("c1") == queries.ChainCheck("c1", 5)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -160,7 +160,7 @@ def test_inv_46_verify_finds_what_was_done_to_a_chain(
     assert (verdict.intact, verdict.broken_at) == (False, place)
     assert verdict.because is not None
     assert verdict.because.code == code
-    part: queries.Position | queries.Verdict = queries.start("c1")
+    part: queries.Position | queries.ChainCheck = queries.start("c1")
     while isinstance(part, queries.Position):
         part = queries.verify_part(part, most=1)
     assert part == verdict
@@ -185,7 +185,7 @@ def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_q
     for n in range(1200):
         services.record("c1", told(f"{n}"), actor="system", now=now)
     with django_assert_max_num_queries(4):
-        assert queries.verify("c1") == queries.Verdict("c1", 1200)
+        assert queries.verify("c1") == queries.ChainCheck("c1", 1200)
 
 
 def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime) -> None:

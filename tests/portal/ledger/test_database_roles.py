@@ -79,7 +79,7 @@ def test_inv_46_the_portals_own_account_cannot_rewrite_the_ledger(application: p
     for statement in FORGERIES:
         with pytest.raises(psycopg.Error):
             application.execute(statement)
-    assert queries.verify("c1") == queries.Verdict("c1", 3)
+    assert queries.verify("c1") == queries.ChainCheck("c1", 3)
     enabled = application.execute(
         "SELECT tgname FROM pg_trigger WHERE tgenabled = 'O' AND tgname = ANY(%s)", [list(TRIGGERS)]
     )

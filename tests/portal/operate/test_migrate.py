@@ -66,7 +66,7 @@ def test_a_database_with_another_history_is_refused(migrated):
 
 @on_postgresql
 def test_who_comes_second_waits_for_the_first(other, migrated):
-    other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
+    other.execute("SELECT pg_advisory_lock(%s)", [migrate.ADVISORY_LOCK_KEY])
     heard = Heard()
 
     def second():
@@ -80,7 +80,7 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
     assert heard.spoken.wait(60)
     assert f"another process is migrating (PostgreSQL process {other.info.backend_pid}, client" in heard.text
     assert migrated == []
-    other.execute("SELECT pg_advisory_unlock(%s)", [migrate.LOCK])
+    other.execute("SELECT pg_advisory_unlock(%s)", [migrate.ADVISORY_LOCK_KEY])
     thread.join(60)
     assert migrated == [False]
     assert other.execute(HELD).fetchone() == (0,)
@@ -89,7 +89,7 @@ def test_who_comes_second_waits_for_the_first(other, migrated):
 @on_postgresql
 def test_who_waits_too_long_ends_and_names_the_one_that_hangs(other, migrated, monkeypatch):
     monkeypatch.setattr(migrate, "LOCK_TIMEOUT_SECONDS", 0.0)
-    other.execute("SELECT pg_advisory_lock(%s)", [migrate.LOCK])
+    other.execute("SELECT pg_advisory_lock(%s)", [migrate.ADVISORY_LOCK_KEY])
     with pytest.raises(
         CommandError, match=rf"process {other.info.backend_pid}, .* terminate it with SELECT pg_terminate_backend"
     ):

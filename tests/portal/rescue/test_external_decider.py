@@ -120,7 +120,7 @@ def test_it_may_want_nothing_done(world: World, decider: Decider) -> None:
         (b'{"actions": [{"name": "explode"}]}', 200, "request_action_name"),
         (b'{"actions": [{"name": "reboot"}]}', 200, "action_needs"),
         (b"{}", 500, "host_answered"),
-        (b" " * (outgoing.MOST_BYTES + 1), 200, "answer_too_large"),
+        (b" " * (outgoing.MAX_RESPONSE_BYTES + 1), 200, "answer_too_large"),
     ],
 )
 def test_what_cannot_be_used_is_silence_and_a_person_is_waited_for(

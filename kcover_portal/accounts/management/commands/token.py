@@ -139,7 +139,7 @@ def _user(name: str | None) -> User | None:
 
 
 def _find(prefix: str) -> ApiToken:
-    found = list(ApiToken.objects.select_related("cluster").filter(prefix=prefix[: services.SHOWN]))
+    found = list(ApiToken.objects.select_related("cluster").filter(prefix=prefix[: services.SHOWN_CHARACTERS]))
     if not found:
         raise CommandError(f"no token begins with {prefix}")
     if len(found) > 1:

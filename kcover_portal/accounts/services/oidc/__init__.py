@@ -1,7 +1,7 @@
 """Single sign-on with an OpenID Connect provider: the flow, the accounts, and the roles of groups."""
 
 from kcover_portal.accounts.services.oidc.flow import (
-    FLOW_VALID,
+    FLOW_LIFETIME,
     Completed,
     begin,
     complete,
@@ -13,7 +13,7 @@ from kcover_portal.accounts.services.oidc.identities import is_admin_by_hand, li
 from kcover_portal.accounts.services.oidc.problems import Busy, SignOnRefused
 
 __all__ = [
-    "FLOW_VALID",
+    "FLOW_LIFETIME",
     "Busy",
     "Completed",
     "SignOnRefused",

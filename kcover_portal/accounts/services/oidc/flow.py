@@ -1,6 +1,6 @@
 """The authorization code flow with PKCE, state and nonce, and the ways out of a session.
 
-The browser keeps state, nonce and verifier in a signed cookie for FLOW_VALID. A state is accepted once.
+The browser keeps state, nonce and verifier in a signed cookie for FLOW_LIFETIME. A state is accepted once.
 """
 
 import base64
@@ -29,7 +29,7 @@ from kcover_portal.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 
-FLOW_VALID = timedelta(minutes=10)
+FLOW_LIFETIME = timedelta(minutes=10)
 SALT = "kcover_portal.accounts.oidc"
 MAX_TARGET = 2000  # characters of the page to open after the sign-in; cookies hold 4096 bytes
 MAX_CODE = 8192
@@ -152,12 +152,12 @@ def end_by_provider(logout_token: object, *, now: datetime) -> int:
 
 def _kept(cookie: str, state: str, *, now: datetime) -> tuple[str, str, str, str]:
     """The state, nonce, verifier and target in the browser's cookie. Raises SignOnRefused."""
-    missing = SignOnRefused(reasons.of("oidc_state_missing", wait=reasons.span(FLOW_VALID)))
+    missing = SignOnRefused(reasons.of("oidc_state_missing", wait=reasons.span(FLOW_LIFETIME)))
     try:
         kept, nonce, verifier, target, begun = signing.loads(cookie, salt=SALT)
     except (signing.BadSignature, ValueError, TypeError) as error:
         raise missing from error
-    if not begun <= now.timestamp() <= begun + FLOW_VALID.total_seconds():
+    if not begun <= now.timestamp() <= begun + FLOW_LIFETIME.total_seconds():
         raise missing
     if not hmac.compare_digest(kept.encode(), state.encode()):
         raise SignOnRefused(reasons.of("oidc_state_wrong"))

@@ -16,8 +16,8 @@ from kcover_portal.oidc_settings import Oidc
 
 # Only asymmetric algorithms: with a symmetric one, everybody who knows the client's secret could sign.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")
-SKEW = timedelta(seconds=60)  # between the clocks of provider and portal
-LOGOUT_TOKEN_VALID = timedelta(minutes=5)
+MAX_CLOCK_DIFFERENCE = timedelta(seconds=60)  # between the clocks of provider and portal
+LOGOUT_TOKEN_LIFETIME = timedelta(minutes=5)
 LOGOUT_EVENT = "http://schemas.openid.net/event/backchannel-logout"
 HASHES = {"256": hashlib.sha256, "384": hashlib.sha384, "512": hashlib.sha512}
 MAX_TOKEN = 128 * 1024  # characters
@@ -44,7 +44,7 @@ def verify_logout(client: Oidc, token: object, *, now: datetime) -> tuple[str, s
     _validate(client, claims, {"jti": {"essential": True}}, now=now)
     subject, session = claims.get("sub", ""), claims.get("sid", "")
     events = claims.get("events")
-    fresh = now.timestamp() - claims["iat"] <= (LOGOUT_TOKEN_VALID + SKEW).total_seconds()
+    fresh = now.timestamp() - claims["iat"] <= (LOGOUT_TOKEN_LIFETIME + MAX_CLOCK_DIFFERENCE).total_seconds()
     named = is_name(subject) and is_name(session) and (subject or session)
     is_logout = isinstance(events, dict) and isinstance(events.get(LOGOUT_EVENT), dict) and "nonce" not in claims
     if not (fresh and named and is_logout):
@@ -89,7 +89,7 @@ def _validate(client: Oidc, claims: dict[str, Any], own: Mapping[str, Any], *, n
     """Checks the claims that every token has, and this kind's ``own``. Raises SignOnRefused."""
     registry = jwt.JWTClaimsRegistry(
         now=int(now.timestamp()),
-        leeway=int(SKEW.total_seconds()),
+        leeway=int(MAX_CLOCK_DIFFERENCE.total_seconds()),
         iss={"essential": True, "value": client.issuer},
         aud={"essential": True, "value": client.client_id},
         iat={"essential": True},
@@ -112,7 +112,7 @@ def _incomplete(claim: str) -> reasons.Reason:
 
 
 def _early(_claim: str) -> reasons.Reason:
-    return reasons.of("oidc_token_early", skew=reasons.span(SKEW))
+    return reasons.of("oidc_token_early", skew=reasons.span(MAX_CLOCK_DIFFERENCE))
 
 
 WRONG: Mapping[str, Callable[[str], reasons.Reason]] = {

@@ -174,7 +174,7 @@ def _json(
             reply = outgoing.request(method, url, seconds=CALL_SECONDS, body=body, headers=headers)
     except outgoing.Silent as silence:
         raise SignOnRefused(reasons.of("oidc_unreachable", problem=silence.reason), status=503) from silence
-    if len(reply.data) > outgoing.MOST_BYTES:
+    if len(reply.data) > outgoing.MAX_RESPONSE_BYTES:
         raise _invalid(part)
     try:
         answer = json.loads(reply.data)

@@ -17,7 +17,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.views.policies import parts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.policies.services.source import Problem
+from kcover_portal.policies.services.yaml_reader import Problem
 
 
 @require_http_methods(["GET", "POST"])

@@ -20,7 +20,7 @@ from kcover_portal.console.views.policies import parts
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 
 SAMPLE = """\
 apiVersion: kcover.io/v1
@@ -95,7 +95,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
 def validate(request: Request) -> HttpResponse:
     """Validation of a text that is being edited, with its changes."""
     require(request, Verb.WRITE_POLICIES, None)
-    with place(request, places.VALIDATIONS):
+    with place(request, concurrency_limits.VALIDATIONS):
         reading = services.validate(request.POST.get("text", ""))
     context = {"reading": reading, "changed": _changed(reading), "checked": _("just now")}
     return render(request, "console/parts/problems.html", context)

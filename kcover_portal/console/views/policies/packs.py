@@ -40,7 +40,7 @@ def first_pack(request: Request) -> HttpResponse:
         "first_pack": FIRST_PACK,
         "open": pack_previews.is_first_choice_open(),
         "days": policy_tries.MAX_DAYS,
-        "most": pack_previews.MOST_FAULTS,
+        "most": pack_previews.MAX_FAULTS,
     }
     return render(request, "console/pages/first_pack.html", context)
 

@@ -16,7 +16,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, PolicyTry
 from kcover_portal.rescue.decide import policy_tries as jobs
-from kcover_portal.runtime.services import places
+from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries
 
 LISTED = 100  # differences on the page; the REST API returns all
@@ -38,7 +38,7 @@ def begin(request: Request) -> HttpResponse:
     if not form.is_valid():
         return _show(request, shown, status=422)
     try:
-        with place(request, places.VALIDATIONS):
+        with place(request, concurrency_limits.VALIDATIONS):
             services.draft(text)
         row = policy_tries.begin(request.user, text, **form.incidents(), now=timezone.now())
     except services.Invalid as error:

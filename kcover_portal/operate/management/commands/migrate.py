@@ -14,7 +14,7 @@ from django.db.utils import Error as DatabaseError
 
 from kcover_portal.operate import database_roles
 
-LOCK = 0x6B636F766572  # "kcover" as a number: the key of a PostgreSQL advisory lock, per database
+ADVISORY_LOCK_KEY = 0x6B636F766572  # "kcover" as a number: the key of a PostgreSQL advisory lock, per database
 POLL_SECONDS = 0.5
 LOCK_TIMEOUT_SECONDS = 600.0  # then the process exits and its supervisor restarts it
 
@@ -89,18 +89,18 @@ def _alone(connection: BaseDatabaseWrapper, *, say: Callable[[str], object]) -> 
         yield
     finally:
         with contextlib.suppress(DatabaseError), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s)", [LOCK])
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [ADVISORY_LOCK_KEY])
 
 
 def _try_lock(connection: BaseDatabaseWrapper) -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_try_advisory_lock(%s)", [LOCK])
+        cursor.execute("SELECT pg_try_advisory_lock(%s)", [ADVISORY_LOCK_KEY])
         return bool(cursor.fetchone()[0])
 
 
 def _holder(connection: BaseDatabaseWrapper) -> str:
     """Describes the holder of the lock; "" if it was just released."""
     with connection.cursor() as cursor:
-        cursor.execute(HOLDER, [LOCK])
+        cursor.execute(HOLDER, [ADVISORY_LOCK_KEY])
         found = cursor.fetchone()
     return f" (PostgreSQL process {found[0]}, client {found[1]})" if found else ""

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover import audit
-from kcover_portal.encryption import KeysUnusable, keyring, rotation
+from kcover_portal.encryption import KeysUnusable, key_rotation, keyring
 from kcover_portal.ledger import services as ledger
 
 
@@ -39,13 +39,13 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _status(self, known: tuple[keyring.Key, ...]) -> None:
-        counts = rotation.counts()
+        counts = key_rotation.counts()
         for key in known:
             use = "encrypts and decrypts" if key is known[0] else "decrypts"
             self.stdout.write(f"key {key.id} {use}: {counts.pop(key.id, 0)} secrets")
         for key_id, count in sorted(counts.items()):
             self.stdout.write(f"unknown key {key_id}: {count} secrets" if key_id else f"not encrypted: {count} secrets")
-        unreadable = rotation.unreadable()
+        unreadable = key_rotation.unreadable()
         for secret in unreadable:
             self.stderr.write(str(secret))
         if unreadable:
@@ -54,7 +54,7 @@ class Command(BaseCommand):
     def _rotate(self, known: tuple[keyring.Key, ...]) -> None:
         if not known:
             raise CommandError("no key is configured; set KCOVER_ENCRYPTION_KEY_FILE or KCOVER_ENCRYPTION_KEY_COMMAND")
-        done = rotation.rotate(rotation.models_with_secrets())
+        done = key_rotation.rotate(key_rotation.models_with_secrets())
         for secret in done.unreadable:
             self.stderr.write(str(secret))
         if done.changed:

@@ -479,7 +479,7 @@ def test_an_id_token_is_no_logout_token(provider: hostile.Provider, person: Sign
     response = person.client.post("/sign-in/oidc/ended/", {"logout_token": provider.id_token()})
     assert (response.status_code, response.json()["code"]) == (400, "oidc_token_incomplete")
     assert person.client.get("/sign-in/oidc/ended/").status_code == 405
-    assert timedelta(0) < oidc.FLOW_VALID
+    assert timedelta(0) < oidc.FLOW_LIFETIME
 
 
 def test_the_page_of_accounts_marks_roles_of_groups(clock: Clock, provider: hostile.Provider, person: SignOn) -> None:

@@ -9,7 +9,7 @@ from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.accounts.services import tokens
 from kcover_portal.ledger import services as ledger
 
-LONGEST_OVERLAP = timedelta(days=7)
+MAX_OVERLAP = timedelta(days=7)
 DEFAULT_OVERLAP = timedelta(days=1)
 
 
@@ -21,8 +21,8 @@ def rotate(
     ``owner``: who rotates it; None for the shell. A token without an owner gets this one. Raises Refused for a token
     of another person: whoever knows the new secret could act in that person's name.
     """
-    if not timedelta(0) <= overlap <= LONGEST_OVERLAP:
-        most = round(LONGEST_OVERLAP.total_seconds())
+    if not timedelta(0) <= overlap <= MAX_OVERLAP:
+        most = round(MAX_OVERLAP.total_seconds())
         raise tokens.Refused(reasons.of("overlap_out_of_range", most=most))
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(token.cluster)

@@ -3,7 +3,7 @@
 from kcover import reasons
 
 
-class SendError(reasons.ExplainedError):
+class DeliveryError(reasons.ExplainedError):
     """The receiver does not have all records. ``wait``: the seconds that it asks for before the next attempt."""
 
     def __init__(self, reason: reasons.Reason, *, wait: float = 0) -> None:

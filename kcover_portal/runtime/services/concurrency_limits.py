@@ -19,7 +19,7 @@ from kcover_portal.runtime.services import leases
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class ConcurrencyLimit:
     """``size`` places, of which a person or token may hold ``per_person``; a holder renews within ``lasts``."""
 
     name: str
@@ -29,28 +29,30 @@ class Pool:
     retry_after: int = 2  # seconds
 
 
-EXPORTS = Pool(name="export", size=4, per_person=1, lasts=timedelta(minutes=1), retry_after=10)
-EXPORT_STARTS = Pool(name="export start", size=60, per_person=10, lasts=timedelta(minutes=1), retry_after=30)
-VALIDATIONS = Pool(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
-VERIFICATIONS = Pool(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
-TRIES = Pool(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
-CLUSTER_READS = Pool(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
+EXPORTS = ConcurrencyLimit(name="export", size=4, per_person=1, lasts=timedelta(minutes=1), retry_after=10)
+EXPORT_STARTS = ConcurrencyLimit(
+    name="export start", size=60, per_person=10, lasts=timedelta(minutes=1), retry_after=30
+)
+VALIDATIONS = ConcurrencyLimit(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
+VERIFICATIONS = ConcurrencyLimit(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
+TRIES = ConcurrencyLimit(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
+CLUSTER_READS = ConcurrencyLimit(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
 
 
 class Busy(reasons.ExplainedError):
     """All places are taken, or those of this person. It can be tried again after ``retry_after`` seconds."""
 
-    def __init__(self, pool: Pool, *, own: bool) -> None:
+    def __init__(self, pool: ConcurrencyLimit, *, own: bool) -> None:
         self.retry_after = pool.retry_after
         wait = reasons.span(timedelta(seconds=pool.retry_after))
         super().__init__(reasons.of("places_own_taken" if own else "places_taken", wait=wait))
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ConcurrencySlot:
     """A place that is held until ``give_back``, or until it was not renewed in time."""
 
-    pool: Pool
+    pool: ConcurrencyLimit
     holder: str
     names: tuple[str, str]  # of the leases: of the person, of the portal
 
@@ -66,7 +68,7 @@ class Place:
         Lease.objects.filter(name=own, holder=self.holder).delete()  # one row a person would otherwise stay for ever
 
 
-def take(pool: Pool, who: str, *, now: datetime) -> Place:
+def take(pool: ConcurrencyLimit, who: str, *, now: datetime) -> ConcurrencySlot:
     """Takes a place for ``who``, such as ``user:3``. Raises Busy."""
     holder = secrets.token_hex(16)
     own = _first_free(f"{pool.name} {who}", pool.per_person, pool, holder=holder, now=now)
@@ -76,11 +78,11 @@ def take(pool: Pool, who: str, *, now: datetime) -> Place:
     if shared is None:
         Lease.objects.filter(name=own, holder=holder).delete()
         raise Busy(pool, own=False)
-    return Place(pool, holder, (own, shared))
+    return ConcurrencySlot(pool, holder, (own, shared))
 
 
 @contextmanager
-def held(pool: Pool, who: str) -> Iterator[Place]:
+def held(pool: ConcurrencyLimit, who: str) -> Iterator[ConcurrencySlot]:
     """Holds a place for the block. Raises Busy."""
     place = take(pool, who, now=timezone.now())
     try:
@@ -89,7 +91,7 @@ def held(pool: Pool, who: str) -> Iterator[Place]:
         place.give_back(now=timezone.now())
 
 
-def _first_free(name: str, size: int, pool: Pool, *, holder: str, now: datetime) -> str | None:
+def _first_free(name: str, size: int, pool: ConcurrencyLimit, *, holder: str, now: datetime) -> str | None:
     for number in range(1, size + 1):
         lease = f"{name} {number}"
         if leases.acquire(lease, holder=holder, until=now + pool.lasts, now=now):
