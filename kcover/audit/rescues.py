@@ -67,13 +67,14 @@ class DecisionMade(Act):
 class StormOpened(Act):
     """Automation stops for a symptom on ``nodes`` nodes.
 
-    ``reached``: the smallest number of nodes that counts as a storm.
+    ``kind``: of a fault's code; "" for other traits. ``reached``: the smallest number of nodes that counts as a storm.
     """
 
     VERB: ClassVar[str] = "storm.opened"
 
     incident: int
     trait: str
+    kind: str
     value: str
     nodes: int
     reached: int

@@ -8,7 +8,7 @@ from django.utils.translation import gettext_lazy
 
 from kcover.faults import fault
 from kcover_portal import localization
-from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.models import STORM, Incident, Occurrence
 from kcover_portal.rescue.models import Rescue
 
 KINDS: Final[dict[str, str | Promise]] = {
@@ -25,7 +25,7 @@ KINDS: Final[dict[str, str | Promise]] = {
     "gpud": "gpud",
     "other": gettext_lazy("Other"),
     fault.OVERFLOW: gettext_lazy("Overflow"),
-    "storm": gettext_lazy("Storm"),
+    STORM: gettext_lazy("Storm"),
     "ledger": gettext_lazy("Audit log"),
 }
 
@@ -39,14 +39,19 @@ FOUND: Final[dict[tuple[str, str], str | Promise]] = {
 
 
 def fault_name(kind: str, code: str) -> str:
-    """Xid 79, SXid 12028, Check pciebw; of a storm its symptom: Storm: Xid 79."""
+    """Xid 79, SXid 12028, Check pciebw. For an incident use ``incident_name``: a storm is named by its symptom."""
     if (kind, code) in FOUND:
         return str(FOUND[kind, code])
-    if kind == "storm":
-        return f"{KINDS[kind]}: {symptom(code)}"
     if kind == fault.OVERFLOW:
         return _("Too many distinct faults")
     return f"{KINDS.get(kind, kind)} {code}"
+
+
+def incident_name(incident: Incident) -> str:
+    """The name of the incident's fault; of a storm its symptom: Storm: Xid 79."""
+    if incident.kind == STORM:
+        return f"{KINDS[STORM]}: {symptom(incident)}"
+    return fault_name(incident.kind, incident.code)
 
 
 def of_rescue(rescue: Rescue) -> str:
@@ -59,15 +64,13 @@ def fault_message(row: Incident | Occurrence) -> str:
     return localization.stored(row.because) or row.message
 
 
-def symptom(text: str) -> str:
-    """The symptom of a storm, written as trait and value: ``code xid 62``, ``switch leaf-3``."""
-    trait, _space, value = text.partition(" ")
-    if trait == "code":
-        kind, _space, code = value.partition(" ")
-        return fault_name(kind, code)
+def symptom(storm: Incident) -> str:
+    """What the nodes of a storm share: Xid 62, switch leaf-3."""
+    if storm.trait == "code":
+        return fault_name(storm.symptom_kind, storm.symptom)
     known = {
         "job": _("job %(value)s"),
         "switch": _("switch %(value)s"),
         "agent_version": _("agent version %(value)s"),
     }
-    return known[trait] % {"value": value} if trait in known else text
+    return known[storm.trait] % {"value": storm.symptom} if storm.trait in known else storm.code

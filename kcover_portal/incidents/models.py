@@ -6,6 +6,8 @@ from django.utils.translation import gettext_lazy as _
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Node
 
+STORM = "storm"  # the kind of an incident that covers many nodes
+
 
 class Batch(models.Model):
     """A report with items that was stored. Resending it adds nothing."""
@@ -34,6 +36,9 @@ class Incident(models.Model):
     code = models.CharField(max_length=160)
     device = models.CharField(max_length=128, blank=True, help_text="PCI address, else GPU UUID, else nothing")
     scope = models.JSONField(default=list, help_text="the nodes of a storm, by name")
+    trait = models.CharField(max_length=16, blank=True, help_text="of a storm: code, job, switch or agent_version")
+    symptom_kind = models.CharField(max_length=12, blank=True, help_text="of a storm of trait code: the faults' kind")
+    symptom = models.CharField(max_length=320, blank=True, help_text="of a storm: the trait's value that nodes share")
     gpu_uuid = models.CharField(max_length=96, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN)
     severity = models.CharField(max_length=12, blank=True)

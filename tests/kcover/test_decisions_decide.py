@@ -391,7 +391,7 @@ def test_plans_that_take_nothing_away_are_not() -> None:
 
 
 def test_a_storm_is_named_so_that_there_is_one_incident_of_it() -> None:
-    everywhere = guards.Symptom(trait="code", value="xid 62", nodes=3)
+    everywhere = guards.Symptom(trait="code", kind="xid", value="62", nodes=3)
     judged = decide.decide(situation(counts=counted(symptoms=(everywhere,))))
     assert (judged.answer, judged.because[1].code) == ("hold", "storm_code")
     assert judged.storm == guards.Storm(symptom=everywhere, reached=3, eligible=100)
@@ -418,7 +418,7 @@ def test_what_has_the_word_before_the_guards_needs_no_counts(place: int) -> None
     facts = HOLDS[place][1]
     held = situation(REBOOTS, **facts)
     assert not needs_counts(held)
-    full = counted(isolated_lately=99, symptoms=(guards.Symptom(trait="code", value="xid 62", nodes=50),))
+    full = counted(isolated_lately=99, symptoms=(guards.Symptom(trait="code", kind="xid", value="62", nodes=50),))
     assert decide.decide(replace(held, counts=full)) == decide.decide(held)
 
 

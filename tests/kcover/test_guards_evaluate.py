@@ -340,8 +340,8 @@ def test_of_several_windows_the_last_to_end_is_named() -> None:
 # --- storm
 
 
-def symptom(nodes: int, trait: str = "code", value: str = "xid 79") -> guards.Symptom:
-    return guards.Symptom(trait=trait, value=value, nodes=nodes)
+def symptom(nodes: int, trait: str = "code", value: str = "79") -> guards.Symptom:
+    return guards.Symptom(trait=trait, kind="xid" if trait == "code" else "", value=value, nodes=nodes)
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,10 @@ def test_of_equals_the_first_trait_and_the_first_name_is_the_storm() -> None:
 @pytest.mark.parametrize(
     ("trait", "said"),
     [
-        ("code", ("Storm: X on 4 nodes within 5 min (threshold 3). A shared cause is likely, so no node is acted on.")),
+        (
+            "code",
+            ("Storm: xid X on 4 nodes within 5 min (threshold 3). A shared cause is likely, so no node is acted on."),
+        ),
         (
             "job",
             (
@@ -713,7 +716,7 @@ def test_facts_as_json() -> None:
         "serving": True,
         "holds_slot": False,
         "hardware": False,
-        "symptoms": [{"trait": "code", "value": "xid 79", "nodes": 3}],
+        "symptoms": [{"trait": "code", "kind": "xid", "value": "79", "nodes": 3}],
         "faulty": {"ten_minutes": 0, "hour": 0, "six_hours": 0},
         "past": {"node_hours": 0, "faults": 0, "ten_minutes": 0, "hour": 0, "six_hours": 0},
         "last_rescue_ended_at": "2026-11-21T08:00:00+00:00",

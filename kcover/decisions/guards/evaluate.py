@@ -94,7 +94,7 @@ def storm(settings: Settings, facts: Facts) -> Storm | None:
     if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
     reached = _storm_from(settings, facts)
-    widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.value))
+    widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))
     if widest.nodes < reached:
         return None
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
@@ -209,7 +209,7 @@ def _storm(settings: Settings, facts: Facts) -> _Finding:
         return _Finding(reason=reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within))
     symptom = found.symptom
     reason = reasons.of(
-        f"storm_{symptom.trait}", value=symptom.value, nodes=symptom.nodes, limit=found.reached, within=within
+        f"storm_{symptom.trait}", value=symptom.text, nodes=symptom.nodes, limit=found.reached, within=within
     )
     return _Finding(guard="storm", holds=True, reason=reason)
 

@@ -41,12 +41,24 @@ class Symptom:
     """Something that the fault at hand shares with faults of other nodes.
 
     ``nodes``: distinct nodes, this one included, that showed it within the storm's window. ``trait``: one of
-    ``TRAITS``. A value that all nodes share (the only agent version) distinguishes nothing and is left out.
+    ``TRAITS``. ``kind``: of a fault's code (trait ``code``); "" for other traits. A value that all nodes share (the
+    only agent version) distinguishes nothing and is left out.
     """
 
     trait: str
+    kind: str = ""
     value: str
     nodes: int
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """The identity of the symptom: trait, kind and value."""
+        return self.trait, self.kind, self.value
+
+    @property
+    def text(self) -> str:
+        """The value for people: ``xid 62``, ``leaf-3``."""
+        return f"{self.kind} {self.value}" if self.kind else self.value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

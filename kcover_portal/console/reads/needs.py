@@ -13,7 +13,7 @@ from kcover.faults import catalog
 from kcover_portal import localization
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
-from kcover_portal.console.fault_names import fault_name, of_rescue, symptom
+from kcover_portal.console.fault_names import incident_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
@@ -120,7 +120,7 @@ def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
     found = [
         Need(
             presentation.of("guard", "storm"),
-            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm.code), "n": len(storm.scope)},
+            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm), "n": len(storm.scope)},
             _("Nothing is drained or rebooted. Find what its nodes share, then close the storm."),
             storm.opened_at,
             "incident",
@@ -215,7 +215,7 @@ def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int
 
 def _unhandled(incident: Incident, decision: Decision | None, *, faults: int) -> Need:
     """The worst fault of a node that nothing handles, with the reason of the last decision."""
-    fault = fault_name(incident.kind, incident.code)
+    fault = incident_name(incident)
     why = localization.sentence(decision.reasons) if decision else _("no decision yet")
     if faults > 1:
         others = ngettext("%(n)d other open fault", "%(n)d other open faults", faults - 1) % {"n": faults - 1}

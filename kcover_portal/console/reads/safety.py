@@ -139,7 +139,7 @@ def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
             presentation.of("guard", "storm"),
             storm.cluster.name,
             _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until a person closes the storm.")
-            % {"symptom": symptom(storm.code), "n": len(storm.scope)},
+            % {"symptom": symptom(storm), "n": len(storm.scope)},
             storm.pk,
         )
         for storm in storms(clusters)

@@ -12,7 +12,7 @@ from kcover import audit, lifecycle
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.console import presentation
-from kcover_portal.console.fault_names import fault_message, fault_name, symptom
+from kcover_portal.console.fault_names import fault_message, incident_name, symptom
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues
 from kcover_portal.fleet import queries as fleet
@@ -49,7 +49,7 @@ def of_node(node: Node, *, length: int = LENGTH) -> list[Moment]:
 def _faults(node: Node, length: int) -> list[Moment]:
     moments = []
     for incident in Incident.objects.filter(node=node)[:length]:
-        name = fault_name(incident.kind, incident.code)
+        name = incident_name(incident)
         text = " · ".join(part for part in (incident.device, fault_message(incident)[:160]) if part)
         moments.append(
             Moment(
@@ -192,7 +192,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Why]:
     storms = Incident.objects.filter(cluster=node.cluster, node=None, state=Incident.State.OPEN)
     found += [
         Why(
-            _("Part of a storm that a person must close: %(symptom)s") % {"symptom": symptom(storm.code)},
+            _("Part of a storm that a person must close: %(symptom)s") % {"symptom": symptom(storm)},
             "incident",
             storm.pk,
         )
@@ -208,7 +208,7 @@ def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
     latest = {row.incident_id: row for row in Decision.objects.filter(incident__in=keys).order_by("pk")}
     found = []
     for incident in open_incidents:
-        decision, name = latest.get(incident.pk), fault_name(incident.kind, incident.code)
+        decision, name = latest.get(incident.pk), incident_name(incident)
         if decision is None:
             found.append(Why(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":

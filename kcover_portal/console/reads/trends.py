@@ -10,12 +10,15 @@ from django.db.models.functions import TruncHour
 from django.utils.translation import gettext as _
 
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.console.fault_names import fault_name
+from kcover_portal.console.fault_names import incident_name
 from kcover_portal.incidents.models import Incident
 
 WEEK = timedelta(days=7)
 BUCKET = timedelta(hours=6)
 NAMED = 5  # faults with their own series; the others share one
+FAULT = ("kind", "code", "trait", "symptom_kind", "symptom")  # the columns that name an incident's fault
+
+Fault = tuple[str, ...]  # the values of these columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +75,27 @@ def faults(scope: Scope, *, now: datetime) -> Trend:
         Incident.objects.filter(scope.where(), opened_at__gte=since)
         .annotate(hour=TruncHour("opened_at", tzinfo=UTC))
         .order_by()
-        .values_list("hour", "kind", "code")
+        .values_list("hour", *FAULT)
         .annotate(n=Count("pk"))
     )
-    counted: Counter[tuple[str, str, int]] = Counter()
-    totals: Counter[tuple[str, str]] = Counter()
-    for hour, kind, code, number in rows:
-        counted[kind, code, (int(hour.timestamp()) - starts[0]) // size] += number
-        totals[kind, code] += number
+    counted: Counter[tuple[Fault, int]] = Counter()
+    totals: Counter[Fault] = Counter()
+    for hour, *columns, number in rows:
+        fault = tuple(columns)
+        counted[fault, (int(hour.timestamp()) - starts[0]) // size] += number
+        totals[fault] += number
     named = [fault for fault, _number in totals.most_common(NAMED)]
-    series = [(fault_name(*fault), [counted[(*fault, index)] for index in range(len(starts))]) for fault in named]
+    series = [
+        (
+            incident_name(Incident(**dict(zip(FAULT, fault, strict=True)))),
+            [counted[fault, index] for index in range(len(starts))],
+        )
+        for fault in named
+    ]
     if len(totals) > NAMED:
         others = [0] * len(starts)
-        for (kind, code, index), number in counted.items():
-            if (kind, code) not in named and 0 <= index < len(others):
+        for (fault, index), number in counted.items():
+            if fault not in named and 0 <= index < len(others):
                 others[index] += number
         series.append((_("others"), others))
     return Trend(list(starts), series)

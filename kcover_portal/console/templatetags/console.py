@@ -95,15 +95,21 @@ def fault(kind: str, code: str) -> str:
 
 
 @register.filter
+def incident_name(incident: Incident) -> str:
+    """The name of an incident's fault: Xid 79, Storm: Xid 79."""
+    return fault_names.incident_name(incident)
+
+
+@register.filter
 def rescued_fault(rescue: Rescue) -> str:
     """The name of the fault that the rescue is about; "" if it is not about a fault."""
     return fault_names.of_rescue(rescue)
 
 
 @register.filter
-def symptom(text: str) -> str:
+def symptom(storm: Incident) -> str:
     """The symptom that the nodes of a storm share."""
-    return fault_names.symptom(text)
+    return fault_names.symptom(storm)
 
 
 @register.simple_tag

@@ -13,14 +13,16 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce, Least
 
 from kcover import marks, reasons
+from kcover.decisions import guards
 from kcover.faults import fault, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Gpu, Node
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.incidents.services import joins, occurrences, overflow, source_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst, worst_of
 
+MAX_CODE = 160  # characters; the length of the column
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)
 
 
@@ -190,16 +192,23 @@ def _uuid_at(node: Node, pci: str | None) -> str:
     return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
-def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], now: datetime) -> tuple[Incident, bool]:
-    """Finds or opens the one open incident of a storm, and adds these nodes to its scope.
+def keep_storm(
+    cluster: Cluster, symptom: guards.Symptom, *, nodes: Sequence[str], now: datetime
+) -> tuple[Incident, bool]:
+    """Finds or opens the one open incident of the symptom's storm, and adds these nodes to its scope.
 
-    ``code``: the trait and its value, for example ``switch leaf-3``. Returns it, and whether it is new.
-
-    A storm is never decided: it stays open until a person closes it.
+    Returns it, and whether it is new. A storm is never decided: it stays open until a person closes it.
     """
-    trait, _, value = code.partition(" ")
-    because = reasons.of(f"storm_of_{trait}", value=value)
-    storm, opened = keep_cluster_incident(cluster, kind=kind, code=code, because=because, now=now)
+    storm, opened = keep_cluster_incident(
+        cluster,
+        kind=STORM,
+        code=_storm_code(symptom),
+        because=reasons.of(f"storm_of_{symptom.trait}", value=symptom.text),
+        now=now,
+        trait=symptom.trait,
+        symptom_kind=symptom.kind,
+        symptom=symptom.value,
+    )
     if not set(nodes).issubset(storm.scope):
         locked = Incident.objects.select_for_update().get(pk=storm.pk)  # a concurrent call must not lose its nodes
         scope = sorted({*locked.scope, *nodes})
@@ -208,12 +217,21 @@ def keep_storm(cluster: Cluster, *, kind: str, code: str, nodes: Sequence[str], 
     return storm, opened
 
 
+def _storm_code(symptom: guards.Symptom) -> str:
+    """The identity of the symptom's storm, for people: programs read the fields. A long one ends with a digest."""
+    code = f"{symptom.trait} {symptom.text}"
+    if len(code) <= MAX_CODE:
+        return code
+    digest = hashlib.sha256(code.encode()).hexdigest()[:16]
+    return f"{code[: MAX_CODE - len(digest) - 1]} {digest}"
+
+
 def keep_cluster_incident(
-    cluster: Cluster, *, kind: str, code: str, because: reasons.Reason, now: datetime
+    cluster: Cluster, *, kind: str, code: str, because: reasons.Reason, now: datetime, **fields: str
 ) -> tuple[Incident, bool]:
     """Finds or opens the one open incident of this kind and code without a node. Returns it, and whether it is new.
 
-    It is never decided: it stays open until a person closes it.
+    ``fields``: further fields of a new one. It is never decided: it stays open until a person closes it.
     """
     return Incident.objects.get_or_create(
         cluster=cluster,
@@ -227,6 +245,7 @@ def keep_cluster_incident(
             "because": because.to_json(),
             "opened_at": now,
             "last_at": now,
+            **fields,
         },
     )
 

@@ -62,12 +62,9 @@ def _failed_jobs(node: Node, namespace: str, *, since: datetime) -> guards.Sympt
 
     One job that keeps failing is no storm, and the jobs of one namespace are no storm for the others.
     """
-    value = f"pod {PodFailure.CODE}"
     rows = PodFailure.objects.filter(cluster=node.cluster_id, seen_at__gte=since).order_by()
     mine = rows.filter(namespace=namespace)
     own = min(mine.values("kind", "name").distinct().count(), mine.values("node").distinct().count())
     shared = min(rows.values("namespace").distinct().count(), rows.values("node").distinct().count())
-    code = symptoms.storm_code("code", value)
-    storm = Incident.objects.filter(cluster=node.cluster_id, node=None, kind=symptoms.STORM, state="open", code=code)
-    open_now = next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), ())
-    return guards.Symptom(trait="code", value=value, nodes=max(own, shared, len(open_now)))
+    failed = guards.Symptom(trait="code", kind="pod", value=PodFailure.CODE, nodes=max(own, shared))
+    return replace(failed, nodes=max(failed.nodes, len(symptoms.storm_scope(node, failed))))

@@ -280,11 +280,15 @@ def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> l
     """Record the storm's one incident. Returns the ledger entry, if the storm is new."""
     symptom, now = storm.symptom, situation.now
     names = symptoms.storm_nodes(node, symptom, since=now - situation.settings.storm.window)
-    code = symptoms.storm_code(symptom.trait, symptom.value)
-    row, opened = incidents.keep_storm(node.cluster, kind=symptoms.STORM, code=code, nodes=names, now=now)
+    row, opened = incidents.keep_storm(node.cluster, symptom, nodes=names, now=now)
     if not opened:
         return []
     act = audit.StormOpened(
-        incident=row.pk, trait=symptom.trait, value=symptom.value, nodes=symptom.nodes, reached=storm.reached
+        incident=row.pk,
+        trait=symptom.trait,
+        kind=symptom.kind,
+        value=symptom.value,
+        nodes=symptom.nodes,
+        reached=storm.reached,
     )
     return [ledger.Draft(act=act, actor="system", at=now)]

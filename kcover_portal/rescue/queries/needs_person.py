@@ -6,9 +6,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
 from kcover import lifecycle
 from kcover.decisions import decide
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import symptoms
 
 AWAITING_APPROVAL = Q(state=Rescue.State.HELD, hold=Rescue.Hold.APPROVAL)
 # A person must act: an open rescue asks for it, or a rescue ended badly and its marks are still on the node.
@@ -40,7 +39,7 @@ def kind_of(rescue: Rescue) -> str:
 
 def open_storms() -> QuerySet[Incident]:
     """Storms that are still open."""
-    return Incident.objects.filter(node=None, kind=symptoms.STORM, state=Incident.State.OPEN)
+    return Incident.objects.filter(node=None, kind=STORM, state=Incident.State.OPEN)
 
 
 def open_ledger_incidents() -> QuerySet[Incident]:

@@ -5,6 +5,7 @@ because that may be the symptom.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -13,10 +14,9 @@ from django.db.models import Exists, QuerySet
 
 from kcover.decisions import guards
 from kcover_portal.fleet.models import Agent, Cluster, Node
-from kcover_portal.incidents.models import Incident, JobSeen
+from kcover_portal.incidents.models import STORM, Incident, JobSeen
 from kcover_portal.rescue.queries.numbers import number_of
 
-STORM = "storm"  # the kind of an incident that covers many nodes
 # Labels that name a node's leaf switch: NVIDIA topograph's, then our own.
 SWITCH_LABELS = ("network.topology.nvidia.com/leaf", "kcover.io/switch")
 
@@ -57,7 +57,7 @@ class Symptoms:
         known: Mapping[str, Any],
     ) -> None:
         self._cluster, self._since, self._nodes, self._known = cluster, since, nodes, known
-        self._counted = {("code", f"{kind} {code}"): known[f"code_{index}"] for index, (kind, code) in enumerate(codes)}
+        self._counted = {("code", kind, code): known[f"code_{index}"] for index, (kind, code) in enumerate(codes)}
 
     def of(self, node: Node, kind: str, code: str) -> tuple[guards.Symptom, ...]:
         """The symptoms of a fault and on how many nodes each was seen.
@@ -65,39 +65,41 @@ class Symptoms:
         An open storm counts with all its nodes until a person closes it. Time alone does not end it.
         """
         found = []
-        for trait, value in self._traits(node, kind, code):
-            scope = self._storms.get(storm_code(trait, value), [])
+        for symptom in self._of_one(node, kind, code):
+            scope = self._storms.get(symptom.key, [])
             in_storm = len(scope) if node.name in scope else 0
-            found.append(guards.Symptom(trait=trait, value=value, nodes=max(self._count(node, trait, value), in_storm)))
+            found.append(replace(symptom, nodes=max(self._count(node, symptom), in_storm)))
         return tuple(found)
 
-    def _traits(self, node: Node, kind: str, code: str) -> Iterable[tuple[str, str]]:
-        """The traits and values of the fault that a common cause would leave on other nodes too."""
-        yield "code", f"{kind} {code}"
+    def _of_one(self, node: Node, kind: str, code: str) -> Iterable[guards.Symptom]:
+        """The symptoms of the fault that a common cause would leave on other nodes too; other nodes are not counted."""
+        yield guards.Symptom(trait="code", kind=kind, value=code, nodes=1)
         version = self._versions.get(node.pk)
         if version:
-            yield "agent_version", version
+            yield guards.Symptom(trait="agent_version", value=version, nodes=1)
         key = _switch_label(node)
         if key is not None:
-            yield "switch", node.labels[key]
+            yield guards.Symptom(trait="switch", value=node.labels[key], nodes=1)
         for job in self._jobs.get(node.pk, ()):
-            yield "job", job
+            yield guards.Symptom(trait="job", value=job, nodes=1)
 
-    def _count(self, node: Node, trait: str, value: str) -> int:
+    def _count(self, node: Node, symptom: guards.Symptom) -> int:
         """The number of nodes that show the symptom. A value of one label is not that of another."""
-        if (trait, value) in self._counted:
-            return int(self._counted[trait, value])
-        rows = _sharing(node, trait, value, since=self._since)
+        if symptom.key in self._counted:
+            return int(self._counted[symptom.key])
+        rows = _sharing(node, symptom, since=self._since)
         number = rows.values("node").distinct().count()
-        if trait != "switch":
-            self._counted[trait, value] = number
+        if symptom.trait != "switch":
+            self._counted[symptom.key] = number
         return number
 
     @cached_property
-    def _storms(self) -> dict[str, list[str]]:
+    def _storms(self) -> dict[tuple[str, str, str], list[str]]:
+        """The nodes of each open storm by its symptom's key."""
         if not self._known["storms"]:
             return {}
-        return dict(_open_storms(self._cluster.pk).values_list("code", "scope"))
+        rows = _open_storms(self._cluster.pk).values_list("trait", "symptom_kind", "symptom", "scope")
+        return {(trait, kind, value): scope for trait, kind, value, scope in rows}
 
     @cached_property
     def _versions(self) -> dict[int, str]:
@@ -120,13 +122,15 @@ class Symptoms:
 
 def storm_nodes(node: Node, symptom: guards.Symptom, *, since: datetime) -> list[str]:
     """The names of the nodes that show the symptom of this node's fault."""
-    rows = _sharing(node, symptom.trait, symptom.value, since=since)
+    rows = _sharing(node, symptom, since=since)
     return sorted(set(rows.values_list("node__name", flat=True)))
 
 
-def storm_code(trait: str, value: str) -> str:
-    """The code of a storm's incident."""
-    return f"{trait} {value}"[:64]
+def storm_scope(node: Node, symptom: guards.Symptom) -> list[str]:
+    """The nodes of the symptom's open storm if the node is one of them; else none."""
+    trait, kind, value = symptom.key
+    storm = _open_storms(node.cluster_id).filter(trait=trait, symptom_kind=kind, symptom=value)
+    return next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), [])
 
 
 def _open_storms(cluster: int) -> QuerySet[Incident]:
@@ -138,12 +142,12 @@ def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:
     return Incident.objects.filter(cluster=cluster, node__in_cluster=True, last_at__gte=since)
 
 
-def _sharing(node: Node, trait: str, value: str, *, since: datetime) -> QuerySet[Incident]:
-    """Recent incidents of the node's cluster that show this trait."""
+def _sharing(node: Node, symptom: guards.Symptom, *, since: datetime) -> QuerySet[Incident]:
+    """Recent incidents of the node's cluster that show this symptom."""
+    trait, kind, value = symptom.key
     recent = _recent(node.cluster_id, since=since)
     if trait == "code":
-        kind, _, code = value.partition(" ")
-        return recent.filter(kind=kind, code=code)
+        return recent.filter(kind=kind, code=value)
     faults = recent.filter(is_user_fault=False)
     if trait == "agent_version":
         return faults.filter(node__agent__version=value)

@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons
+from kcover.decisions import guards
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
@@ -49,11 +50,14 @@ def test_a_message_of_the_portal_is_english_and_data(node: Node, viewer: Api, no
     because = reasons.of("agent_silent", since=reasons.moment(now))
     seen = incidents.PortalFault(kind="agent", code="silent", because=because, source="portal")
     incidents.keep_fault(node, seen, boot_id="b", now=now)
-    incidents.keep_storm(node.cluster, kind="storm", code="switch leaf-3", nodes=["gpu-1"], now=now)
+    incidents.keep_storm(
+        node.cluster, guards.Symptom(trait="switch", value="leaf-3", nodes=1), nodes=["gpu-1"], now=now
+    )
     storm, silent = viewer.get("incidents", Accept_Language="zh-hans").json()["results"]
     [event] = viewer.get("events", Accept_Language="zh-hans").json()["results"]
     for row in (silent, event):
         assert (row["message"], row["message_reason"]) == (str(because), because.to_json())
+    assert (storm["trait"], storm["symptom_kind"], storm["symptom"]) == ("switch", "", "leaf-3")
     common = reasons.of("storm_of_switch", value="leaf-3")
     assert (storm["message"], storm["message_reason"]) == (str(common), common.to_json())
 

@@ -76,7 +76,15 @@ def _past_rescue(node: Node, now: datetime) -> Rescue:
 
 def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str, Any]:
     storm = Incident.objects.create(
-        cluster=cluster, kind="storm", code="xid:62", scope=list(nodes), opened_at=now, last_at=now
+        cluster=cluster,
+        kind="storm",
+        code="code xid 62",
+        scope=list(nodes),
+        trait="code",
+        symptom_kind="xid",
+        symptom="62",
+        opened_at=now,
+        last_at=now,
     )
     run = CheckRun.objects.create(
         cluster=cluster, checks=["ping"], level=1, total=2, asked_by="user:theirs", asked_at=now

@@ -44,7 +44,9 @@ def maintain(world: World, **where: str) -> Maintenance:
 
 
 def storm_on(world: World, *names: str) -> Incident:
-    return incidents.keep_storm(world.cluster, kind="storm", code="code xid 62", nodes=names, now=world.now)[0]
+    return incidents.keep_storm(
+        world.cluster, guards.Symptom(trait="code", kind="xid", value="62", nodes=3), nodes=names, now=world.now
+    )[0]
 
 
 # --------------------------------------------------------------------------------------------------------------- rescue

@@ -10,6 +10,7 @@ from django.test import Client
 from django.utils import timezone, translation
 
 from kcover import autopilot, reasons
+from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
@@ -186,7 +187,9 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     answer(world, "gpu-1", FINE)
     for number in range(1, 5):
         receive(world, raw(number, failed={(0, 1), (1, 4), (2, 3)} if number == 2 else set()))
-    incidents.keep_storm(world.cluster, kind="storm", code="code xid 62", nodes=["gpu-3"], now=world.now)
+    incidents.keep_storm(
+        world.cluster, guards.Symptom(trait="code", kind="xid", value="62", nodes=1), nodes=["gpu-3"], now=world.now
+    )
     given = {"url": "https://hooks.example/T0/x", "secret": "a secret of some length"}
     channel = notify.make_channel("on-call", "webhook", given, actor="user:ann", now=world.now)
     notify.make_route(channel, kinds=["rescue.failed"], cluster=None, least="", actor="user:ann", now=world.now)

@@ -80,7 +80,10 @@ def test_a_budget_is_shown_by_what_it_is_counted_by(fleet_of_ten: World):
 def test_an_open_storm_trips_its_gauge_until_somebody_closes_it(fleet_of_ten: World):
     world = fleet_of_ten
     storm, _ = incidents.keep_storm(
-        world.cluster, kind="storm", code="code xid 62", nodes=["gpu-1", "gpu-2", "gpu-3"], now=world.now
+        world.cluster,
+        guards.Symptom(trait="code", kind="xid", value="62", nodes=3),
+        nodes=["gpu-1", "gpu-2", "gpu-3"],
+        now=world.now,
     )
     assert [(one.count, one.limit, one.state) for one in gauges(world)["storm"]] == [(3, 3, "tripped")]
     incidents.close_by_hand(storm, actor="user:omar", reason="the switch was it", now=world.now)
@@ -281,7 +284,10 @@ def test_the_banner_tells_of_an_open_breaker_and_a_storm_on_every_page(person, f
     page = words(client.get("/nodes/"))
     assert "Breaker open: 1 nodes isolated within 5 min (limit 1)." in page
     storm, _ = incidents.keep_storm(
-        world.cluster, kind="storm", code="code xid 62", nodes=["gpu-1", "gpu-2"], now=world.now
+        world.cluster,
+        guards.Symptom(trait="code", kind="xid", value="62", nodes=3),
+        nodes=["gpu-1", "gpu-2"],
+        now=world.now,
     )
     page = text(client.get("/nodes/"))
     assert "Storm: Xid 62 on 2 nodes" in page

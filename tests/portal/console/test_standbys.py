@@ -3,7 +3,7 @@
 import pytest
 from django.utils import timezone
 
-from kcover.decisions import standby
+from kcover.decisions import guards, standby
 from kcover_portal.console.reads import standbys as reads
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
@@ -113,7 +113,12 @@ def test_the_overview_shows_how_much_of_breaker_and_budget_is_left(person, world
 def test_a_storm_is_first_of_what_needs_a_person(person, world: World):
     world.fault(95)
     world.work()
-    incidents.keep_storm(world.cluster, kind="storm", code="code xid 95", nodes=["gpu-1", "gpu-2"], now=world.now)
+    incidents.keep_storm(
+        world.cluster,
+        guards.Symptom(trait="code", kind="xid", value="95", nodes=2),
+        nodes=["gpu-1", "gpu-2"],
+        now=world.now,
+    )
     page = words(person("viewer").get("/"))
     needs = page[page.index("Needs a person now") :]
     assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: no action taken")

@@ -8,6 +8,7 @@ import pytest
 from django.utils import translation
 
 from kcover import audit, reasons
+from kcover.decisions import guards
 from kcover.faults.fault import Fault
 from kcover.notify import events
 from kcover_portal import localization
@@ -111,9 +112,14 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
     for index in range(2, 302):
         seen = Fault(kind="xid", code=79, pci="0000:4e:00", source="kmsg")
         record_faults.keep_fault(world.node(f"gpu-{index}"), seen, boot_id="b", now=world.now)
-    record_faults.keep_storm(world.cluster, kind="storm", code="code xid 79", nodes=["gpu-2", "gpu-3"], now=world.now)
+    record_faults.keep_storm(
+        world.cluster,
+        guards.Symptom(trait="code", kind="xid", value="79", nodes=300),
+        nodes=["gpu-2", "gpu-3"],
+        now=world.now,
+    )
     storm = Incident.objects.get(node=None)
-    opened = audit.StormOpened(incident=storm.pk, trait="code", value="79", nodes=300, reached=3)
+    opened = audit.StormOpened(incident=storm.pk, trait="code", kind="xid", value="79", nodes=300, reached=3)
     ledger.record("c1", opened, actor="system", now=world.now)
     (document,) = told()
     assert [line.split(" – ")[0] for line in document["lines"]] == [

@@ -196,6 +196,7 @@ class TestStorm:
         world.work()
         storm = Incident.objects.get(kind="storm")
         assert (storm.node, storm.state, len(storm.scope), storm.count) == (None, "open", 12, 12)
+        assert (storm.trait, storm.symptom_kind, storm.symptom) == ("code", "xid", "62")
         assert len(isolated(world)) == 6  # a quarter
         full = {"taken": 6, "limit": 6, "eligible": 24}
         assert latest_reason(world, "storm_budget") == full

@@ -248,7 +248,7 @@ def test_signed_forgeries_are_refused(kind: str) -> None:
     ("lie", "code"),
     [
         ({"eligible": 0}, "guards"),
-        ({"symptoms": [{"trait": "code", "value": "xid 62", "nodes": 50}]}, "guards"),
+        ({"symptoms": [{"trait": "code", "kind": "xid", "value": "62", "nodes": 50}]}, "guards"),
         ({"faulty": {"ten_minutes": 9, "hour": 9, "six_hours": 9}}, "guards"),
         ({"node": "gpu-9"}, "guards"),
     ],
