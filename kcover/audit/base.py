@@ -38,7 +38,10 @@ class EntryLike(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """An act as the ledger stores it. ``subject`` is for people; programs read the fields in ``data``."""
+    """An act as the ledger stores it.
+
+    ``subject`` is for people, and the indexed key of ``audit.subjects``. Programs read the fields in ``data``.
+    """
 
     verb: str
     subject: str

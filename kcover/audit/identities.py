@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kcover import reasons
+from kcover.audit import subjects
 from kcover.audit.base import Act, register
 from kcover.audit.settings import UserAct
 from kcover.audit.sign_in import FailedAttempts
@@ -90,7 +91,7 @@ class GroupAct(Act):
     @property
     def subject(self) -> str:
         """The group."""
-        return f"group {self.group}"[:400]
+        return subjects.group(self.group)
 
 
 @register

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from kcover.audit import subjects
 from kcover.audit.base import Act, register
 from kcover.audit.settings import UserAct
 
@@ -45,7 +46,7 @@ class RoleAct(Act):
     @property
     def subject(self) -> str:
         """The role."""
-        return f"role {self.role}"
+        return subjects.role(self.role)
 
 
 @register

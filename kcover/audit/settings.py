@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, ClassVar
 
+from kcover.audit import subjects
 from kcover.audit.base import Act, register
 from kcover.audit.fleet import Change
 from kcover.reasons import Reason
@@ -137,7 +138,7 @@ class UserAct(Act):
     @property
     def subject(self) -> str:
         """The user."""
-        return f"user {self.user}"
+        return subjects.user(self.user)
 
 
 @register

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from kcover import reasons
+from kcover.audit import subjects
 from kcover.audit.base import register
 from kcover.audit.settings import UserAct
 from kcover.reasons import Reason
@@ -55,7 +56,7 @@ class FailedAttempts(UserAct):
     @property
     def subject(self) -> str:
         """The user."""
-        return f"user {self.user}" if self.user else "unknown user"
+        return subjects.user(self.user) if self.user else "unknown user"
 
     @property
     def explanation(self) -> Reason | None:

@@ -8,6 +8,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
 from kcover import audit
+from kcover.audit import subjects
 from kcover_portal.accounts.models import (
     ApiToken,
     GroupMapping,
@@ -62,8 +63,8 @@ def controllers(name: str, *, at: datetime) -> list[str]:
         account, until = pending.pop()
         if not account.startswith(USER):
             continue
-        subjects = _subjects(account.removeprefix(USER))
-        changes = ledger.about(subjects, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
+        about = _subjects(account.removeprefix(USER))
+        changes = ledger.about(about, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
         by_people = changes.filter(actor__startswith=USER).exclude(actor__in=found)
         news = list(by_people.values_list("actor", "at"))
         found.update(by for by, _ in news)
@@ -75,7 +76,7 @@ def _subjects(username: str) -> list[str]:
     """Returns the subjects of the audit log that decide what an account may do."""
     roles = RoleBinding.objects.filter(user__username=username, custom__isnull=False).values_list("role", flat=True)
     groups = GroupMapping.objects.filter(members__username=username).values_list("group", flat=True)
-    return [f"user {username}", *(f"role {role}" for role in roles), *(f"group {group}" for group in groups)]
+    return [subjects.user(username), *map(subjects.role, roles), *map(subjects.group, groups)]
 
 
 def place_key(who: Principal) -> str:

@@ -74,7 +74,10 @@ def content(entry: Entry) -> dict[str, Any]:
 
 
 def about(subjects: Collection[str], *, verbs: Collection[str], since: datetime, until: datetime) -> QuerySet[Entry]:
-    """Returns the entries of all chains about the subjects, later than ``since`` and not later than ``until``."""
+    """Returns the entries of all chains about the subjects, later than ``since`` and not later than ``until``.
+
+    ``subjects``: as ``kcover.audit.subjects`` builds them.
+    """
     return Entry.objects.filter(subject__in=subjects, verb__in=verbs, at__gt=since, at__lte=until)
 
 
