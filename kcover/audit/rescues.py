@@ -34,7 +34,7 @@ class Ended(StrEnum):
 class DecisionMade(Act):
     """A decision about an open incident.
 
-    ``facts``: the digest of the facts that it depends on (``Decision.facts``); "" in entries of earlier versions.
+    ``facts``: the digest of the facts that it depends on (``Decision.facts``); "" if the answer opens no rescue.
     """
 
     incident: int
@@ -44,17 +44,22 @@ class DecisionMade(Act):
     mode: str
     revision: int | None
     because: tuple[Reason, ...]
-    facts: str = ""
+    facts: str
 
     @classmethod
     def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
         """``decision.<answer>``."""
-        return {f"decision.{answer.value}": {"answer": answer} for answer in Decided}
+        return {cls.verb_of(answer): {"answer": answer} for answer in Decided}
+
+    @staticmethod
+    def verb_of(answer: Decided) -> str:
+        """``decision.<answer>``."""
+        return f"decision.{answer.value}"
 
     @property
     def verb(self) -> str:
         """``decision.<answer>``."""
-        return f"decision.{self.answer.value}"
+        return self.verb_of(self.answer)
 
     @property
     def subject(self) -> str:

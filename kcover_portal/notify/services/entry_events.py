@@ -37,7 +37,7 @@ VERBS = (
             audit.JobMoved,
         )
     ),
-    "decision.hold",
+    audit.DecisionMade.verb_of(audit.Decided.HOLD),
 )
 
 

@@ -150,7 +150,10 @@ def _facts(situation: core.Situation) -> dict[str, Any]:
         "settings": guards.to_json(situation.settings),
         "external_asked": situation.external_asked,
         "counts": situation.counts.to_json() if situation.counts else None,
-        "rules": sorted({f"{c.policy}@{c.revision}" for c in situation.rules}),
+        "rules": [
+            {"policy": policy, "revision": revision}
+            for policy, revision in sorted({(c.policy, c.revision) for c in situation.rules})
+        ],
         "candidates": match.digest_of(situation.rules),
         # The rule of an external decider is in no policy.
         **({"given": match.to_json(situation.rules)} if any(c.external for c in situation.rules) else {}),

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from kcover import digests, lifecycle
+from kcover import audit, digests, lifecycle
 from kcover.decisions import match
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger import signatures
@@ -24,6 +24,8 @@ MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a
 # Entries after the last one of the rescue. Heads are published every minute, so one of these is a published head.
 FOLLOWING = timedelta(minutes=2)
 MAX_FOLLOWING = 2_000
+
+OPENING_VERBS = tuple(map(audit.DecisionMade.verb_of, (audit.Decided.RESCUE, audit.Decided.APPROVE)))
 
 Json = dict[str, Any]
 
@@ -67,7 +69,7 @@ def _entries(rescue: Rescue) -> list[Entry]:
     if rescue.decision_id is None:
         return own
     decided = ledger.timeline(cluster, node=rescue.node.name).filter(
-        verb__in=("decision.rescue", "decision.approve"),
+        verb__in=OPENING_VERBS,
         sequence__lt=own[0].sequence,
         data__decision=rescue.decision_id,
     )
@@ -129,9 +131,8 @@ def _rules(facts: Json) -> list[Json]:
     if given is not None:
         return given
     found: list[match.Candidate] = []
-    for name in facts.get("rules", ()):
-        policy, _, number = name.rpartition("@")
-        found += policies.candidates_of(policy, int(number))
+    for revision in facts["rules"]:
+        found += policies.candidates_of(revision["policy"], revision["revision"])
     return match.to_json(found)
 
 
