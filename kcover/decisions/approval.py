@@ -12,9 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import datetime, timedelta
 
-from kcover import reasons
-
-PROGRAM = "token:"  # names of programs begin with it; a program never stands for a person
+from kcover import actors, reasons
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +198,7 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
 
 def _refused_person(vote: Vote, request: Request) -> reasons.Reason | None:
     """The reason why this person cannot cast the vote. A rejection by the requester counts: it prevents the act."""
-    if vote.by.startswith(PROGRAM):
+    if actors.is_token(vote.by):
         return reasons.of("vote_of_program", by=vote.by)
     if not vote.approved:
         return None

@@ -248,7 +248,14 @@ class ApiToken(models.Model):
         VIEWER = "viewer", _("Viewer")
         SOURCE = "source", _("Source of faults")
 
+    class Origin(models.TextChoices):
+        GIVEN = "given"
+        ENROLMENT = "enrolment"
+        ACCOUNT = "account"
+        RENEWAL = "renewal"
+
     kind = models.CharField(max_length=10, choices=Kind.choices)
+    origin = models.CharField(max_length=10, choices=Origin.choices, default=Origin.GIVEN)
     name = models.CharField(max_length=120, blank=True)
     digest = models.CharField(max_length=64, unique=True)
     prefix = models.CharField(max_length=16)
@@ -266,6 +273,13 @@ class ApiToken(models.Model):
         help_text="who counts as the requester of its acts; none for credentials of nodes and tokens of the shell",
     )
     created_by = models.CharField(max_length=200, blank=True)
+    parent = models.ForeignKey(
+        "self",
+        on_delete=models.SET_NULL,
+        null=True,
+        related_name="children",
+        help_text="the enrolment token, or the credential that was renewed",
+    )
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)

@@ -14,6 +14,12 @@ class CheckRun(models.Model):
         FINISHED = "finished", _("Finished")
         STOPPED = "stopped", _("Stopped")
 
+    class Requester(models.TextChoices):
+        PERSON = "person"
+        TOKEN = "token"
+        SCHEDULE = "schedule"
+        JOB = "job"
+
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
     checks = models.JSONField(default=list, help_text="names, in running order")
     level = models.PositiveSmallIntegerField(default=1, help_text="of dcgm, 1 to 4")
@@ -27,6 +33,7 @@ class CheckRun(models.Model):
     ring = models.JSONField(default=dict, help_text="iperf's ring: traffic, members, current step")
     busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
     asked_by = models.CharField(max_length=200)
+    requester_kind = models.CharField(max_length=10, choices=Requester.choices, default=Requester.PERSON)
     asked_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

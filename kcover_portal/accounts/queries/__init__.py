@@ -16,7 +16,6 @@ from django.db.models import Model, Q, QuerySet, prefetch_related_objects
 
 from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, User, Verb
 from kcover_portal.accounts.queries.people import (
-    USER,
     Principal,
     actor,
     controllers,
@@ -39,7 +38,6 @@ __all__ = [
     "READ",
     "ROLES",
     "TOKEN_ROLES",
-    "USER",
     "Grant",
     "Place",
     "Principal",

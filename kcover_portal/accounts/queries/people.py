@@ -7,7 +7,7 @@ from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
-from kcover import audit
+from kcover import actors, audit
 from kcover.audit import subjects
 from kcover_portal.accounts.models import (
     ApiToken,
@@ -23,7 +23,6 @@ from kcover_portal.ledger import queries as ledger
 
 Principal = User | ApiToken | AnonymousUser
 
-USER = "user:"  # names of people begin with it
 CONTROL_LASTS = timedelta(days=1)
 # After these, whoever did them can use the account that they are about.
 CONTROL_VERBS = (
@@ -36,8 +35,8 @@ CONTROL_VERBS = (
 def actor(who: Principal) -> str:
     """Returns the name of the user or token in the audit log: ``user:anna``, ``token:decision kcd_Ab12``."""
     if isinstance(who, ApiToken):
-        return f"token:{who.kind} {who.prefix}"
-    return f"{USER}{who.get_username()}" if who.is_authenticated else "nobody"
+        return actors.token(f"{who.kind} {who.prefix}")
+    return actors.user(who.get_username()) if who.is_authenticated else "nobody"
 
 
 def person(who: Principal) -> str:
@@ -61,11 +60,11 @@ def controllers(name: str, *, at: datetime) -> list[str]:
     found, pending = {name}, [(name, at)]
     while pending:
         account, until = pending.pop()
-        if not account.startswith(USER):
+        if not actors.is_user(account):
             continue
-        about = _subjects(account.removeprefix(USER))
+        about = _subjects(actors.username(account))
         changes = ledger.about(about, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
-        by_people = changes.filter(actor__startswith=USER).exclude(actor__in=found)
+        by_people = changes.filter(actor__startswith=actors.USER).exclude(actor__in=found)
         news = list(by_people.values_list("actor", "at"))
         found.update(by for by, _ in news)
         pending += news

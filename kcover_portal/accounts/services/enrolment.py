@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from django.db import transaction
 
-from kcover import reasons
+from kcover import actors, reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import parked_names, tokens
 from kcover_portal.fleet import queries as fleet
@@ -16,7 +16,6 @@ from kcover_portal.ledger import services as ledger
 
 MAX_REPEATS = 5  # enrolments of one node by enrolment tokens within REPEATS_WINDOW
 REPEATS_WINDOW = timedelta(hours=1)
-BY_ACCOUNT = "service account "  # begins the ``by`` of an enrolment that the cluster proves
 
 
 class InUse(tokens.Later):
@@ -53,7 +52,7 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
             _refuse_if_in_use(credential, now=now)
         _refuse_if_enrolled_often(cluster, node, now=now)
         parked_names.park_unknown(token, cluster, node, now=now)
-        return _replace(existing, cluster, node, by=token.prefix, expires_at=expires_at, now=now)
+        return _replace(existing, cluster, node, by=token.prefix, parent=token, expires_at=expires_at, now=now)
 
 
 def enrol_proven(
@@ -66,24 +65,33 @@ def enrol_proven(
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(cluster)
         existing = tokens.of_node(cluster, node, now=now)
-        return _replace(existing, cluster, node, by=f"{BY_ACCOUNT}{account}", expires_at=expires_at, now=now)
+        return _replace(existing, cluster, node, by=f"service account {account}", expires_at=expires_at, now=now)
 
 
 def _replace(
-    existing: Iterable[ApiToken], cluster: Cluster, node: str, *, by: str, expires_at: datetime, now: datetime
+    existing: Iterable[ApiToken],
+    cluster: Cluster,
+    node: str,
+    *,
+    by: str,
+    parent: ApiToken | None = None,
+    expires_at: datetime,
+    now: datetime,
 ) -> tuple[ApiToken, str]:
-    """Creates a credential and revokes those that earlier enrolments created."""
+    """Creates a credential and revokes those that earlier enrolments created. ``parent``: the enrolment token."""
     created, secret = tokens.make_token(
         ApiToken.Kind.AGENT,
         cluster=cluster,
         node=node,
         name=f"enrolled by {by}",
         expires_at=expires_at,
-        created_by=f"{tokens.BY_TOKEN}{by}",
+        created_by=actors.token(by),
+        origin=ApiToken.Origin.ENROLMENT if parent else ApiToken.Origin.ACCOUNT,
+        parent=parent,
         now=now,
     )
     for credential in existing:
-        if credential.created_by.startswith(tokens.BY_TOKEN):
+        if credential.origin != ApiToken.Origin.GIVEN:
             because = reasons.of("token_enrolled_again", token=created.prefix)
             tokens.withdraw(credential, actor=created.created_by, now=now, because=because)
     return created, secret
@@ -107,11 +115,8 @@ def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
 
 
 def _refuse_if_enrolled_often(cluster: Cluster, node: str, *, now: datetime) -> None:
-    by_tokens = (
-        ApiToken.objects.filter(cluster=cluster, node=node, created_at__gt=now - REPEATS_WINDOW)
-        .filter(created_by__startswith=tokens.BY_TOKEN)
-        .exclude(created_by__startswith=f"{tokens.BY_TOKEN}{BY_ACCOUNT}")
-    )
+    recent = ApiToken.objects.filter(cluster=cluster, node=node, created_at__gt=now - REPEATS_WINDOW)
+    by_tokens = recent.filter(origin__in=(ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL))
     latest = list(by_tokens.order_by("-created_at").values_list("created_at", flat=True)[:MAX_REPEATS])
     if len(latest) < MAX_REPEATS or not parked_nodes.in_cluster(cluster, node):
         return  # parked_names has the bounds for other names

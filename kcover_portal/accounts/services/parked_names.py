@@ -53,7 +53,7 @@ def _seconds_until_next(token: ApiToken, cluster: Cluster, *, now: datetime) -> 
     listed = Node.objects.filter(cluster=cluster, in_cluster=True)
     enrolled = ApiToken.objects.filter(
         cluster=cluster,
-        created_by=f"{tokens.BY_TOKEN}{token.prefix}",
+        parent=token,
         created_at__gt=now - UNKNOWN_NAMES_WINDOW,
     ).exclude(node__in=listed.values("name"))
     latest = list(enrolled.order_by("-created_at").values_list("created_at", flat=True)[:MAX_UNKNOWN_NAMES])
@@ -81,6 +81,6 @@ def _prune(cluster: Cluster, *, now: datetime) -> int:
         because = reasons.of("token_node_not_listed", time=reasons.span(parked_nodes.PARKED_NODE_RETENTION))
         for name in names:
             for credential in tokens.of_node(cluster, name, now=now):
-                if credential.created_by.startswith(tokens.BY_TOKEN):
+                if credential.origin != ApiToken.Origin.GIVEN:
                     tokens.withdraw(credential, actor="system", now=now, because=because)
     return len(names)

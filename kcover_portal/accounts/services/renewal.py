@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import Q
 
-from kcover import reasons
+from kcover import actors, reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.ledger import services as ledger
 
 MIN_RENEWAL_INTERVAL = timedelta(minutes=30)  # each renewal stays in the audit log; an agent retries once an hour
-RENEWABLE = tuple(tokens.BY_TOKEN + tokens.PREFIXES[kind] for kind in ("agent", "node"))
+RENEWABLE = (ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL)
 
 
 class Bound(tokens.Refused):
@@ -34,7 +34,7 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
     Raises Bound if the credential was not created by enrolment, RenewedLately, and Refused if it is not valid (any
     more).
     """
-    if not credential.created_by.startswith(RENEWABLE):
+    if credential.origin not in RENEWABLE:
         raise Bound(reasons.of("credential_bound", credential=credential.prefix))
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(credential.cluster)  # serializes with revocation, enrolment and first use
@@ -48,7 +48,9 @@ def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple
             node=credential.node,
             name=f"renewed from {credential.prefix}",
             expires_at=expires_at,
-            created_by=f"{tokens.BY_TOKEN}{credential.prefix}",
+            created_by=actors.token(credential.prefix),
+            origin=ApiToken.Origin.RENEWAL,
+            parent=credential,
             now=now,
         )
         for other in in_force:
@@ -77,9 +79,9 @@ def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
             return False
         ApiToken.objects.filter(pk=credential.pk).update(last_used_at=now)
         for other in in_force:
-            if other.pk < credential.pk and other.created_by.startswith(tokens.BY_TOKEN):
+            if other.pk < credential.pk and other.origin != ApiToken.Origin.GIVEN:
                 because = reasons.of("token_renewed", token=credential.prefix)
-                tokens.withdraw(other, actor=f"{tokens.BY_TOKEN}{credential.prefix}", now=now, because=because)
+                tokens.withdraw(other, actor=actors.token(credential.prefix), now=now, because=because)
     return True
 
 
@@ -89,16 +91,16 @@ def prune(*, before: datetime) -> int:
     A node uses about two dozen a year. The audit log keeps them.
     """
     ended = Q(revoked_at__lt=before) | Q(expires_at__lt=before)
-    return ApiToken.objects.filter(ended, created_by__startswith=tokens.BY_TOKEN).exclude(node="").delete()[0]
+    return ApiToken.objects.filter(ended).exclude(origin=ApiToken.Origin.GIVEN).exclude(node="").delete()[0]
 
 
 def _is_renewed(credential: ApiToken) -> bool:
-    return credential.created_by.startswith(tokens.BY_TOKEN + tokens.PREFIXES["node"])
+    return credential.origin == ApiToken.Origin.RENEWAL
 
 
 def _limit_rate(credential: ApiToken, *, now: datetime) -> None:
     of_node = ApiToken.objects.filter(cluster=credential.cluster, node=credential.node, created_at__lte=now)
-    latest = of_node.filter(created_by__startswith=RENEWABLE[1]).order_by("created_at").last()
+    latest = of_node.filter(origin=ApiToken.Origin.RENEWAL).order_by("created_at").last()
     if latest is None or latest.created_at + MIN_RENEWAL_INTERVAL <= now:
         return
     raise RenewedLately(

@@ -27,7 +27,6 @@ PREFIXES = {
 }
 SHOWN_CHARACTERS = 8  # characters of a secret that stay readable: the prefix and four more
 LOCK_TIMEOUT_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
-BY_TOKEN = "token:"  # prefix of created_by if another token created this one: an enrolment or a renewal
 
 
 class Refused(reasons.ExplainedError, ValueError):
@@ -66,6 +65,8 @@ def make_token(
     networks: Collection[str] = (),
     owner: User | None = None,
     created_by: str,
+    origin: ApiToken.Origin = ApiToken.Origin.GIVEN,
+    parent: ApiToken | None = None,
     now: datetime,
 ) -> tuple[ApiToken, str]:
     """Creates a token and returns it with its secret, of which only the SHA-256 is stored.
@@ -108,6 +109,8 @@ def make_token(
             source=source,
             owner=owner,
             created_by=created_by,
+            origin=origin,
+            parent=parent,
             created_at=now,
             expires_at=expires_at,
             scopes=sorted(set(scopes)),
@@ -222,19 +225,13 @@ def owner_enabled() -> Q:
 
 
 def _renewal_line(token: ApiToken, *, now: datetime) -> list[ApiToken]:
-    """Returns the valid credentials that are connected to this one by renewals.
-
-    ``created_by`` contains only the eight-character prefix of the parent. If two prefixes of a node are equal, their
-    lines are treated as one.
-    """
+    """Returns the valid credentials that are connected to this one by renewals."""
     if not token.node:
         return []
-    first_of: dict[str, int] = {}  # created_by of the renewed tokens -> id of the first token of the line
-    lines: dict[int, int] = {}
+    lines: dict[int, int] = {}  # id of a credential -> id of the first one of its line
     credentials = ApiToken.objects.filter(cluster=token.cluster, node=token.node).order_by("pk")
-    for pk, prefix, created_by in credentials.values_list("pk", "prefix", "created_by"):
-        lines[pk] = first_of.get(created_by, pk)
-        first_of[f"{BY_TOKEN}{prefix}"] = lines[pk]
+    for pk, parent in credentials.values_list("pk", "parent"):
+        lines[pk] = lines.get(parent, pk) if parent is not None else pk
     return [other for other in of_node(token.cluster, token.node, now=now) if lines[other.pk] == lines[token.pk]]
 
 

@@ -7,6 +7,7 @@ result is written when they end, whichever process dies in between.
 import logging
 from datetime import datetime, timedelta
 
+from kcover import actors
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.checks.services import eligibility, runs
 from kcover_portal.fleet import queries
@@ -25,7 +26,7 @@ def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRu
     Nodes with a reason in ``eligibility.why_skipped`` are left out. Nothing begins while the cluster is paused or in
     shadow mode.
     """
-    last = CheckRun.objects.filter(cluster=cluster, asked_by=eligibility.ACTOR).order_by("-pk").first()
+    last = CheckRun.objects.filter(cluster=cluster, requester_kind=CheckRun.Requester.SCHEDULE).order_by("-pk").first()
     if last is not None and (last.state == CheckRun.State.RUNNING or last.asked_at > now - every):
         return None
     if queries.mode_now(cluster)[0] in queries.SILENT:
@@ -37,7 +38,16 @@ def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRu
         return None
     try:
         size = -(-len(nodes) // BATCHES)
-        return runs.begin(cluster, nodes, checks=CHECKS, level=LEVEL, batch=size, actor=eligibility.ACTOR, now=now)
+        return runs.begin(
+            cluster,
+            nodes,
+            checks=CHECKS,
+            level=LEVEL,
+            batch=size,
+            actor=actors.SYSTEM,
+            requester=CheckRun.Requester.SCHEDULE,
+            now=now,
+        )
     except runs.CheckRunRefused as error:
         log.info("deep checks begin later: %s", error)
         return None

@@ -10,19 +10,18 @@ from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.rescue.models import Rescue
 
-ACTOR = "system"  # requests automatic runs
 MAX_ACTOR = 200  # characters
-_JOB = "job "  # begins the actor of runs after a job; people's and tokens' begin otherwise
+AUTOMATIC = (CheckRun.Requester.SCHEDULE, CheckRun.Requester.JOB)
 
 
 def automatic(run: CheckRun) -> bool:
     """Returns whether the portal began the run by itself."""
-    return run.asked_by == ACTOR or run.asked_by.startswith(_JOB)
+    return run.requester_kind in AUTOMATIC
 
 
 def actor_of_job(namespace: str, name: str) -> str:
     """The requester of the run after this job has ended."""
-    return f"{_JOB}{namespace}/{name}"[:MAX_ACTOR]
+    return f"job {namespace}/{name}"[:MAX_ACTOR]
 
 
 def why_skipped(cluster: Cluster, nodes: Iterable[Node], *, now: datetime) -> dict[str, reasons.Reason]:

@@ -198,6 +198,7 @@ def _ask(row: WatchedJob, nodes: Sequence[Node], *, now: datetime) -> None:
             level=profile.level,
             batch=-(-len(nodes) // BATCHES) if profile is FULL else 0,
             actor=eligibility.actor_of_job(row.namespace, row.name),
+            requester=CheckRun.Requester.JOB,
             now=now,
         )
         WatchedJob.objects.filter(pk=row.pk).update(run=run)

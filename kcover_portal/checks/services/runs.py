@@ -30,6 +30,7 @@ def begin(
     *,
     checks: Sequence[str],
     actor: str,
+    requester: CheckRun.Requester = CheckRun.Requester.PERSON,
     now: datetime,
     level: int = 1,
     batch: int = 0,
@@ -58,6 +59,7 @@ def begin(
             ring=iperf_rings.planned(traffic or iperf_rings.Traffic()) if in_rings else {},
             storage=pvc_check.planned(storage_class or cluster.storage_class) if pvc_check.CHECK in checks else {},
             asked_by=actor,
+            requester_kind=requester,
             asked_at=now,
         )
         CheckTarget.objects.bulk_create(

@@ -8,6 +8,7 @@ from django.db.models import QuerySet
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
+from kcover import actors
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User, Verb
@@ -54,7 +55,7 @@ class Question:
     @property
     def yes(self) -> list[str]:
         """The names of those who approved."""
-        return [name(vote.by) for vote in self.votes if vote.approved]
+        return [actors.username(vote.by) for vote in self.votes if vote.approved]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ def answered(scope: accounts.Scope) -> list[Answered]:
             vote.at,
             vote.rescue,
             presentation.of("vote", "yes" if vote.approved else "no"),
-            name(vote.by),
+            actors.username(vote.by),
             vote.reason,
             vote.via,
         )
@@ -162,8 +163,3 @@ def approvers(rescue: Rescue, *, maker: User) -> list[User]:
         if accounts.may(person, Verb.APPROVE, rescue.node)
         and not approvals.is_requester(rescue, accounts.actor(person))
     ]
-
-
-def name(actor: str) -> str:
-    """The name of an actor: ann for user:ann."""
-    return actor.removeprefix("user:")

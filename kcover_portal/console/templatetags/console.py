@@ -12,10 +12,10 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from kcover import masked_addresses, reasons
+from kcover import actors, masked_addresses, reasons
 from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, presentation
-from kcover_portal.console.reads import approvals, entries, step_facts
+from kcover_portal.console.reads import entries, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue
@@ -140,7 +140,7 @@ def gpu_strip(devices: str) -> SafeString:
 @register.filter
 def who(actor: str) -> str:
     """The name of an actor: ann for user:ann."""
-    return approvals.name(actor)
+    return actors.username(actor)
 
 
 @register.filter

@@ -19,6 +19,7 @@ from kcover import audit, reasons
 from kcover.notify import events
 from kcover.reasons import Reason
 from kcover_portal import doorbell
+from kcover_portal.accounts import queries as accounts
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
@@ -134,7 +135,7 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
         act = audit.ApprovalLinkMade(
             rescue=rescue.pk,
             node=rescue.node.name,
-            approver=f"user:{channel.person.get_username()}",
+            approver=accounts.actor(channel.person),
             step=rescue.gate or 0,
             plan_hash=rescue.plan_hash,
             channel=channel.name,

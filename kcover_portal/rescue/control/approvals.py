@@ -12,7 +12,7 @@ from typing import Any
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from kcover import audit, reasons
+from kcover import actors, audit, reasons
 from kcover.decisions import approval
 from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
@@ -57,7 +57,7 @@ def is_requester(rescue: Rescue, actor: str) -> bool:
 
 def needs_two_people(rescue: Rescue) -> bool:
     """Returns whether two people take part: two must approve, or one person must approve what another requested."""
-    return rescue.approvers > 1 or any(name.startswith(accounts.USER) for name in rescue.requesters)
+    return rescue.approvers > 1 or any(actors.is_user(name) for name in rescue.requesters)
 
 
 def unanswered(*, now: datetime) -> QuerySet[Rescue]:
@@ -175,7 +175,7 @@ def _check_vote(row: Rescue, approved: bool, given: Answer) -> None:
     if approved and given.actor in (row.requested_by, *row.requesters[:1]):
         raise RescueRefused(reasons.of("own_request"))
     if given.via == "link" and needs_two_people(row):
-        raise RescueRefused(reasons.of("link_needs_sign_in", user=given.actor.removeprefix(accounts.USER)))
+        raise RescueRefused(reasons.of("link_needs_sign_in", user=actors.username(given.actor)))
     answered = row.approvals.filter(by=given.actor, step=row.gate or 0, plan_hash=row.plan_hash)
     if answered.filter(at__gte=_requested_at(row)).exists():
         raise RescueRefused(reasons.of("already_answered"))

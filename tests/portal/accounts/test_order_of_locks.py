@@ -51,7 +51,7 @@ def test_enrolling(east: Cluster, enrolled: ApiToken, now: datetime) -> None:
 
 
 def test_revoking_a_line(enrolled: ApiToken, now: datetime) -> None:
-    ApiToken.objects.filter(pk=enrolled.pk).update(created_by="token:kce_aaaa")
+    ApiToken.objects.filter(pk=enrolled.pk).update(origin="enrolment")
     enrolled.refresh_from_db()
     services.renew(enrolled, expires_at=now + timedelta(days=30), now=now)
     asked = statements(lambda: services.revoke_token(enrolled, actor="user:ada", now=now))

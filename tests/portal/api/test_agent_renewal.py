@@ -103,6 +103,21 @@ def test_each_issue_and_revocation_is_in_the_ledger(agent: Door) -> None:
     assert revoked.data["because"] == reasons.of("token_renewed", token=new).to_json()
 
 
+def test_a_credential_knows_its_origin_and_its_parent(agent: Door) -> None:
+    following = renewed(agent.enrol(NODE))
+    old, new = token_of(agent), token_of(following)
+    assert (old.origin, old.parent.kind, old.parent.node) == ("enrolment", "agent", "")
+    assert (new.origin, new.parent) == ("renewal", old)
+
+
+def test_the_name_of_a_creator_decides_nothing(cluster: Cluster) -> None:
+    now = datetime.now(UTC)
+    for creator in ("token:kce_aaaa", "token:kca_aaaa"):
+        _, secret = accounts.make_token("agent", cluster=cluster, node="gpu-1", created_by=creator, now=now)
+        refused = Door(secret).enrol(NODE)
+        assert (refused.status, refused.body["code"]) == (403, "credential_bound")
+
+
 def test_an_answer_that_was_lost_is_asked_for_again_and_leaves_two_at_most(agent: Door) -> None:
     lost = renewed(agent.enrol(NODE))
     for _ in range(3):

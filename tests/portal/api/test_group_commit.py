@@ -176,7 +176,7 @@ def test_who_was_remembered_is_no_stranger_after_a_slow_look_up(east: Cluster, m
 def renewed(cluster: Cluster, node: str) -> tuple[ApiToken, str]:
     """A credential that is to take another's place once it is used."""
     made, secret = make(cluster, node=node)
-    ApiToken.objects.filter(pk=made.pk).update(created_by="token:kca_aaaa")
+    ApiToken.objects.filter(pk=made.pk).update(origin="renewal")
     return made, secret
 
 

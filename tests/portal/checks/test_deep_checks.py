@@ -12,7 +12,7 @@ from kcover.faults.fault import Check
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks import tasks
 from kcover_portal.checks.models import CheckRun
-from kcover_portal.checks.services import autopilot_labels
+from kcover_portal.checks.services import autopilot_labels, eligibility
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.kube import port
@@ -196,3 +196,13 @@ def test_the_task_asks_where_labels_are_wanted_and_only_if_it_is_set(world: Worl
     tasks.deep_checks()
     tasks.deep_checks()
     assert [run.cluster for run in CheckRun.objects.all()] == [world.cluster]
+
+
+def test_the_kind_of_the_requester_says_whether_a_run_is_automatic(world: World) -> None:
+    """A person may have any name."""
+    run = again(world)
+    assert run is not None
+    assert (run.requester_kind, eligibility.automatic(run)) == (CheckRun.Requester.SCHEDULE, True)
+    nodes = list(Node.objects.filter(cluster=world.cluster))
+    asked = check_runs.begin(world.cluster, nodes, checks=("dcgm",), actor="job x/y", now=world.now)
+    assert (asked.requester_kind, eligibility.automatic(asked)) == (CheckRun.Requester.PERSON, False)

@@ -16,7 +16,7 @@ from rest_framework.reverse import reverse
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
@@ -109,6 +109,7 @@ class Status(base.Acts):
         )
 
     def _begin(self, request: Request, question: params.StatusQuery) -> CheckRun:
+        who = principal(request)
         return check_runs.begin(
             question.cluster,
             question.nodes,
@@ -118,6 +119,7 @@ class Status(base.Acts):
             peers=question.peers,
             traffic=question.traffic,
             storage_class=question.storage_class,
-            actor=accounts.actor(principal(request)),
+            actor=accounts.actor(who),
+            requester=CheckRun.Requester.PERSON if isinstance(who, User) else CheckRun.Requester.TOKEN,
             now=timezone.now(),
         )
