@@ -68,7 +68,7 @@ def takes_over(credential: ApiToken) -> bool:
 def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
     """Must be called at a credential's first use. Revokes the credentials that a renewed one replaces.
 
-    Returns whether the credential is still valid. Raises OperationalError if a lock is held for tokens.PATIENCE_MS.
+    Returns whether the credential is still valid. Raises OperationalError if a lock is held for tokens.LOCK_TIMEOUT_MS.
     """
     if not takes_over(credential):
         return True
