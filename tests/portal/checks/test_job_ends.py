@@ -113,6 +113,43 @@ def test_a_part_asks_for_its_whole_job(world: World) -> None:
     assert [(by, nodes) for by, *_, nodes in runs()] == [("job train/set", ["gpu-2"])]
 
 
+def test_a_part_that_asked_may_vanish_at_the_end(world: World) -> None:
+    """As the RayCluster of a RayJob does."""
+    world.kube.add_workload("RayJob", "train", "ray")
+    status = {"rayClusterName": "ray-1"}
+    world.kube.objects.merge("RayJob", "train", "ray", {"status": status})
+    world.kube.add_workload("RayCluster", "train", "ray-1")
+    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "ray", "uid": "u", "controller": True}
+    world.kube.objects.merge("RayCluster", "train", "ray-1", {"metadata": {"ownerReferences": [reference]}})
+    labels = {port.WORKLOADS["RayJob"].pod_label: "ray-1"}
+    owner = {"owner_kind": "RayCluster", "owner_name": "ray-1"}
+    world.kube.add_pod("train", "ray-1-0", node="gpu-2", labels=labels, gpus=8, **owner)
+    ask(world, "ray-1", kind="RayCluster")
+    look(world)
+    world.kube.objects.remove("RayCluster", "train", "ray-1")
+    world.kube.objects.merge("RayJob", "train", "ray", {"status": {**status, "jobDeploymentStatus": "Complete"}})
+    look(world)
+    assert [(by, nodes) for by, *_, nodes in runs()] == [("job train/ray", ["gpu-2"])]
+
+
+@pytest.mark.parametrize(("gpus", "phase"), [(0, "Running"), (8, "Pending")])
+def test_a_pod_that_only_names_a_node_has_it_not_checked(world: World, gpus: int, phase: str) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    labels = {port.KUBEFLOW_JOB_LABEL: "llm"}
+    owner = {"owner_kind": "PyTorchJob", "owner_name": "llm"}
+    world.kube.add_pod("train", "llm-8", node="gpu-3", labels=labels, gpus=gpus, **owner)
+    world.kube.objects.merge("Pod", "train", "llm-8", {"status": {"phase": phase}})
+    look(world)
+    assert WatchedJob.objects.get().nodes == ["gpu-1"]
+
+
+def test_a_job_of_many_nodes(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_ends, "MAX_NODES", 2)
+    ask(world, "llm", "true", "gpu-1", "gpu-2", "gpu-3")
+    look(world)
+    assert WatchedJob.objects.get().nodes == ["gpu-1", "gpu-2"]
+
+
 @pytest.mark.parametrize("value", ["", "false", "burn-in", "4", "x" * 300])
 def test_another_value_asks_for_nothing(world: World, value: str) -> None:
     ask(world, "llm", value, "gpu-1")
@@ -187,17 +224,63 @@ def test_heavy_checks_are_skipped_where_a_pod_holds_gpus(world: World) -> None:
 
 
 def test_the_numbers_are_bounded(world: World) -> None:
-    names = [f"job-{number:02}" for number in range(job_ends.MOST_RUNS + 2)]
+    names = [f"job-{number:02}" for number in range(job_ends.MAX_RUNS + 2)]
     for name in names:
         ask(world, name, "true", "gpu-1")
     look(world)
     for name in names:
         end(world, name)
     look(world)
-    assert len(runs()) == job_ends.MOST_RUNS
+    assert len(runs()) == job_ends.MAX_RUNS
     CheckRun.objects.update(state="finished")
     look(world)
     assert len(runs()) == len(names)
+
+
+def test_a_namespace_takes_no_place_from_others(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_ends, "MAX_WATCHED_OF_NAMESPACE", 2)
+    for name in ("a", "b", "c"):
+        ask(world, name, "true", "gpu-1")
+    world.kube.add_workload("StatefulSet", "other", "d", labels={job_ends.ANNOTATION: "true"})
+    look(world, 3)
+    assert sorted(WatchedJob.objects.values_list("namespace", flat=True)) == ["other", "train", "train"]
+    end(world, "a")
+    end(world, "b")
+    look(world, 2)
+    assert sorted(WatchedJob.objects.filter(state="watched").values_list("name", flat=True)) == ["c", "d"]
+
+
+def test_a_look_reads_the_ends_of_some_jobs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"job-{number}" for number in range(4)]
+    for name in names:
+        ask(world, name, "true", "gpu-1")
+    look(world)
+    monkeypatch.setattr(job_ends, "MAX_READ", 2)
+    for name in names:
+        world.kube.objects.remove("PyTorchJob", "train", name)
+    before = len(world.kube.called("workload"))
+    look(world)
+    assert len(world.kube.called("workload")) - before == 2
+    look(world, 2)
+    assert not WatchedJob.objects.filter(state="watched").exists()
+
+
+def test_the_pods_of_a_namespace_are_listed_once_in_a_look(world: World) -> None:
+    for name in ("a", "b", "c"):
+        world.kube.add_workload("StatefulSet", "train", name, labels={job_ends.ANNOTATION: "true"})
+    look(world)
+    assert WatchedJob.objects.count() == 3
+    assert len(world.kube.called("list_pods")) == 1
+
+
+def test_a_cluster_that_refuses_a_list_delays_no_run(world: World) -> None:
+    ask(world, "llm", "true", "gpu-1")
+    look(world)
+    WatchedJob.objects.update(state="ended", ended_at=world.now)
+    world.kube.fail("workloads", port.RefusedByServer("forbidden"), times=1)
+    with pytest.raises(port.RefusedByServer):
+        look(world)
+    assert [by for by, *_ in runs()] == ["job train/llm"]
 
 
 def test_checks_that_find_no_room_for_an_hour_are_dropped(world: World) -> None:
@@ -227,7 +310,7 @@ def test_a_namespace_asks_no_more_often_than_its_share(world: World) -> None:
             seen_at=world.now,
             ended_at=world.now,
         )
-        for number in range(job_ends.MOST_OF_NAMESPACE)
+        for number in range(job_ends.MAX_RUNS_OF_NAMESPACE)
     ]
     WatchedJob.objects.bulk_create(rows)
     ask(world, "llm", "true", "gpu-1")
