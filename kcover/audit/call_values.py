@@ -38,7 +38,7 @@ class PodRemoval:
 class JobCommand:
     """An order to the controller of a training job.
 
-    ``action``: Volcano's command, "suspend", or "exclude" with the nodes.
+    ``action``: Volcano's command, "suspend", or "exclude" with the hosts.
     """
 
     CODE: ClassVar[str] = "job_command"

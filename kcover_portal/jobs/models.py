@@ -83,6 +83,7 @@ class PodFailure(models.Model):
     """A container of a protected job's pod that ended with an error. It is over once the job runs again."""
 
     CODE = "Error"  # the container's reason, and the code of the incident
+    FAILS_FIRST = "FailsFirst"  # the code of the incident that accuses a node
     WITNESS_WINDOW = timedelta(days=1)  # two attempts of a job within it may accuse a node
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pod_failures")

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from django.db.models import Count, Max, Q, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
@@ -24,7 +24,6 @@ from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.rescue.models import JobRestart, Rescue
 
 KEPT: Final = timedelta(seconds=5)
-MOST_EXCLUDED: Final = 2  # nodes of one job: a job that fails everywhere must still find room
 SIDE_BY_SIDE: Final = 4  # clusters that are asked at once
 RUNNING, RESTARTING, WAITING, FAILED, STOPPED = "running", "restarting", "waiting", "failed", "stopped"
 STATES: Final = (RUNNING, RESTARTING, WAITING, FAILED, STOPPED)
@@ -148,7 +147,7 @@ def forget() -> None:
 
 
 def _look(cluster: Cluster, *, now: datetime) -> tuple[_Read, ...] | reasons.Reason:
-    """The whole cluster, whatever is asked for: then all readers share one look."""
+    """Reads the whole cluster in any case, so that all readers share one read."""
     key = cluster.pk
     with _lock:
         at, read = _kept.get(key, (None, ()))
@@ -253,20 +252,6 @@ def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], l
     for namespace, kind, name, node, _ in by_node.annotate(n=Count("pod_uid", distinct=True)).filter(n__gt=1):
         found.setdefault((namespace, kind, name), []).append(node)
     return found
-
-
-def nodes_to_exclude(order: JobOrder, *, now: datetime) -> list[str]:
-    """The nodes on which attempts of the order's job failed first within WITNESS_WINDOW, and not always the same pod.
-
-    At most MOST_EXCLUDED, those that failed last.
-    """
-    rows = PodFailure.objects.filter(
-        cluster=order.cluster, namespace=order.namespace, kind=order.kind, name=order.name, first=True
-    )
-    recent = rows.filter(seen_at__gt=now - PodFailure.WITNESS_WINDOW).order_by().values("node")
-    counted = recent.annotate(n=Count("pod_uid", distinct=True), names=Count("pod", distinct=True), last=Max("pk"))
-    accused = counted.filter(n__gt=1, names__gt=1).order_by("-last")
-    return list(accused.values_list("node", flat=True)[:MOST_EXCLUDED])
 
 
 def _gpus_by_node(pods: Iterable[port.Pod]) -> dict[str, int]:

@@ -21,6 +21,7 @@ from kcover_portal.kube import errors
 TOTAL_SLACK_SECONDS: Final = 40.0  # a whole response may take so much longer than the silence that a socket accepts
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one response; a page of 500 nodes has 15 MiB
 MAX_LIST_BYTES: Final = 512 * 1024 * 1024  # of all pages of a list; 15,000 nodes have 450 MiB
+MAX_POD_LIST_BYTES: Final = 4 * 1024 * 1024 * 1024  # 400,000 pods; only decoded fields are kept
 MAX_CUSTOM_BYTES: Final = 128 * 1024 * 1024  # of a list of custom objects: users may create some kinds
 LIST_SECONDS: Final = 300.0  # from the first page to the last
 MAX_LINE: Final = 16 * 1024 * 1024  # of a watch; etcd stores no object above 1.5 MiB
@@ -39,11 +40,11 @@ class Allowance:
     until: float = field(default_factory=lambda: time.monotonic() + LIST_SECONDS)
 
 
-class Cut:
-    """Shuts a socket down after some seconds. ``done``: it was shut down."""
+class SocketDeadline:
+    """Shuts a socket down after some seconds. ``expired``: it was shut down."""
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
-        self.done = False
+        self.expired = False
         self._sock = sock
         self._timer = threading.Timer(seconds, self._shut_down)
         self._timer.daemon = True
@@ -55,34 +56,35 @@ class Cut:
 
     def check(self, error: BaseException | None = None) -> None:
         """Raises TimeoutError if the socket was shut down: what arrived by then may look complete."""
-        if self.done:
+        if self.expired:
             raise TimeoutError("the response took too long") from error
 
     def _shut_down(self) -> None:
-        self.done = True
+        self.expired = True
         with contextlib.suppress(OSError):
             # Not the method of SSLSocket, which would drop the TLS state under the thread that reads.
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            # Through an https:// proxy it is a wrapper of urllib3 around the socket.
+            socket.socket.shutdown(getattr(self._sock, "socket", self._sock), socket.SHUT_RDWR)
 
 
 class _Connection(urllib3.connection.HTTPConnection):
-    """Bounds the time from the end of a request to the end of the response; the caller ends ``cut``."""
+    """Bounds the time from the end of a request to the end of the response; the caller ends ``deadline``."""
 
-    cut: Cut | None = None
+    deadline: SocketDeadline | None = None
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as in urllib3
-        if self.cut is not None:
-            self.cut.cancel()  # of the response before, which was read completely
-        self.cut = Cut(self.sock, (self.timeout or 0) + TOTAL_SLACK_SECONDS)
+        if self.deadline is not None:
+            self.deadline.cancel()  # of the response before, which was read completely
+        self.deadline = SocketDeadline(self.sock, (self.timeout or 0) + TOTAL_SLACK_SECONDS)
         try:
             response = super().getresponse()
         except BaseException as error:
-            self.cut.cancel()
-            self.cut.check(error)
+            self.deadline.cancel()
+            self.deadline.check(error)
             raise
-        if self.cut.done:
+        if self.deadline.expired:
             response.close()
-        self.cut.check()
+        self.deadline.check()
         return response
 
 
@@ -110,12 +112,12 @@ class Response:
     def __init__(self, raw: urllib3.BaseHTTPResponse, *, what: str, write: bool) -> None:
         self.status, self.headers = raw.status, raw.headers
         self._raw, self._what, self._write = raw, what, write
-        self._cut: Cut | None = getattr(raw.connection, "cut", None)
+        self._deadline: SocketDeadline | None = getattr(raw.connection, "deadline", None)
 
     @property
-    def is_cut(self) -> bool:
+    def expired(self) -> bool:
         """Returns whether the response was shut down because it took too long."""
-        return self._cut is not None and self._cut.done
+        return self._deadline is not None and self._deadline.expired
 
     def read(self, allowance: Allowance) -> bytes:
         """The whole body. Raises Unavailable if the allowance's time is over."""
@@ -146,8 +148,8 @@ class Response:
 
     def close(self) -> None:
         """Ends the response. If it was read completely, its connection is back in the pool already."""
-        if self._cut is not None:
-            self._cut.cancel()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._raw.close()
         self._raw.release_conn()
 
@@ -158,9 +160,9 @@ class Response:
             raise self._unavailable(f"the response has the encoding {encoding[:60]}")
         while piece := self._raw.read1(CHUNK_BYTES, decode_content=False):
             yield piece
-        if self._cut is not None:  # the connection may serve another request from now on
-            self._cut.cancel()
-            self._cut.check()
+        if self._deadline is not None:  # the connection may serve another request from now on
+            self._deadline.cancel()
+            self._deadline.check()
 
     def _unavailable(self, problem: str) -> errors.Unavailable:
         return errors.Unavailable(f"{self._what}: {problem}", ambiguous=self._write)

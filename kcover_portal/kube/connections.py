@@ -25,7 +25,7 @@ def connect(key: int, *, kubeconfig: str, context: str, in_cluster: bool) -> por
 
 
 def key_of(client: port.Cluster) -> int | None:
-    """The key of the cluster whose client this is; None if it is no cluster's any more."""
+    """The key of the cluster whose client this is; None if no cluster uses it any more."""
     with _lock:
         return next((key for key, (_, kept) in _clients.items() if kept is client), None)
 

@@ -197,7 +197,7 @@ class Connection:
                 f"{what}: {error}", ambiguous=write
             ) from error
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            if response is not None and response.is_cut and not write:
+            if response is not None and response.expired and not write:
                 raise circuit_breaker.TimedOut(f"{what}: {error}") from error
             tls = isinstance(error, urllib3.exceptions.SSLError)
             # An invalid certificate is detected before anything is sent.

@@ -43,18 +43,17 @@ def _problems(entry: dict[str, Any]) -> Iterator[str]:
     if "exec" in entry:
         program = entry["exec"].get("command") if isinstance(entry["exec"], dict) else None
         if program not in allowed:
-            program = _quoted(program)
-            yield (
-                f"the credentials come from the program {program}; use a service account's token, or allow the program"
-                f" with KCOVER_KUBECONFIG_COMMANDS={program}"
-            )
+            advice = _advice(program, "the program")
+            yield f"the credentials come from the program {_quoted(program)}; use a service account's token{advice}"
     for name in FILES:
         if entry.get(name) and entry[name] not in allowed:
-            file = _quoted(entry[name])
-            yield (
-                f"{name} names the file {file}; embed its content, or allow the file with"
-                f" KCOVER_KUBECONFIG_COMMANDS={file}"
-            )
+            file = entry[name]
+            yield f"{name} names the file {_quoted(file)}; embed its content{_advice(file, 'the file')}"
+
+
+def _advice(value: object, what: str) -> str:
+    """How to allow a program or file; "" for a value that can be none."""
+    return f", or allow {what} with KCOVER_KUBECONFIG_COMMANDS={_quoted(value)}" if isinstance(value, str) else ""
 
 
 def _quoted(value: object) -> str:

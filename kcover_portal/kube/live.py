@@ -32,7 +32,7 @@ class LiveCluster(
     jobs.Jobs,
     workloads.Workloads,
     custom_objects.CustomObjects,
-    pvcs.Claims,
+    pvcs.PersistentVolumeClaims,
     leases.Leases,
     tokens.Tokens,
 ):

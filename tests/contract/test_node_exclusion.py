@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.kube import port
-from kcover_portal.kube.verbs import node_exclusion
+from kcover_portal.kube import node_exclusion, port
 from tests.contract.apiserver import ApiServerRig
 
 OWN = {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["h100"]}]}
@@ -91,8 +90,39 @@ def test_a_kind_without_such_a_template(kind: str) -> None:
         {"pytorchReplicaSpecs": {"Worker": {"template": "x"}}},
         {"pytorchReplicaSpecs": {"Worker": role({"matchExpressions": "x"})}},
         {"pytorchReplicaSpecs": {"Worker": role({"matchExpressions": ["x"]})}},
+        {"pytorchReplicaSpecs": {"Worker": role({"matchExpressions": [{**not_in(), "values": 7}]})}},
     ],
 )
 def test_a_template_of_an_unexpected_form_is_left_alone(spec: dict[str, Any]) -> None:
     with pytest.raises(port.RefusedByServer):
         node_exclusion.patch(KNOWN, spec, hosts=["gpu-1"], uid="u", version="1")
+    assert node_exclusion.excluded(KNOWN, spec) == frozenset()
+
+
+def test_without_a_node_nothing_is_written(rig: Any) -> None:
+    one = job(rig, Worker=role(OWN))
+    exclude(rig, one)
+    assert terms_of(rig, one) == {"Worker": [OWN]}
+
+
+@pytest.mark.parametrize("empty", [{}, {"matchExpressions": []}])
+def test_an_owner_s_term_that_matches_no_node_stays(empty: dict[str, Any]) -> None:
+    spec = {"pytorchReplicaSpecs": {"Worker": role(empty)}}
+    assert node_exclusion.patch(KNOWN, spec, hosts=["gpu-1"], uid="u", version="1") is None
+
+
+@pytest.mark.parametrize(
+    ("roles", "hosts"),
+    [
+        (
+            [role({"matchExpressions": [not_in("gpu-1", "gpu-2")]}), role({"matchExpressions": [not_in("gpu-2")]})],
+            {"gpu-2"},
+        ),
+        ([role({"matchExpressions": [not_in("gpu-2")]}), role()], set()),
+        ([role({"matchExpressions": [not_in("gpu-2")]}), role({})], {"gpu-2"}),
+        ([role({})], set()),
+    ],
+)
+def test_the_hosts_that_a_job_excludes_already(roles: list[dict[str, Any]], hosts: set[str]) -> None:
+    spec = {"pytorchReplicaSpecs": {str(index): one for index, one in enumerate(roles)}}
+    assert node_exclusion.excluded(KNOWN, spec) == hosts

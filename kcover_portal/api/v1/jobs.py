@@ -92,6 +92,9 @@ class OrderPreviewSerializer(serializers.Serializer[Any]):
     name = serializers.CharField()
     action = serializers.CharField()
     pods = serializers.ListField(child=serializers.CharField())
+    excludes = serializers.ListField(
+        child=serializers.CharField(), help_text="hosts that the job is kept off, because attempts failed first there"
+    )
     approvers = serializers.IntegerField(help_text="how many other people must approve the order")
     held_back = serializers.ListField(child=serializers.CharField())
     held_back_reasons = ReasonSerializer(many=True)
@@ -196,6 +199,7 @@ def _preview(cluster: Cluster, preview: services.Preview, action: str) -> dict[s
         "name": job.name,
         "action": action,
         "pods": sorted(pod.name for pod in preview.target.pods),
+        "excludes": list(preview.excludes),
         "approvers": int(preview.standing.waits),
         "held_back": [str(reason) for reason in preview.held_back],
         "held_back_reasons": [reason.to_json() for reason in preview.held_back],

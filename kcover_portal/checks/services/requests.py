@@ -14,7 +14,7 @@ from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Agent, Command, Node
-from kcover_portal.kube import port
+from kcover_portal.kube import bounds, port
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ def next_batch(run: CheckRun) -> int | None:
 def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] | None:
     """The reason why the GPUs of a node of the batch are not idle, by node name.
 
-    None: the cluster does not answer, and the run is automatic, so try again later.
+    None: the cluster does not answer, and the run is automatic, so try again later. A list that is too large stays so.
     """
     nodes = [target.node for target in run.targets.filter(batch=batch, state=Waiting).select_related("node")]
     names = {node.name for node in nodes}
@@ -55,7 +55,11 @@ def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] 
             pods = kube.list_pods()
     except port.KubeError as error:
         log.info("check run %s: the pods that hold GPUs are unknown: %s", run.pk, error)
-        if eligibility.automatic(run) and isinstance(error, port.Unavailable):
+        if (
+            eligibility.automatic(run)
+            and isinstance(error, port.Unavailable)
+            and not isinstance(error, bounds.TooLarge)
+        ):
             return None
         return dict.fromkeys(names, reasons.of("gpu_users_unknown", error=str(error)[:450]))
     held = [pod for pod in pods if pod.node in names and pod.gpus and not pod.terminal]

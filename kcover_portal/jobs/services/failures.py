@@ -23,7 +23,6 @@ from kcover_portal.rescue.models import JobRestart
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
 MOST_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
 MOST_OPEN_IN_CLUSTER = 256
-FAILS_FIRST = "FailsFirst"  # the code of such an incident
 MAX_EXIT_CODE = 2**31 - 1
 
 

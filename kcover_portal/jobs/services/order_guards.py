@@ -60,7 +60,7 @@ def _node(about: About) -> Node | None:
 def _failed_jobs(node: Node, namespace: str, *, since: datetime) -> guards.Symptom:
     """On how many nodes pods failed lately: of different namespaces, or of different jobs of this namespace.
 
-    One job that keeps failing is no storm, and the jobs of one namespace are no storm for the others.
+    One job that keeps failing is not a storm, and the jobs of one namespace are not a storm for the others.
     """
     rows = PodFailure.objects.filter(cluster=node.cluster_id, seen_at__gte=since).order_by()
     mine = rows.filter(namespace=namespace)

@@ -12,7 +12,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import order_approval, order_guards
+from kcover_portal.jobs.services import excluded_nodes, order_approval, order_guards
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
@@ -43,12 +43,14 @@ class Preview:
     """The effects of an order: the pods that it ends, and the conditions that hold it back.
 
     ``passed_over``: the guards that an approver's order overrides. ``standing``: whether another person must approve.
+    ``excludes``: the hosts that the job is kept off.
     """
 
     target: Target
     held_back: tuple[reasons.Reason, ...]
     standing: order_approval.Standing
     passed_over: tuple[reasons.Reason, ...] = ()
+    excludes: tuple[str, ...] = ()
 
 
 def kind_named(text: str) -> str:
@@ -99,9 +101,16 @@ def preview(
         *obstacles(target, action),
         *_under_way(cluster, target),
     ]
-    if may_approve:
-        return Preview(target=target, held_back=tuple(held), passed_over=guarded, standing=standing)
-    return Preview(target=target, held_back=(*held, *guarded), standing=standing)
+    excludes: list[str] = []
+    if action == JobOrder.Action.RESTART:
+        excludes = excluded_nodes.to_exclude(cluster, target.job, target.workload, now=now)
+    return Preview(
+        target=target,
+        held_back=tuple(held) if may_approve else (*held, *guarded),
+        passed_over=guarded if may_approve else (),
+        standing=standing,
+        excludes=tuple(excludes),
+    )
 
 
 def order(

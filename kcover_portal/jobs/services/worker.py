@@ -13,10 +13,8 @@ from django.db.models import F, Q
 
 from kcover import audit, reasons
 from kcover_portal import doorbell
-from kcover_portal.fleet.models import Node
-from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.jobs.services import failures, orders
+from kcover_portal.jobs.services import excluded_nodes, failures, orders
 from kcover_portal.jobs.services.order_calls import HeldBack, Lost, OrderCalls
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
@@ -26,12 +24,11 @@ from kcover_portal.rescue.step import job_window
 from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 
-HOSTNAME = "kubernetes.io/hostname"
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
 LONGEST_HOLD = timedelta(seconds=15)  # a guard may release at any time
-MOST_ATTEMPTS = 20
+MAX_ATTEMPTS = 20
 COMMAND_OBEYED = timedelta(seconds=30)  # a controller that took a Command has begun to end the pods by then
 COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.Verb.COMMAND)
 LONGEST_BACK_OFF = timedelta(minutes=1)
@@ -86,7 +83,7 @@ class _Work(OrderCalls):
         return self.order.action == JobOrder.Action.STOP
 
     def go_on(self) -> None:
-        """Claims the job's turn, makes the calls that are left, then waits for what they are to bring about."""
+        """Claims the job, makes the remaining calls, then waits for their effect."""
         order = self.order
         if not order.restart and not self._begin():
             return
@@ -127,19 +124,18 @@ class _Work(OrderCalls):
         return True
 
     def _exclude_nodes(self, job: training_jobs.Job) -> None:
-        """Keeps the job off the nodes that it accuses, where its template may be changed; else that stays advice."""
-        nodes = queries.nodes_to_exclude(self.order, now=self.clock()) if job.known.replicas and job.uid else []
-        if not nodes:
+        """Keeps the job off the nodes that it accuses. A failure of this call never delays the restart."""
+        if not job.known.replicas:
             return
-        hosts = list(Node.objects.filter(cluster=self.order.cluster, name__in=nodes).order_by("name"))
-        names = [node.labels.get(HOSTNAME, node.name) for node in hosts]
-        exclude = partial(self.kube.exclude_hosts, job.namespace, job.kind, job.name, uid=job.uid, hosts=names)
-        wanted = audit.JobCommand(kind=job.kind, uid=job.uid, action=f"exclude {', '.join(sorted(nodes))}")
         try:
-            if self.kube.workload(job.namespace, job.kind, job.name).queue:
-                return  # Kueue may stop a job whose template is not the one that it admitted
+            workload = self.kube.workload(job.namespace, job.kind, job.name)
+            hosts = excluded_nodes.to_exclude(self.order.cluster, job, workload, now=self.clock())
+            if not hosts:
+                return
+            exclude = partial(self.kube.exclude_hosts, job.namespace, job.kind, job.name, uid=job.uid, hosts=hosts)
+            wanted = audit.JobCommand(kind=job.kind, uid=job.uid, action=f"exclude {', '.join(hosts)}")
             self.write(audit.Call.EXCLUDE, exclude, target=f"job {job}", wanted=wanted)
-        except (port.RefusedByServer, port.NotFound) as error:  # the restart may help all the same
+        except port.KubeError as error:
             log.info("order %s: no node is excluded: %s", self.order.pk, error)
 
     def _clear_label(self, job: training_jobs.Job) -> None:
@@ -202,7 +198,7 @@ class _Work(OrderCalls):
         it is not given again before that must show.
         """
         attempts = self.order.attempts + 1
-        if lasting or attempts >= MOST_ATTEMPTS:
+        if lasting or attempts >= MAX_ATTEMPTS:
             self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
             return
         least = COMMAND_OBEYED if is_open and self.order.kind in COMMANDED else timedelta(0)

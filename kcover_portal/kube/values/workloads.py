@@ -72,7 +72,8 @@ class Workload:
     """A training job of any kind in ``WORKLOADS``.
 
     ``pods_named``: the value of the kind's ``pod_label``. ``owner_*``: its own controller. ``restarts``: as its
-    controller counts them. ``queue``: Kueue's queue, "" if Kueue does not manage it.
+    controller counts them. ``excluded_hosts``: hostname labels that its templates exclude. ``queue``: Kueue's queue, ""
+    if Kueue does not manage it.
     """
 
     kind: str
@@ -88,6 +89,7 @@ class Workload:
     phase: Phase = Phase.RUNNING
     restarts: int = 0
     created_at: datetime | None = None
+    excluded_hosts: frozenset[str] = frozenset()
 
     @property
     def queue(self) -> str:

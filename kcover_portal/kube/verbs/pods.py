@@ -5,7 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kcover_portal.kube import errors, http, values
+from kcover_portal.kube import bounds, errors, http, values
 from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import pods as wire
@@ -39,7 +39,7 @@ class Pods(list_watch.Verbs):
         if wanted:
             query["labelSelector"] = ",".join(wanted)
         at = list_watch.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
-        items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query)
+        items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query, most=bounds.MAX_POD_LIST_BYTES)
         return [item.value() for item in items]
 
     def pods_version(self) -> str:

@@ -8,7 +8,7 @@ from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import pvcs as wire
 
 
-class Claims(list_watch.Verbs):
+class PersistentVolumeClaims(list_watch.Verbs):
     """The port's verbs for claims."""
 
     def ensure_claim(self, spec: values.ClaimSpec) -> values.ClaimState:

@@ -6,8 +6,8 @@ Job objects are labelled, suspended, commanded or kept off nodes, and never dele
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kcover_portal.kube import errors, http, values
-from kcover_portal.kube.verbs import list_watch, node_exclusion
+from kcover_portal.kube import errors, http, node_exclusion, values
+from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import workloads as wire
 
@@ -51,13 +51,13 @@ class Workloads(list_watch.Verbs):
         for _ in range(_TRIES):
             found = self._connection.request("GET", at, wire.WorkloadObject)
             meta = found.metadata
-            body = node_exclusion.patch(known, found.spec or {}, hosts=hosts, uid=uid, version=meta.resource_version)
-            if body is None and meta.uid == uid:
-                return found.value(known)
             if meta.uid != uid:
                 break
+            body = node_exclusion.patch(known, found.spec or {}, hosts=hosts, uid=uid, version=meta.resource_version)
+            if body is None:
+                return found.value(known)
             try:
-                return self._patch(namespace, kind, name, body or {})
+                return self._patch(namespace, kind, name, body)
             except errors.Conflict:
                 continue  # its controller writes the status often
         raise errors.Conflict(f"{kind} {namespace}/{name}: it is another job now, or was changed each time")

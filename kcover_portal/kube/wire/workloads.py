@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from kcover_portal.kube import values
+from kcover_portal.kube import node_exclusion, values
 from kcover_portal.kube.wire import base
 
 _ENDS: Mapping[str, values.Phase] = {
@@ -42,6 +42,7 @@ class WorkloadObject(base.AnyObject, frozen=True):
             phase=self._phase(kind),
             restarts=self._restarts(),
             created_at=meta.creation_timestamp,
+            excluded_hosts=node_exclusion.excluded(kind, self.spec or {}) if kind.replicas else frozenset(),
         )
 
     def _phase(self, kind: values.WorkloadKind) -> values.Phase:

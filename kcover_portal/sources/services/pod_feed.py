@@ -208,7 +208,7 @@ def _accusation(one: failures.Failed, before: Sequence[str]) -> Observation:
         key=f"{one.key} first",
         node=one.pod.node,
         kind="pod",
-        code=failures.FAILS_FIRST,
+        code=PodFailure.FAILS_FIRST,
         message=f"{one.job.kind} {one.job}: {attempts} attempts failed first on {one.pod.node}; {one.text}"[:1024],
         is_program=True,  # a program chooses where and when it fails, so this proves no fault of the node
         advice="" if same_pod else elsewhere,

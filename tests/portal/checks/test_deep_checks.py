@@ -15,7 +15,7 @@ from kcover_portal.checks.models import CheckRun
 from kcover_portal.checks.services import autopilot_labels, eligibility
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
-from kcover_portal.kube import port
+from kcover_portal.kube import bounds, port
 from kcover_portal.rescue import services as rescue
 from tests.portal.fleet.real_agent import RealAgent
 from tests.portal.rescue.world import World
@@ -161,10 +161,11 @@ def test_a_cluster_that_does_not_answer_wastes_no_turn(world: World) -> None:
     assert run.targets.get(state="asked").node.name == "gpu-1"
 
 
-def test_a_cluster_that_refuses_to_answer_is_not_asked_for_ever(world: World) -> None:
+@pytest.mark.parametrize("error", [port.RefusedByServer("forbidden"), bounds.TooLarge("a list of 5 GiB")])
+def test_an_answer_that_stays_the_same_is_not_asked_for_ever(world: World, error: port.KubeError) -> None:
     run = again(world)
     assert run is not None
-    world.kube.fail("list_pods", port.RefusedByServer("forbidden"), times=9)
+    world.kube.fail("list_pods", error, times=9)
     for _ in range(3):
         check_runs.advance(run.pk, now=world.now)
     run.refresh_from_db()

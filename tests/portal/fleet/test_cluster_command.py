@@ -13,7 +13,7 @@ from django.core.management.base import CommandError
 
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.kube import port
+from kcover_portal.kube import kubeconfig_rules, port
 from kcover_portal.ledger.models import Entry
 from tests.contract import scripted
 
@@ -291,6 +291,11 @@ def test_programs_and_files_are_refused_unless_they_are_allowed(user: dict[str, 
     with pytest.raises(CommandError, match=r"KCOVER_KUBECONFIG_COMMANDS|auth-provider"):
         run("add", "east", "--kubeconfig", write(kubeconfig, content))
     assert not Cluster.objects.exists()
+
+
+def test_a_program_that_is_no_text_is_not_advised() -> None:
+    [problem] = kubeconfig_rules.problems({"users": [{"user": {"exec": {"command": {"a": "b"}}}}]})
+    assert "KCOVER_KUBECONFIG_COMMANDS" not in problem
 
 
 def test_a_stored_kubeconfig_that_runs_a_program_is_not_used(now: datetime) -> None:

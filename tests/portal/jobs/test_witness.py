@@ -5,10 +5,11 @@ from datetime import timedelta
 import pytest
 
 from kcover_portal.accounts.queries import Scope
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.jobs import queries
+from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.kube.verbs import node_exclusion
+from kcover_portal.kube import node_exclusion, port
 from kcover_portal.ledger.models import Entry
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch, forget_status
@@ -145,6 +146,16 @@ def test_a_template_that_may_not_be_changed_stops_no_restart(world: JobWorld, wa
     assert Entry.objects.filter(verb="exclude.failed").count() == 1
 
 
+@pytest.mark.parametrize("error", [port.Conflict("changed"), port.Unavailable("timed out", ambiguous=True)])
+def test_an_exclusion_that_fails_stops_no_restart(world: JobWorld, watch: Watch, error: port.KubeError) -> None:
+    templated(world)
+    attempt(world, watch, "llm-2")
+    world.kube.fail("exclude_hosts", error, times=99)
+    attempt(world, watch, "llm-1")
+    assert len(world.kube.called("exclude_hosts")) == 1
+    assert Entry.objects.filter(verb="exclude.failed").count() == 1
+
+
 def test_a_job_of_kueue_is_left_as_it_was_admitted(world: JobWorld, watch: Watch) -> None:
     templated(world)
     labels = {"kueue.x-k8s.io/queue-name": "research"}
@@ -154,7 +165,7 @@ def test_a_job_of_kueue_is_left_as_it_was_admitted(world: JobWorld, watch: Watch
     assert world.kube.called("exclude_hosts") == []
 
 
-def test_at_most_two_nodes_are_excluded(world: JobWorld) -> None:
+def accuse(world: JobWorld, *nodes: str) -> None:
     rows = [
         PodFailure(
             cluster=world.cluster,
@@ -170,12 +181,47 @@ def test_at_most_two_nodes_are_excluded(world: JobWorld) -> None:
             seen_at=world.now,
             first=True,
         )
-        for node in ("gpu-1", "gpu-2", "gpu-3")
+        for node in nodes
         for number in range(2)
     ]
     PodFailure.objects.bulk_create(rows)
-    add_job(world, "llm", "gpu-1")
-    assert queries.nodes_to_exclude(world.order(), now=world.now) == ["gpu-3", "gpu-2"]
+    about = {"kind": "pod", "code": "FailsFirst", "is_user_fault": True, "opened_at": world.now, "last_at": world.now}
+    for node in nodes:
+        Incident.objects.create(cluster=world.cluster, node=world.node(node), **about)
+
+
+def excludes(world: JobWorld) -> tuple[str, ...]:
+    asked = {"kind": "PyTorchJob", "namespace": "train", "name": "llm", "action": "restart", "people": ("user:ann",)}
+    return services.preview(world.cluster, **asked, now=world.now).excludes
+
+
+def test_at_most_two_nodes_are_excluded_over_all_restarts(world: JobWorld) -> None:
+    templated(world)
+    accuse(world, "gpu-1", "gpu-2", "gpu-3")
+    assert excludes(world) == ("gpu-2", "gpu-3")
+    spec = world.kube.workload("train", "PyTorchJob", "llm")
+    world.kube.exclude_hosts("train", "PyTorchJob", "llm", uid=spec.uid, hosts=["gpu-1"])
+    assert excludes(world) == ("gpu-3",)
+    assert world.until_settled(world.order()).state == "done"
+    assert excluded(world) == ["gpu-1", "gpu-3"]
+    assert excludes(world) == ()
+
+
+def test_a_closed_accusation_excludes_nothing(world: JobWorld) -> None:
+    templated(world)
+    accuse(world, "gpu-2")
+    Incident.objects.update(state="closed")
+    assert excludes(world) == ()
+    world.order()
+    world.work()
+    assert world.kube.called("exclude_hosts") == []
+
+
+def test_a_node_without_a_hostname_label_is_excluded_by_its_name(world: JobWorld) -> None:
+    templated(world)
+    accuse(world, "gpu-2")
+    Node.objects.filter(name="gpu-2").update(labels={})
+    assert excludes(world) == ("gpu-2",)
 
 
 @pytest.mark.parametrize("after", [False, True])
