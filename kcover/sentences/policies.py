@@ -80,7 +80,7 @@ SENTENCES: Mapping[str, str] = {
     "action_of_own_version": _("action {name} needs apiVersion: {version}"),
     "attribute_type": _("attribute must be a mapping"),
     "attribute_missing": _("{name} needs the attribute {attribute}"),
-    "attribute_alone": _("{attribute} needs {other}: write it beside it"),
+    "attribute_alone": _("{attribute} needs {other}: add {other} to the same action"),
     "attribute_unknown": _("{name} has no attribute {attribute}: it takes {known}"),
     "attribute_unused": _("{name} has no attribute {attribute}: it takes no attribute"),
     "companion_missing": _("{name} needs {needed}: add {first} before it"),
@@ -125,6 +125,8 @@ SENTENCES: Mapping[str, str] = {
     "standby_policy_active": _("only one WarmStandbyPolicy is allowed; {policy} is active. Use its name or disable it"),
     "rule_channel_unknown": _("unknown channel {channel}; use one of {known}"),
     "rule_channel_none": _("unknown channel {channel}; an admin creates channels on the Notifications page"),
+    "rule_source_unknown": _("unknown source {source} of kind prometheus; use one of {known}"),
+    "rule_source_none": _("unknown source {source}; an admin creates sources of kind prometheus on the Sources page"),
     "other_policies": _("the text must contain only the policy {policy}; it contains {found}"),
     "rollback_reason": _("required to roll back to an earlier revision"),
     # Warnings.

@@ -36,7 +36,7 @@ class _Cached:
 
 
 _cached = _Cached((), (), {})
-_channel_names: Callable[[], Iterable[str]] = tuple
+_names: dict[str, Callable[[], Iterable[str]]] = {}  # by attribute
 
 RESCUE, STANDBY = Policy.Kind.RESCUE.value, Policy.Kind.STANDBY.value
 
@@ -64,15 +64,14 @@ def revision(policy: Policy) -> Revision | None:
     return policy.revisions.filter(number=policy.revision).first()
 
 
-def name_channels_by(source: Callable[[], Iterable[str]]) -> None:
-    """Registers the function that returns the names of all channels. The app of the channels calls it at start."""
-    global _channel_names
-    _channel_names = source
+def name_by(attribute: str, function: Callable[[], Iterable[str]]) -> None:
+    """Registers the function that returns what an attribute of actions may name. Apps do so at start."""
+    _names[attribute] = function
 
 
-def channels() -> frozenset[str]:
-    """The names of the channels that a rule's ``notify`` may use; none before an app has registered them."""
-    return frozenset(_channel_names())
+def names() -> dict[str, frozenset[str]]:
+    """What attributes of actions may name, by attribute, such as the channels of ``notify``."""
+    return {attribute: frozenset(function()) for attribute, function in _names.items()}
 
 
 def candidates(cluster: int | None = None) -> tuple[match.Candidate, ...]:

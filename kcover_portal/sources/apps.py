@@ -1,14 +1,19 @@
 from django.apps import AppConfig
 
+from kcover.actions.moved_jobs import SOURCE
+
 
 class SourcesConfig(AppConfig):
     name = "kcover_portal.sources"
 
     def ready(self) -> None:
-        """Lets each new cluster have the sources that the watch feeds, and steps of rescues ask Prometheus."""
+        """Registers the sources of a new cluster, the queries of steps to Prometheus, and the names of its sources."""
         from kcover_portal.fleet.management import registry  # noqa: PLC0415 - models cannot be imported earlier
+        from kcover_portal.policies.queries import name_by  # noqa: PLC0415
         from kcover_portal.rescue.step import checkpoint_times  # noqa: PLC0415
+        from kcover_portal.sources import queries  # noqa: PLC0415
         from kcover_portal.sources.services import look_up_checkpoints, make_watched_sources  # noqa: PLC0415
 
         registry.add_with(make_watched_sources)
         checkpoint_times.look_up_with(look_up_checkpoints)
+        name_by(SOURCE, queries.prometheus_names)

@@ -20,6 +20,11 @@ def named(name: str) -> Source | None:
     return Source.objects.select_related("cluster").filter(name=name).first()
 
 
+def prometheus_names() -> frozenset[str]:
+    """The names that a rule's ``checkpointSource`` may use, of all clusters."""
+    return frozenset(Source.objects.filter(kind=Source.Kind.PROMETHEUS).values_list("name", flat=True))
+
+
 def watched(cluster: Cluster, kind: str) -> Source | None:
     """The source of this kind that exists for each cluster, if it is switched on."""
     return Source.objects.filter(cluster=cluster, kind=kind, enabled=True).order_by("pk").first()

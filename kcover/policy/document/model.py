@@ -108,8 +108,12 @@ class Rule:
     @property
     def channels(self) -> tuple[tuple[int, str], ...]:
         """The notification channels that its actions name, each with the index of the action."""
-        named = enumerate(action.attribute.get(CHANNEL) for action in self.actions)
-        return tuple((index, name) for index, name in named if name is not None)
+        return self.named(CHANNEL)
+
+    def named(self, attribute: str) -> tuple[tuple[int, str], ...]:
+        """The values of an attribute of its actions, each with the index of the action."""
+        found = enumerate(action.attribute.get(attribute) for action in self.actions)
+        return tuple((index, value) for index, value in found if value is not None)
 
     @property
     def uncordons(self) -> bool:

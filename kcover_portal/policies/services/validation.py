@@ -1,15 +1,17 @@
 """Validates a text with any number of policies; returns errors and warnings by line."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 import yaml
 
 from kcover import reasons
+from kcover.actions.moved_jobs import SOURCE
 from kcover.decisions import match
 from kcover.policy import document
+from kcover.policy.document.model import CHANNEL
 from kcover.reasons import Reason
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
@@ -53,15 +55,15 @@ class Invalid(ValueError):
 def validate(text: str | bytes) -> Reading:
     """Reads a text with any number of policies and changes nothing.
 
-    Problems are sorted by position; they include unknown channels. Warnings compare the rules with each other and with
-    the active ones. They are given only for a text without problems.
+    Problems are sorted by position; they include unknown channels and sources. Warnings compare the rules with
+    each other and with the active ones. They are given only for a text without problems.
     """
     try:
         documents, problems = yaml_reader.read(yaml_reader.decode(text))
     except yaml_reader.Unreadable as error:
         return Reading((), (error.problem,))
     documents = [expanded for item in documents for expanded in _expand(item)]
-    channels = queries.channels()
+    names = queries.names()
     parsed: list[Parsed] = []
     places: dict[tuple[str, str], yaml_reader.Document] = {}
     for item in documents:
@@ -71,7 +73,7 @@ def validate(text: str | bytes) -> Reading:
         except document.PolicyInvalid as error:
             problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
-        problems += [_problem_at(item, path, reason) for path, reason in _channels_missing(policy, channels)]
+        problems += [_problem_at(item, path, reason) for path, reason in _names_missing(policy, names)]
         parsed_policy = Parsed(policy, content, item.text)
         if parsed_policy.key in places:
             first = places[parsed_policy.key].at(("metadata", "name"))[0]
@@ -134,32 +136,31 @@ def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:
     return [item.policy for item in parsed if isinstance(item.policy, document.Policy)]
 
 
-def _channels_missing(
-    policy: document.Policy | document.StandbyPolicy, known: Collection[str]
-) -> list[tuple[yaml_reader.Path, Reason]]:
-    """Returns the unknown channels that the policy's rules name, with their paths."""
-    if not isinstance(policy, document.Policy):
-        return []
-    return [
-        (("spec", "rules", rule.index, *problem.path), problem.reason)
-        for rule in policy.rules
-        for problem in _channels(rule, known)
-    ]
-
-
-def _channels(rule: document.Rule, known: Collection[str]) -> list[document.Problem]:
-    """Returns the unknown channels of one rule; paths are relative to the rule."""
-    return [
-        document.Problem(("actions", index, "attribute", "channel"), _unknown_channel(name, known))
-        for index, name in rule.channels
-        if name not in known
-    ]
+def _names_missing(
+    policy: document.Policy | document.StandbyPolicy, names: Mapping[str, Collection[str]]
+) -> Iterator[tuple[yaml_reader.Path, Reason]]:
+    """Yields the unknown channels and sources that the policy's rules name, with their paths."""
+    for rule in policy.rules if isinstance(policy, document.Policy) else ():
+        for attribute, missing in _NAMED.items():
+            known = names.get(attribute, ())
+            for index, name in rule.named(attribute):
+                if name not in known:
+                    yield ("spec", "rules", rule.index, "actions", index, "attribute", attribute), missing(name, known)
 
 
 def _unknown_channel(name: str, known: Collection[str]) -> Reason:
     if known:
         return reasons.of("rule_channel_unknown", channel=name, known=", ".join(sorted(known)))
     return reasons.of("rule_channel_none", channel=name)
+
+
+def _unknown_source(name: str, known: Collection[str]) -> Reason:
+    if known:
+        return reasons.of("rule_source_unknown", source=name, known=", ".join(sorted(known)))
+    return reasons.of("rule_source_none", source=name)
+
+
+_NAMED: Final = {CHANNEL: _unknown_channel, SOURCE: _unknown_source}
 
 
 def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: list[Parsed]) -> Reason | None:

@@ -8,9 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kcover.policy import document
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import Channel
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
+from kcover_portal.sources.models import Source
 from tests.kcover import policy_texts
 from tests.portal.policies.texts import policy
 
@@ -19,8 +21,10 @@ NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
 @pytest.fixture
-def named_channels(db: None) -> None:
+def named_things(db: None) -> None:
     Channel.objects.create(name="on-call", kind=Channel.Kind.MAIL, created_at=NOW)
+    cluster = Cluster.objects.create(name="east", created_at=NOW)
+    Source.objects.create(name="prometheus", kind=Source.Kind.PROMETHEUS, cluster=cluster, created_at=NOW)
 
 
 @st.composite
@@ -56,7 +60,7 @@ def in_force() -> dict[tuple[str, str], document.Policy | document.StandbyPolicy
 
 @given(texts())
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_what_is_exported_says_what_was_applied(named_channels: None, given_text) -> None:
+def test_what_is_exported_says_what_was_applied(named_things: None, given_text) -> None:
     text, policies = given_text
     Policy.objects.all().delete()
     services.apply(text.encode(), author="x", reason="", now=NOW)
