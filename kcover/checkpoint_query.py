@@ -1,7 +1,8 @@
 """A Prometheus query for the time of a job's last checkpoint, as a rule writes it, with placeholders for the job.
 
-``max(checkpoint_time{namespace="{namespace}",job="{job}"})``: PromQL has braces of its own, so only ``{namespace}`` and
-``{job}`` between quotes are placeholders. https://prometheus.io/docs/prometheus/latest/querying/basics/#string-literals
+``max(checkpoint_time{namespace="{namespace}",training_job="{job}"})``: PromQL has braces of its own,
+so only ``{namespace}`` and ``{job}`` between quotes are placeholders.
+https://prometheus.io/docs/prometheus/latest/querying/basics/#string-literals
 """
 
 import re
@@ -10,7 +11,7 @@ from typing import Final
 from kcover import reasons
 from kcover.reasons import Reason
 
-EXAMPLE: Final = 'max(checkpoint_time{namespace="{namespace}",job="{job}"})'
+EXAMPLE: Final = 'max(checkpoint_time{namespace="{namespace}",training_job="{job}"})'
 JOB: Final = "{job}"
 MAX_TEXT: Final = 500  # characters
 _PLACEHOLDER: Final = re.compile(r"\{(namespace|job)\}")

@@ -36,9 +36,9 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``checkpoints``: by namespace/name of the job, the time of its last checkpoint when the wait began.
+    """``checkpoints``: by kind and namespace/name of the job, the time of its last checkpoint when the wait began.
 
-    ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: by namespace/name, the
+    ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: likewise, the
     ``kind`` of each job whose owner was told before, and the ``channel``. ``owners_told``: they know that it is over.
     """
 

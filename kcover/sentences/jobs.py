@@ -29,9 +29,9 @@ SENTENCES: Mapping[str, str] = {
     "job_in_queue": _("Kueue decides when the job runs (queue {queue}). Deactivate its Workload instead."),
     "job_order_running": _("Order {order} about this job is running."),
     "job_needs_approver": _("The cluster is in mode approve. An approver must give this order."),
-    "job_order_waits": _("Order {order} of {by} waits for the approval of another person with the role approver."),
+    "job_order_waits": _("Order {order} by {by} waits for another person with the role approver."),
     "job_no_order_waits": _("No order about this job waits for approval."),
-    "job_order_of_another": _("Order {order} is of {by}. Only its requester or an approver can end it."),
+    "job_order_of_another": _("Order {order} was given by {by}. Only its requester or an approver can end it."),
     # What an order waits for, and how it ends.
     "job_awaits_approval": _("Another person, with the role approver, must approve the order of {by}."),
     "job_order_declined": _("Declined by {by}."),

@@ -12,7 +12,7 @@ SENTENCES: Mapping[str, str] = {
     "checkpoint_source_unknown": _("The cluster has no source {source} of kind prometheus that is switched on."),
     "checkpoint_source_many": _("The cluster has several sources of kind prometheus. Name one in {key}."),
     "checkpoint_lost": _("Its query has no result any more."),
-    "checkpoint_queries_late": _("Its query was not made, because the queries before it took too long."),
+    "checkpoint_queries_late": _("Its query was not run, because earlier queries took too long."),
     "owner_checkpoint": _("Write a checkpoint within {minutes} min, or it will not be waited for."),
     "owner_before_drain": _("The node is being repaired. The job's pods are about to be evicted from it."),
     "owner_before_restart_jobs": _("The node is being repaired. The job is about to be restarted on other nodes."),

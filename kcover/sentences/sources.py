@@ -95,7 +95,7 @@ SENTENCES: Mapping[str, str] = {
     "source_nodes_silent": _("{count} of {total} nodes gave no usable answer. {node}: {why}"),
     # Problems of a source.
     "source_failing": _("Source {source} cannot be read."),
-    "source_late": _("Source {source} has been read up to {behind} ago."),
+    "source_late": _("Source {source} is {behind} behind."),
     "source_silent": _("Nothing has come from source {source} for {span}."),
     "source_nothing_seen": _("Nothing arrived in the last hour."),
 }

@@ -48,6 +48,7 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
     told = {one.code for one in found}
     current: dict[str, str] = {}
     reported: set[str] = set()
+    unread: set[str] = set()
     for path, component, state in _items(states, "states", rejected, most=MAX_COMPONENTS):
         reported.add(component)
         try:
@@ -63,10 +64,11 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
                 current[key] = value
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}", error.reason))
-    broken = {key.partition("\t")[0] for key in current}
+            unread.add(component)
+    broken = unread.union(key.partition("\t")[0] for key in current)
     over = {component for key in shown if (component := key.partition("\t")[0]) in reported - broken}
     found += [_passed(component, node=node, now=now) for component in sorted(over)]
-    silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported]
+    silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported - unread]
     kept = {**dict(silent[: MAX_SHOWN - len(current)]), **current}
     return NodeReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=kept)
 

@@ -87,7 +87,7 @@ def read(
 def newest_moment(body: object, *, now: datetime) -> datetime | None:
     """The latest of the answer's values, which are Unix times in seconds; None if it has no series. Raises Unreadable.
 
-    One series that is no time spoils the answer, because nobody knows what the others mean.
+    One series whose value is not a time invalidates the answer.
     """
     found: list[datetime] = []
     for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):

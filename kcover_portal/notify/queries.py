@@ -54,9 +54,10 @@ def channels_of_namespaces(cluster: int) -> Callable[[str], str]:
     """Reads the namespaces' channels of a cluster (by key).
 
     Returns a function from a namespace to the name of its channel, "" for none. An exact name counts before a pattern,
-    and a longer pattern before a shorter one.
+    and a longer pattern before a shorter one. Channels that are disabled or not released do not count.
     """
-    rows = NamespaceRoute.objects.filter(cluster=cluster).order_by().values_list("namespace", "channel__name")
+    usable = NamespaceRoute.objects.filter(cluster=cluster, channel__enabled=True, channel__for_owners=True)
+    rows = usable.order_by().values_list("namespace", "channel__name")
     found = sorted(rows, key=lambda row: ("*" in row[0], -len(row[0]), row[0]))
 
     def channel_of(namespace: str) -> str:

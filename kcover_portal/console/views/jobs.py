@@ -125,7 +125,7 @@ def _carry_out(request: Request, row: Cluster, action: str, about: dict[str, Any
 
 def _text(row: Cluster, action: str) -> str:
     if action == DECLINE:
-        return _("The order that waits for approval ends. The job goes on.")
+        return _("The order that waits for approval ends. The job keeps running.")
     effect = (
         _("All pods of the job end, and its controller creates them again.")
         if action == JobOrder.Action.RESTART
@@ -133,4 +133,4 @@ def _text(row: Cluster, action: str) -> str:
     )
     if row.hand_approval != Cluster.HandApproval.ALWAYS:
         return effect
-    return effect + " " + _("In this cluster another person must give the same order before it starts.")
+    return effect + " " + _("In this cluster, another person must give the same order before the job is changed.")

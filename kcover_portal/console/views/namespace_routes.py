@@ -37,7 +37,10 @@ def new(request: Request) -> HttpResponse:
             form.add_error(error.field, localization.say(error.reason))
         else:
             return lead(request, reverse("console:notifications"))
-    text = _("Jobs in the namespace that name no channel themselves tell this channel before and after they move.")
+    text = _(
+        "This channel gets a message before and after the portal moves a job of the namespace,"
+        " unless the job names a channel itself."
+    )
     address = reverse("console:namespace-route-new")
     return _ask(request, form, title=_("Bind a namespace"), text=text, verb=_("Add"), address=address)
 

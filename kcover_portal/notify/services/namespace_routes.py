@@ -36,7 +36,7 @@ def make_namespace_route(
 
 
 def delete_namespace_route(route: NamespaceRoute, *, actor: str, reason: str, now: datetime) -> None:
-    """Deletes the binding; news that the channel was to get already is still sent."""
+    """Deletes the binding. Messages that are already queued are still sent."""
     with transaction.atomic():
         act = audit.NamespaceRouteDeleted(**_fields(route), reason=reason)
         route.delete()

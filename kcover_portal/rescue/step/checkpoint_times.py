@@ -14,7 +14,7 @@ Answer: TypeAlias = datetime | reasons.Reason  # the time of the last checkpoint
 
 
 class LookUp(Protocol):
-    """Answers a rule's query for some jobs, by namespace/name, within a few seconds. None: the job has no series."""
+    """Answers a rule's query for some jobs, by ``key``, within a few seconds. None: the job has no series."""
 
     def __call__(
         self, cluster: Cluster, jobs: Iterable[Job], *, query: str, source: str, now: datetime
@@ -24,18 +24,23 @@ class LookUp(Protocol):
 _look_ups: list[LookUp] = []
 
 
+def key(job: Job) -> str:
+    """The kind, namespace and name of a job: jobs of two kinds may have the same name."""
+    return f"{job.kind} {job}"
+
+
 def look_up_with(function: LookUp) -> None:
     """Registers the function that answers queries. The app of the sources, which is above this one, does so."""
     _look_ups[:] = [function]
 
 
 def read(context: Context, jobs: Iterable[Job]) -> dict[str, Answer]:
-    """The answer for each job that has a checkpoint, or may have one, by namespace/name.
+    """The answer for each job that has a checkpoint, or may have one, by ``key``.
 
     What was known when the step began to wait, and is not any more, is unknown.
     """
     listed, seen = list(jobs), context.step.progress_as(core.Progress).checkpoints
-    found: dict[str, Answer | None] = {str(job): job.checkpoint for job in listed}
+    found: dict[str, Answer | None] = {key(job): job.checkpoint for job in listed}
     args, others = context.step.args_as(core.Args), [job for job in listed if job.checkpoint is None]
     if args.checkpoint_query and others:
         for look_up in _look_ups:

@@ -28,7 +28,7 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     """
     if context.step.progress_as(core.Progress).owners:
         return
-    named = {str(job): job for job in jobs() if attributes.CHANNEL_NAME.fullmatch(job.notify)}
+    named = {checkpoint_times.key(job): job for job in jobs() if attributes.CHANNEL_NAME.fullmatch(job.notify)}
     if not named:
         return
     context.check_guards(destructive=True)
@@ -37,7 +37,7 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     waited_for = checkpoint_times.read(context, told.values()) if minutes else {}
     acts = [
         audit.JobMoving(
-            job=name,
+            job=str(job),
             kind=job.kind,
             channel=job.notify,
             because=_before(context, minutes=minutes if name in waited_for else 0),
@@ -59,8 +59,14 @@ def tell_after(context: Context, outcome: Outcome) -> Outcome:
     if isinstance(outcome, Done) and progress.owners and not progress.owners_told:
         because = reasons.of(f"owner_after_{context.step.name}")
         acts = [
-            audit.JobMoved(job=name, because=because, kind=owner["kind"], channel=owner["channel"], **_about(context))
-            for name, owner in progress.owners.items()
+            audit.JobMoved(
+                job=key.rpartition(" ")[2],
+                kind=owner["kind"],
+                channel=owner["channel"],
+                because=because,
+                **_about(context),
+            )
+            for key, owner in progress.owners.items()
         ]
         _record(context, acts, owners_told=True)
     return outcome

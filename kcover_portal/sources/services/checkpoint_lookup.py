@@ -1,12 +1,14 @@
 """Asks a cluster's Prometheus for the last checkpoint of jobs, for a step that waits for the next one.
 
-One worker waits for the answers, so all queries of one look share a short time. A server that does not answer is asked
-once. Only a source of the job's own cluster is asked, because a policy object of one cluster may name any source.
+Workers wait for the answers, so all queries of one look share a short time, and a process makes few looks at once. A
+server that gave no answer is left alone for a while. Only a source of the job's own cluster is asked, because a policy
+object of one cluster may name any source.
 """
 
+import threading
 import time
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from kcover import checkpoint_query, reasons
@@ -16,39 +18,72 @@ from kcover.sources.observation import Unreadable
 from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step.checkpoint_times import Answer
+from kcover_portal.rescue.step.checkpoint_times import Answer, key
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import prometheus_pull
 from kcover_portal.sources.services.pull_request import NotRead
 
 SECONDS: Final = 3.0  # for all queries of one look
+MAX_CONCURRENT_LOOKS: Final = 2  # of a process: a server that hangs must not take the workers from the rescues
+SILENT_FOR: Final = timedelta(seconds=30)  # after a query without an answer, its source is not asked
+
+_places = threading.BoundedSemaphore(MAX_CONCURRENT_LOOKS)
+_lock = threading.Lock()
+_silent: dict[tuple[int, str], tuple[datetime, reasons.Reason]] = {}  # by key and address of the source
 
 
 def look_up(
     cluster: Cluster, jobs: Iterable[Job], *, query: str, source: str, now: datetime
 ) -> Mapping[str, Answer | None]:
-    """The last checkpoint of each job by namespace/name: None if there is no series, a reason if it is unknown."""
-    row = _source(cluster, source)
-    if isinstance(row, reasons.Reason):
-        return {str(job): row for job in jobs}
+    """The last checkpoint of each job by ``checkpoint_times.key``: None if it has no series, a reason if unknown."""
+    found = _source(cluster, source)
+    if isinstance(found, Source):
+        found = _silence(found, now=now) or found
+    if isinstance(found, reasons.Reason):
+        return {key(job): found for job in jobs}
+    if not _places.acquire(blocking=False):
+        return {key(job): reasons.of("checkpoint_queries_late") for job in jobs}
+    try:
+        return _ask(found, jobs, query=query, now=now)
+    finally:
+        _places.release()
+
+
+def _ask(row: Source, jobs: Iterable[Job], *, query: str, now: datetime) -> Mapping[str, Answer | None]:
     answers: dict[str, Answer | None] = {}
     until, silent = time.monotonic() + SECONDS, None
     for job in jobs:
         left = until - time.monotonic()
         if silent is not None or left <= 0:
-            answers[str(job)] = silent or reasons.of("checkpoint_queries_late")
+            answers[key(job)] = silent or reasons.of("checkpoint_queries_late")
             continue
         asked = checkpoint_query.fill(query, namespace=job.namespace, job=job.name)
         try:
             body = prometheus_pull.ask_for(row, asked, at=now, seconds=left)
         except (NotRead, encryption.SecretUnreadable) as error:
-            answers[str(job)] = silent = error.reason
+            answers[key(job)] = silent = error.reason
+            if isinstance(error, NotRead):
+                _note_silence(row, error.reason, now=now)
             continue
         try:
-            answers[str(job)] = prometheus.newest_moment(body, now=now)
+            answers[key(job)] = prometheus.newest_moment(body, now=now)
         except Unreadable as error:
-            answers[str(job)] = error.reason
+            answers[key(job)] = error.reason
     return answers
+
+
+def _silence(source: Source, *, now: datetime) -> reasons.Reason | None:
+    """The reason why the source gave no answer lately; None if it may be asked."""
+    with _lock:
+        at, why = _silent.get((source.pk, source.url), (None, None))
+    return why if at is not None and timedelta(0) <= now - at < SILENT_FOR else None
+
+
+def _note_silence(source: Source, why: reasons.Reason, *, now: datetime) -> None:
+    with _lock:
+        for old in [other for other, (at, _) in _silent.items() if now - at >= SILENT_FOR]:
+            del _silent[old]
+        _silent[source.pk, source.url] = now, why
 
 
 def _source(cluster: Cluster, name: str) -> Source | reasons.Reason:

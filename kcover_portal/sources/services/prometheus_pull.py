@@ -14,13 +14,14 @@ from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import SECONDS, ask, headers_of
 
 PATH: Final = "/api/v1/query"
-KNOWN_BEFORE: Final = timedelta(hours=1)  # the first reading: what is as it was then is no news
+KNOWN_BEFORE: Final = timedelta(hours=1)  # of the first reading
 
 
 def read(source: Source, *, clock: Clock) -> bool:
     """Reads the series and stores those that have become a fault. Returns False: one reading is all there is.
 
-    A value may be weeks old when the portal asks for the first time. What had the same value an hour ago is no news.
+    A value may be weeks old when the portal asks for the first time. A series that had the same value an hour ago is
+    not reported.
     """
     now = clock()
     shown = source.cursor.get("shown")

@@ -67,6 +67,17 @@ def test_the_most_specific_route_counts(world: World, receiver: Receiver) -> Non
     assert [channel_of(namespace) for namespace in names] == ["c0", "c1", "c2", "c3"]
 
 
+@pytest.mark.parametrize("unusable", [{"enabled": False}, {"for_owners": False}])
+def test_a_channel_that_cannot_be_used_hides_no_pattern(
+    world: World, receiver: Receiver, unusable: dict[str, bool]
+) -> None:
+    for name, namespace in (("c0", "team-*"), ("c1", "team-a")):
+        make_channel(receiver, name=name, now=world.now, for_owners=True)
+        bind(world, namespace, channel=name)
+    Channel.objects.filter(name="c1").update(**unusable)
+    assert queries.channels_of_namespaces(world.cluster.pk)("team-a") == "c0"
+
+
 @pytest.mark.parametrize("namespace", ["", "-a", "A", "a b", "a?", "[a]", "****", "a" * 64, "a\0"])
 def test_what_is_no_namespace(world: World, receiver: Receiver, namespace: str) -> None:
     released(world, receiver)

@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from kcover.faults.fault import Fault
+from kcover.reasons import Reason
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY
+from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY, PROTECTED, Job
 from kcover_portal.ledger.models import Entry
+from kcover_portal.policies import services as policies
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
 from tests.codes import codes_of
@@ -34,6 +36,9 @@ def prometheus(settings: Any) -> Iterator[StandIns]:
 
 def make(prometheus: StandIns, *, source: str = "") -> World:
     named = f", checkpointSource: {source}" if source else ""
+    if source:
+        elsewhere = Cluster.objects.create(name="elsewhere", created_at=datetime(2026, 1, 1, tzinfo=UTC))
+        add_source(elsewhere, prometheus, now=elsewhere.created_at, name=source)
     world = World(policy=ASKED % ("", named), nodes=2, fake=WithOperators)
     world.cluster.guards = GUARDS
     world.cluster.save()
@@ -113,6 +118,8 @@ def test_a_time_that_becomes_known_counts_from_the_beginning_of_the_wait(world: 
     world.pass_time()
     assert waits_for(world) == ["checkpoint_unknown"]
     world.pass_time(15)
+    assert (waits_for(world), len(prometheus.asked)) == (["checkpoint_unknown"], 1)  # it is left alone for 30 s
+    world.pass_time(20)
     assert waits_for(world) == ["checkpoint_waits"]
     world.now = later
     world.until("succeeded")
@@ -168,7 +175,7 @@ def test_only_a_source_of_the_cluster_that_is_clear_is_asked(prometheus: StandIn
             Source.objects.update(enabled=False)
         elif change == "second":
             add_source(world.cluster, prometheus, now=world.now, name="second")
-        else:
+        elif change == "foreign":
             other = Cluster.objects.create(name="other", created_at=world.now)
             Source.objects.filter(kind="prometheus").update(cluster=other, name="mimir")
         world.fault(MILD)
@@ -178,6 +185,47 @@ def test_only_a_source_of_the_cluster_that_is_clear_is_asked(prometheus: StandIn
         assert prometheus.asked == []
     finally:
         world.uninstall()
+
+
+def test_jobs_of_two_kinds_with_one_name_have_their_own_answers(world: World, prometheus: StandIns) -> None:
+    annotated = {"metadata": {"annotations": {CHECKPOINT: "2026-11-21T07:00:00Z", NOTIFY: "owners"}}}
+    world.kube.objects.merge("PyTorchJob", "train", "llm", annotated)
+    world.kube.add_workload("StatefulSet", "train", "llm", labels={PROTECTED: "true"})
+    world.kube.objects.merge("StatefulSet", "train", "llm", {"metadata": {"annotations": {NOTIFY: "owners"}}})
+    world.kube.add_pod("train", "llm-9", node=NODE, owner_kind="StatefulSet", owner_name="llm")
+    prometheus.troubles += [saved(world.now - timedelta(hours=1))] * 9
+    world.fault(MILD)
+    world.pass_time()
+    assert set(world.step("drain").progress["checkpoints"]) == {"PyTorchJob train/llm", "StatefulSet train/llm"}
+    told = [(entry.data["kind"], entry.data["job"]) for entry in Entry.objects.filter(verb="job.moving")]
+    assert sorted(told) == [("PyTorchJob", "train/llm"), ("StatefulSet", "train/llm")]
+
+
+def test_few_looks_wait_for_answers_at_once(world: World, prometheus: StandIns) -> None:
+    prometheus.troubles += [saved()] * 9
+    job = Job(namespace="train", kind="PyTorchJob", name="llm", label="", value="llm")
+    answers: list[object] = []
+
+    def look(depth: int) -> Iterator[Job]:
+        if depth:
+            given = {"query": QUERY, "source": "", "now": world.now}
+            answers.extend(services.look_up_checkpoints(world.cluster, look(depth - 1), **given).values())
+        yield job
+
+    assert list(look(3)) == [job]
+    refused, *others = answers
+    assert isinstance(refused, Reason)
+    assert (refused.code, others, len(prometheus.asked)) == ("checkpoint_queries_late", [None, None], 2)
+
+
+def test_a_policy_names_a_source_that_exists(world: World) -> None:
+    text = ASKED % ("", ", checkpointSource: NAME")
+    [unknown] = policies.validate(text.replace("NAME", "mimir")).problems
+    assert (unknown.reason.code, unknown.reason.params["known"]) == ("rule_source_unknown", "thanos")
+    assert policies.validate(text.replace("NAME", "thanos")).problems == ()
+    Source.objects.filter(kind="prometheus").delete()
+    [none] = policies.validate(text.replace("NAME", "thanos")).problems
+    assert none.reason.code == "rule_source_none"
 
 
 def test_a_fatal_fault_asks_nothing_and_ends_the_wait(world: World, prometheus: StandIns) -> None:

@@ -185,6 +185,16 @@ def test_a_node_cannot_fill_the_position_of_all(gpud: Source, stand_ins: StandIn
     assert (row.rejected, row.error["code"]) == (7, "source_list_long")
 
 
+def test_a_component_beyond_the_bound_is_not_healthy(now: datetime) -> None:
+    """Its new state is not read, and its earlier one is gone."""
+    many = [{"health": "Unhealthy", "name": str(number)} for number in range(kcover_gpud.MAX_SHOWN)]
+    last = {"component": "zeta", "states": [{"health": "Unhealthy", "name": "new"}]}
+    states = [{"component": "disk", "states": many}, last]
+    found = kcover_gpud.read(states, [], node="gpu-1", shown={"zeta\told": "Unhealthy  None"}, now=now).reading
+    assert len(found.rejected) == 1
+    assert {one.code for one in found.observations if one.healthy} == set()
+
+
 def test_a_node_has_so_many_events_in_a_reading(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
     Node.objects.filter(name="gpu-2").update(gpus=0)
     event = {"type": "Fatal", "time": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
