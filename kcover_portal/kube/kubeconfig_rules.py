@@ -52,8 +52,10 @@ def _problems(entry: dict[str, Any]) -> Iterator[str]:
 
 
 def _advice(value: object, what: str) -> str:
-    """How to allow a program or file; "" for a value that can be none."""
-    return f", or allow {what} with KCOVER_KUBECONFIG_COMMANDS={_quoted(value)}" if isinstance(value, str) else ""
+    """How to allow a program or file, if the value can name one."""
+    if not isinstance(value, str):
+        return "; KCOVER_KUBECONFIG_COMMANDS cannot allow a value that is not text"
+    return f", or allow {what} with KCOVER_KUBECONFIG_COMMANDS={_quoted(value)}"
 
 
 def _quoted(value: object) -> str:

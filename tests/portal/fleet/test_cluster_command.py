@@ -293,9 +293,9 @@ def test_programs_and_files_are_refused_unless_they_are_allowed(user: dict[str, 
     assert not Cluster.objects.exists()
 
 
-def test_a_program_that_is_no_text_is_not_advised() -> None:
+def test_a_program_that_is_not_text_cannot_be_allowed() -> None:
     [problem] = kubeconfig_rules.problems({"users": [{"user": {"exec": {"command": {"a": "b"}}}}]})
-    assert "KCOVER_KUBECONFIG_COMMANDS" not in problem
+    assert "KCOVER_KUBECONFIG_COMMANDS=" not in problem
 
 
 def test_a_stored_kubeconfig_that_runs_a_program_is_not_used(now: datetime) -> None:

@@ -221,7 +221,7 @@ def test_few_looks_wait_for_answers_at_once(world: World, prometheus: StandIns) 
 def test_a_policy_names_a_source_that_exists(world: World) -> None:
     text = ASKED % ("", ", checkpointSource: NAME")
     [unknown] = policies.validate(text.replace("NAME", "mimir")).problems
-    assert (unknown.reason.code, unknown.reason.params["known"]) == ("rule_source_unknown", "thanos")
+    assert (unknown.reason.code, dict(unknown.reason.params)["known"]) == ("rule_source_unknown", "thanos")
     assert policies.validate(text.replace("NAME", "thanos")).problems == ()
     Source.objects.filter(kind="prometheus").delete()
     [none] = policies.validate(text.replace("NAME", "thanos")).problems
