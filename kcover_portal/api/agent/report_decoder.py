@@ -1,7 +1,7 @@
 """Decode the body of a report into the one value that goes to the writer.
 
 msgspec decodes what agents send most: heartbeats, inventories and check results without an invalid item. It takes a
-fifth of the time of ``wire.decode``. ``wire.decode`` defines the format and decodes everything else: faults, command
+seventh of the time of ``wire.decode``. ``wire.decode`` defines the format and decodes everything else: faults, command
 results, invalid items, unusual spellings, and bodies to refuse. A body that msgspec accepts has the same value either
 way.
 """
