@@ -131,7 +131,7 @@ def _rules(facts: Json) -> list[Json]:
     if given is not None:
         return given
     found: list[match.Candidate] = []
-    for revision in facts["rules"]:
+    for revision in facts.get("rules", ()):
         found += policies.candidates_of(revision["policy"], revision["revision"])
     return match.to_json(found)
 
