@@ -28,7 +28,7 @@ LISTS_WITH_OURS = {
     *("console:nodes", "console:incidents", "console:occurrences", "console:decisions", "console:rescues"),
     *("console:approvals", "console:overview", "console:map", "console:map-table", "console:audit"),
     *("api:nodes", "api:gpus", "api:checks", "api:incidents", "api:occurrences", "api:decisions", "api:rescues"),
-    *("api:approvals", "api:audit"),
+    *("api:approvals", "api:audit", "api:needs-person"),
 }
 OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 
