@@ -158,8 +158,8 @@ def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, tol
     cluster_settings.set_cluster(world.cluster, {"mode": "shadow"}, actor="user:bo", reason="", now=world.now)
     (document,) = told()
     assert set(document["lines"]) == {
-        "Automation goes on – user:anna: over",
-        "Automation goes on · c1 – by user:bo",
+        "Automation resumed – user:anna: over",
+        "Automation resumed · c1 – by user:bo",
         "Automation paused – user:anna: fire drill",
         "Automation paused · c1 – user:bo: cooling",
     }
