@@ -16,7 +16,7 @@ PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 CHECKPOINT: Final = "kcover.io/checkpoint"
 NOTIFY: Final = "kcover.io/notify"
-MOST_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
+MAX_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
 _MOST_PARTS: Final = 50  # that are read to find the labelled ones of a job
 # An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
 _NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
@@ -238,7 +238,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
     """The topmost job above this one. Protected if any of them is."""
     top, protected = workload, workload.labels.get(PROTECTED) == "true"
     checkpoint, notify = _checkpoint(workload), workload.annotations.get(NOTIFY, "")
-    for _ in range(MOST_OWNERS):
+    for _ in range(MAX_OWNERS):
         kind = kind_of_owner(top)
         above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
         if above is None:

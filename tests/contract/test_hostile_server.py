@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import socket
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -137,6 +139,25 @@ def test_a_response_without_an_end_is_not_held(status, serve):
     with pytest.raises(bounds.TooLarge):
         serve(answer).get_node("gpu-1")
     assert sent < 50_000_000
+
+
+def test_a_list_of_pods_has_its_own_bound(serve, monkeypatch):
+    page = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [], "padding": "x" * 1_000}).encode()
+    monkeypatch.setattr(bounds, "MAX_POD_LIST_BYTES", 500)
+    cluster = serve(lambda request: request.reply(200, page))
+    assert cluster.workloads(kind="Job") == []
+    with pytest.raises(bounds.TooLarge):
+        cluster.list_pods()
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_deadline_ends_the_socket_within_a_wrapper(wrapped):
+    """urllib3 wraps the socket of a connection through an https:// proxy."""
+    one, other = socket.socketpair()
+    with one, other:
+        other.settimeout(10)
+        deadline = bounds.SocketDeadline(SimpleNamespace(socket=one) if wrapped else one, 0)
+        assert (other.recv(1), deadline.expired) == (b"", True)
 
 
 def test_a_line_of_a_watch_without_an_end_is_not_held(serve):

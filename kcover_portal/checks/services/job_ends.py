@@ -99,7 +99,7 @@ class _Look:
             if wanted not in PROFILES:
                 continue
             top = one
-            for _ in range(training_jobs.MOST_OWNERS):
+            for _ in range(training_jobs.MAX_OWNERS):
                 above = by_place.get((top.namespace, training_jobs.kind_of_owner(top), top.owner_name))
                 if above is None:
                     break

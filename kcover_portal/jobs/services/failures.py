@@ -21,8 +21,8 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import JobRestart
 
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
-MOST_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
-MOST_OPEN_IN_CLUSTER = 256
+MAX_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
+MAX_OPEN_IN_CLUSTER = 256
 MAX_EXIT_CODE = 2**31 - 1
 
 
@@ -90,8 +90,8 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
         if (one.pod.uid, one.container, one.at) in known:
             found.append(one)
             continue
-        has_room = total < MOST_OPEN_IN_CLUSTER or one.job.namespace not in namespaces
-        if has_room and of_job.get(place, 0) < MOST_OPEN_OF_JOB:
+        has_room = total < MAX_OPEN_IN_CLUSTER or one.job.namespace not in namespaces
+        if has_room and of_job.get(place, 0) < MAX_OPEN_OF_JOB:
             of_job[place], total = of_job.get(place, 0) + 1, total + 1
             namespaces.add(one.job.namespace)
             found.append(one)

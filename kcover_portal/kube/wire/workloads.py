@@ -15,7 +15,7 @@ _ENDS: Mapping[str, values.Phase] = {
     "suspended": values.Phase.SUSPENDED,
     "aborted": values.Phase.SUSPENDED,
 }
-_MOST_RESTARTS = 1_000_000
+_MAX_RESTARTS = 1_000_000
 
 
 class WorkloadObject(base.AnyObject, frozen=True):
@@ -68,7 +68,7 @@ class WorkloadObject(base.AnyObject, frozen=True):
     def _restarts(self) -> int:
         status = self.status or {}
         count = next((status[name] for name in ("restarts", "retryCount") if name in status), 0)
-        return min(max(count, 0), _MOST_RESTARTS) if isinstance(count, int) else 0
+        return min(max(count, 0), _MAX_RESTARTS) if isinstance(count, int) else 0
 
     def _at(self, path: Sequence[str]) -> object:
         found: object = {"spec": self.spec, "status": self.status}

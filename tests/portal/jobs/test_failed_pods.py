@@ -199,7 +199,7 @@ def test_a_job_that_crashes_everywhere_makes_few_incidents(world: JobWorld, watc
     for number in range(len(nodes)):
         world.kube.fail_container("train", f"llm-{number}")
     assert len(watch.look()) == 1
-    assert Incident.objects.count() == PodFailure.objects.count() == failures.MOST_OPEN_OF_JOB == 1
+    assert Incident.objects.count() == PodFailure.objects.count() == failures.MAX_OPEN_OF_JOB == 1
 
 
 def test_two_jobs_on_one_node_share_an_incident_until_both_run(world: JobWorld, watch: Watch) -> None:

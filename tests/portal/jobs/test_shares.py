@@ -97,7 +97,7 @@ def test_jobs_that_stay_down_leave_looks_for_others(world: JobWorld, monkeypatch
 
 
 def test_one_namespace_does_not_take_all_incidents(world: JobWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services.failures, "MOST_OPEN_IN_CLUSTER", 2)
+    monkeypatch.setattr(services.failures, "MAX_OPEN_IN_CLUSTER", 2)
     watch = Watch(world, monkeypatch)
     for name in ("a-hostile", "b-hostile"):
         add_job(world, name, "gpu-1", protected="job")
