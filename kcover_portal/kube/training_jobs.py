@@ -17,7 +17,7 @@ NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 CHECKPOINT: Final = "kcover.io/checkpoint"
 NOTIFY: Final = "kcover.io/notify"
 MAX_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
-_MOST_PARTS: Final = 50  # that are read to find the labelled ones of a job
+_MAX_PARTS: Final = 50  # that are read to find the labelled ones of a job
 # An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
 _NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
@@ -74,10 +74,10 @@ def read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> tuple[J
 
 
 def labelled(cluster: port.Cluster, job: Job) -> list[port.Workload]:
-    """The job's object, and at most _MOST_PARTS parts of it, that carry the label ``NEEDS_RECOVERY``."""
+    """The job's object, and at most _MAX_PARTS parts of it, that carry the label ``NEEDS_RECOVERY``."""
     found = cluster.workloads(labels={NEEDS_RECOVERY: "true"}, namespace=job.namespace)
     own = [one for one in found if (one.kind, one.name) == (job.kind, job.name)]
-    parts = [one for one in found if one not in own and is_part(one)][:_MOST_PARTS]
+    parts = [one for one in found if one not in own and is_part(one)][:_MAX_PARTS]
     return [*own, *(part for part in parts if read(cluster, part.namespace, part.kind, part.name)[0] == job)]
 
 
