@@ -18,10 +18,10 @@ from kcover_portal.rescue.lifecycle import replaced_machine
 from kcover_portal.rescue.queries import standbys
 from kcover_portal.runtime.services import heartbeats, leases
 
-RECONCILED_EVERY = timedelta(seconds=15)
-LISTENED_EVERY = timedelta(seconds=10)
-CROWD = 20  # up to this many due rows of a task are rung for in each sweep
-RUNG_AGAIN = timedelta(seconds=2)  # each further row is rung for again only after this time
+RECONCILE_INTERVAL = timedelta(seconds=15)
+SILENCE_CHECK_INTERVAL = timedelta(seconds=10)
+RINGS_PER_TASK = 20  # up to this many due rows of a task are rung for in each sweep
+RING_AGAIN_AFTER = timedelta(seconds=2)  # each further row is rung for again only after this time
 
 Due = tuple[int, Any]  # a row's key, and a value that changes as soon as a worker has taken the row
 
@@ -39,7 +39,7 @@ class RecentRings:
     def new(self, task: str, due: Sequence[Due], *, now: datetime) -> Iterator[int]:
         """The rows to ring for."""
         for row in due:
-            if len(due) <= CROWD or not self._lately((task, row), now=now):
+            if len(due) <= RINGS_PER_TASK or not self._lately((task, row), now=now):
                 self._at[(task, row)] = now
                 yield row[0]
 
@@ -49,7 +49,7 @@ class RecentRings:
 
     def _lately(self, key: tuple[str, Due], *, now: datetime) -> bool:
         at = self._at.get(key)
-        return at is not None and timedelta() <= now - at < RUNG_AGAIN  # the clock may have been set back
+        return at is not None and timedelta() <= now - at < RING_AGAIN_AFTER  # the clock may have been set back
 
 
 def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
@@ -81,9 +81,9 @@ def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
             doorbell.ring(task, pk)
     if standbys.left_over().exists():
         doorbell.ring("rescue.tidy_standbys")
-    if leases.throttle("reconcile", every=RECONCILED_EVERY, now=now):
+    if leases.throttle("reconcile", every=RECONCILE_INTERVAL, now=now):
         doorbell.ring("rescue.reconcile")
-    if leases.throttle("silent agents", every=LISTENED_EVERY, now=now):
+    if leases.throttle("silent agents", every=SILENCE_CHECK_INTERVAL, now=now):
         silent_agents.check_all(now=now)
     fleet_services.expire_commands(now=now)
     heartbeats.beat("sweep", now=now)

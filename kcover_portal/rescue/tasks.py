@@ -27,14 +27,14 @@ from kcover_portal.rescue.decide.waiting_incidents import WaitingIncidents
 from kcover_portal.rescue.engine import batch, bulkhead, kube_events, standby_cleanup
 from kcover_portal.rescue.models import Rescue, Step
 
-COUNTED_EVERY = 5.0  # seconds between counts of the clusters
+COUNT_INTERVAL_SECONDS = 5.0  # between counts of the clusters
 
 cluster_lanes = bulkhead.Bulkhead(settings.CELERY_WORKER_CONCURRENCY)
 _rung = services.RecentRings()
 _waiting = WaitingIncidents()
 _threads: dict[int, batch.Threads] = {}
 _threads_lock = threading.Lock()
-_counted: tuple[float, int] = (-COUNTED_EVERY, 1)
+_counted: tuple[float, int] = (-COUNT_INTERVAL_SECONDS, 1)
 
 
 def _in_lane(rows: Manager[Any], pk: int, work: bulkhead.Work, *, cluster: str = "cluster") -> None:
@@ -47,7 +47,7 @@ def _in_lane(rows: Manager[Any], pk: int, work: bulkhead.Work, *, cluster: str =
 def _lane_of(rows: Manager[Any], pk: int, *, cluster: str = "cluster") -> int | None:
     """The lane of the row's cluster, 0 if there is only one cluster; None if the row is gone."""
     global _counted
-    if time.monotonic() - _counted[0] >= COUNTED_EVERY:
+    if time.monotonic() - _counted[0] >= COUNT_INTERVAL_SECONDS:
         _counted = (time.monotonic(), fleet.count_clusters())
     return rows.filter(pk=pk).values_list(cluster, flat=True).first() if _counted[1] > 1 else 0
 
@@ -102,8 +102,8 @@ def _threads_of(lane: int) -> batch.Threads:
     with _threads_lock:
         if lane not in _threads:
             _threads[lane] = batch.Threads(
-                calls=ThreadPoolExecutor(batch.CALLS_AT_ONCE, thread_name_prefix=f"calls-{lane}"),
-                events=ThreadPoolExecutor(kube_events.WRITTEN_AT_ONCE, thread_name_prefix=f"events-{lane}"),
+                calls=ThreadPoolExecutor(batch.MAX_CONCURRENT_CALLS, thread_name_prefix=f"calls-{lane}"),
+                events=ThreadPoolExecutor(kube_events.BATCH_EVENTS, thread_name_prefix=f"events-{lane}"),
             )
         return _threads[lane]
 

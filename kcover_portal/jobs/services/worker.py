@@ -21,7 +21,7 @@ from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.step import job_window
-from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
+from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 
 log = logging.getLogger(__name__)
@@ -177,7 +177,7 @@ class _Work(OrderCalls):
 
     def _wait_until_stopped(self, restart: Restart, waited: timedelta, minutes: int) -> None:
         left = [pod.name for pod in restart.not_ended(self.kube)]
-        named = reasons.named(sorted(left), most=NAMED)
+        named = reasons.named(sorted(left), most=MAX_NAMES_SHOWN)
         if not left:
             self.end(State.DONE, reasons.of("job_stopped", job=str(restart.job)))
         elif waited >= restart_jobs.BACK_WITHIN:

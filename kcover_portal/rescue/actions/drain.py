@@ -19,7 +19,7 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 POLL_SECONDS = 0.5
 BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries while a budget refuses
 FORCED_WITHIN = timedelta(minutes=10)  # a working kubelet has ended the pods by then
-NAMED = 8  # pods named in a sentence
+MAX_NAMES_SHOWN = 8  # pods named in a sentence
 
 
 def run(context: Context) -> Outcome:
@@ -54,7 +54,7 @@ def _drain(context: Context) -> Outcome:
         wait = BLOCKED_SECONDS[min(progress.refusals, len(BLOCKED_SECONDS) - 1)]
         refused = reasons.of(
             "drain_blocked",
-            pods=", ".join(sorted(blocked)[:NAMED]),
+            pods=", ".join(sorted(blocked)[:MAX_NAMES_SHOWN]),
             budgets=budgets or reasons.of("a_disruption_budget"),
             until=_clock(deadline),
         )
@@ -167,7 +167,7 @@ def _force(context: Context, pod: port.Pod) -> None:
 
 def _pods_reason(code: str, pods: Sequence[port.Pod]) -> reasons.Reason:
     names = sorted(f"{pod.namespace}/{pod.name}" for pod in pods)
-    return reasons.of(code, count=len(names), pods=reasons.named(names, most=NAMED))
+    return reasons.of(code, count=len(names), pods=reasons.named(names, most=MAX_NAMES_SHOWN))
 
 
 def _clock(moment: datetime) -> str:

@@ -1,7 +1,7 @@
 """notify: notify people before work is taken away.
 
 The notify app, downstream, delivers the message: the step is a waiting row that this app finds and settles
-(``control.notify_steps``). A rescue never depends on it: after ``WITHIN`` the plan continues without delivery.
+(``control.notify_steps``). A rescue never depends on it: after ``TIME_LIMIT`` the plan continues without delivery.
 """
 
 from datetime import timedelta
@@ -12,7 +12,7 @@ from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome, Wait
 
-WITHIN = timedelta(minutes=2)
+TIME_LIMIT = timedelta(minutes=2)
 POLL_SECONDS = 30.0  # the answer wakes the step; polling covers answers that get lost
 
 
@@ -25,8 +25,8 @@ def run(context: Context) -> Outcome:
     progress = context.step.progress_as(core.Progress)
     if progress.told is not None:
         return Done(reasons.from_json(progress.told["because"]))
-    until = (progress.asked_at or context.now) + WITHIN
+    until = (progress.asked_at or context.now) + TIME_LIMIT
     left = (until - context.now).total_seconds()
     if left <= 0:
-        return Done(reasons.of("notify_timeout", minutes=int(WITHIN.total_seconds() / 60)))
+        return Done(reasons.of("notify_timeout", minutes=int(TIME_LIMIT.total_seconds() / 60)))
     return Wait(min(left, POLL_SECONDS), reasons.of("notify_waiting"))

@@ -22,8 +22,8 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 DRIVERS: dict[str, Resetter] = {"agent": agent_reset}
 POLL_SECONDS = 1.0
-LEAVING = timedelta(minutes=5)  # for pods that a drain left behind and that are on their way out
-NAMED = 8
+LEAVING_TIME_LIMIT = timedelta(minutes=5)  # for pods that a drain left behind and that are on their way out
+MAX_NAMES_SHOWN = 8
 
 
 def run(context: Context) -> Outcome:
@@ -70,9 +70,9 @@ def _request_reset(context: Context) -> Outcome:
 
 
 def _in_use(context: Context, users: list[port.Pod]) -> Outcome:
-    names = ", ".join(sorted(f"{pod.namespace}/{pod.name}" for pod in users)[:NAMED])
+    names = ", ".join(sorted(f"{pod.namespace}/{pod.name}" for pod in users)[:MAX_NAMES_SHOWN])
     leaving = all(pod.deleting for pod in users)
-    if leaving and context.now - (context.step.started_at or context.now) < LEAVING:
+    if leaving and context.now - (context.step.started_at or context.now) < LEAVING_TIME_LIMIT:
         return Wait(POLL_SECONDS, reasons.of("gpu_users_leaving", pods=names))
     return Hold(reasons.of("gpu_in_use", pods=names))
 

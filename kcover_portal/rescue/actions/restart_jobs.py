@@ -18,7 +18,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import NAMED, Restart, missing
+from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 __all__ = ["PROTECTED", "run"]
@@ -129,7 +129,7 @@ def _how_far(
     done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left)
     if not late:
         return Done(done)
-    what = reasons.both(*(missing(restart, back) for restart, back in late[:NAMED]), freed)
+    what = reasons.both(*(missing(restart, back) for restart, back in late[:MAX_NAMES_SHOWN]), freed)
     if waited >= ROOM_WITHIN and all(back.only_lacks_room for _, back in late):
         # The repair gives a node back, so waiting for room here could wait for itself.
         return Done(reasons.both(done, what, reasons.of("jobs_lack_room")))
@@ -170,4 +170,4 @@ def _with_left(done: reasons.Reason, left: Sequence[str]) -> reasons.Reason:
 
 
 def _names(names: Sequence[str] | Mapping[str, object]) -> reasons.Value:
-    return reasons.named(sorted(names), most=NAMED)
+    return reasons.named(sorted(names), most=MAX_NAMES_SHOWN)

@@ -17,9 +17,9 @@ from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Wait
 
 PERIODIC = ("remapped", "gpupower", "pciebw", "dcgm")  # what agents run each hour unless told otherwise
-WITHIN = timedelta(hours=1)  # includes an agent that starts after a reboot, and DCGM's second level
+TIME_LIMIT = timedelta(hours=1)  # includes an agent that starts after a reboot, and DCGM's second level
 POLL_SECONDS = 2.0
-NAMED = 5
+MAX_NAMES_SHOWN = 5
 SHOWN = ("name", "device", "value", "unit", "message")
 COUNTED = {"pass": "checks_passed", "warn": "checks_warned", "skipped": "checks_skipped"}
 
@@ -35,7 +35,7 @@ def run(context: Context) -> Outcome:
         args = {"checks": list(named or PERIODIC)}
 
         def ask() -> reasons.Reason:
-            return agent.offer(context, "run_check", key=key, args=args, within=WITHIN)
+            return agent.offer(context, "run_check", key=key, args=args, within=TIME_LIMIT)
 
         wanted = audit.CheckRequest(key=key, checks=tuple(args["checks"]))
         context.remember(asked=context.write(audit.Call.RUN_CHECKS, ask, wanted=wanted))
@@ -79,5 +79,5 @@ def _judge(results: object, named: Collection[str]) -> Outcome:
 def _listed(results: Collection[Result]) -> reasons.Value:
     return reasons.named(
         [" ".join(str(result[key]) for key in SHOWN if result.get(key) not in (None, "")) for result in results],
-        most=NAMED,
+        most=MAX_NAMES_SHOWN,
     )

@@ -23,8 +23,8 @@ from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 from kcover_portal.rescue.step.standby_marks import Unfit
 
-TRIES = 3  # standbys that turned out unfit; then the plan continues without one
-RACES = 20  # each lost race means that another rescue got a standby
+MAX_STANDBYS_TRIED = 3  # standbys that turned out unfit; then the plan continues without one
+MAX_LOST_RACES = 20  # each lost race means that another rescue got a standby
 
 CHANCE = random.Random()  # nosec B311
 
@@ -39,7 +39,7 @@ def run(context: Context) -> Outcome:
             if before is not None:
                 return Done(reasons.of("standing_in_since", standby=before.spare.name, rescue=str(before.rescue_id)))
             unfit = Assignment.objects.filter(rescue=context.rescue, state=Assignment.State.RELEASED).count()
-            if unfit >= TRIES:
+            if unfit >= MAX_STANDBYS_TRIED:
                 return _without(context, reasons.of("standbys_unfit", count=unfit))
             recheck_guards.storm(context.rescue, now=context.now)
             chosen = _reserve(context, origin)
@@ -64,7 +64,7 @@ def _reserve(context: Context, origin: port.Node) -> Assignment | core.Shortage:
     """Reserves a free standby for this rescue; another rescue may be doing the same."""
     nodes, rules = Node.objects.filter(cluster=context.cluster), policies.standby_rules(context.cluster.pk)
     choice: core.Chosen | core.Shortage = core.Shortage(because=())
-    for _ in range(RACES):
+    for _ in range(MAX_LOST_RACES):
         facts = [spare.fact for spare in standbys.spares(nodes, now=context.now)]
         choice = core.choose(rules, facts, origin=context.node.name, labels=origin.labels, chance=CHANCE)
         if isinstance(choice, core.Shortage):

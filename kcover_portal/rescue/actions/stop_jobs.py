@@ -13,7 +13,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step import checkpoints, node_marks, owners
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import NAMED, Restart
+from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 ENDED_WITHIN = timedelta(minutes=15)  # as long as a restarted job may take
@@ -75,7 +75,7 @@ def _wait_for_end(context: Context, since: datetime) -> Outcome:
     """Done once the pods have ended. Those that leave this node for long are the next steps' concern."""
     waited, here = context.now - since, context.node.name
     left = [pod for stop in _stops(_progress(context).stopped) for pod in stop.not_ended(context.kube)]
-    named = reasons.named(sorted(f"{pod.namespace}/{pod.name}" for pod in left), most=NAMED)
+    named = reasons.named(sorted(f"{pod.namespace}/{pod.name}" for pod in left), most=MAX_NAMES_SHOWN)
     done = reasons.of("jobs_stopped", jobs=_names(_progress(context).stopped))
     if not left:
         return Done(_with_left(done, _progress(context).left))
@@ -101,4 +101,4 @@ def _with_left(done: reasons.Reason, left: list[str] | tuple[str, ...]) -> reaso
 
 
 def _names(names: list[str] | tuple[str, ...] | Mapping[str, object]) -> reasons.Value:
-    return reasons.named(sorted(names), most=NAMED)
+    return reasons.named(sorted(names), most=MAX_NAMES_SHOWN)

@@ -24,7 +24,7 @@ from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Star
 
 POLL_SECONDS = 1.0
 AGENT_WITHIN = timedelta(minutes=5)  # ten default heartbeats
-NAMED = 8
+MAX_NAMES_SHOWN = 8
 CHECK_SECONDS = 5.0
 CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once an hour and report changes at once
 
@@ -73,7 +73,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
     codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")
     failing = CheckResult.objects.filter(node=context.node, name__in=codes, status="fail").order_by("name", "device")
     if failing:
-        still = ", ".join(f"{check.name} {check.device}".strip() for check in failing[:NAMED])
+        still = ", ".join(f"{check.name} {check.device}".strip() for check in failing[:MAX_NAMES_SHOWN])
         if context.now - since > CHECK_WITHIN:
             return Hold(reasons.of("checks_still_fail", checks=still))
         return Wait(CHECK_SECONDS, reasons.of("checks_not_passed_yet", checks=still))

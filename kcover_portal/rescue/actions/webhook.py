@@ -25,8 +25,8 @@ from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Given, Hold, Outcome, Wait
 
-SECONDS = 15.0  # for one call; the lease is longer
-BACK_OFF = (1.0, 5.0, 15.0, 60.0)  # between attempts: five in all
+CALL_TIMEOUT_SECONDS = 15.0  # for one call; the lease is longer
+BACKOFF_SECONDS = (1.0, 5.0, 15.0, 60.0)  # between attempts: five in all
 POLL_SECONDS = 30.0  # covers a callback that arrives during the call
 LATER = (408, 425, 429, 503)  # not accepted now; another attempt may succeed
 DELIVERY = "X-Kcover-Delivery"
@@ -59,14 +59,14 @@ def _notify_system(context: Context) -> Outcome:
     context.check_guards(destructive=False)
     recheck_guards.storm(context.rescue, now=context.now)
     tries = context.step.progress_as(core.Progress).tries
-    if tries > len(BACK_OFF):
+    if tries > len(BACKOFF_SECONDS):
         return Done(_named("webhook_not_delivered", context))
     context.remember(tries=tries + 1)
     reply = _call(context, until=None)
     if reply.taken:
         return Done(_named("webhook_delivered", context))
-    if (reply.later or reply.unclear) and tries < len(BACK_OFF):
-        return Wait(BACK_OFF[tries], reply.reason)
+    if (reply.later or reply.unclear) and tries < len(BACKOFF_SECONDS):
+        return Wait(BACKOFF_SECONDS[tries], reply.reason)
     return Done(reasons.both(_named("webhook_not_delivered", context), reply.reason))
 
 
@@ -92,8 +92,8 @@ def _hand_over(context: Context, wait: timedelta) -> Outcome:
     if _callback(context):
         return _handed_over(context, wait)  # the callback proves that the system has the node
     _remember(context, given_at=None)
-    if reply.later and tries <= len(BACK_OFF):
-        return Wait(BACK_OFF[tries - 1], reply.reason)
+    if reply.later and tries <= len(BACKOFF_SECONDS):
+        return Wait(BACKOFF_SECONDS[tries - 1], reply.reason)
     return Hold(_named("handover_failed", context, why=reply.reason))
 
 
@@ -147,7 +147,7 @@ def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
             context.step.args_as(core.Args).url,
             _document(context, key=key, until=until),
             secret=context.cluster.decision_secret,
-            seconds=SECONDS,
+            seconds=CALL_TIMEOUT_SECONDS,
             headers={DELIVERY: key},
             most=0,
         )

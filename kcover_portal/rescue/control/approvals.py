@@ -25,7 +25,7 @@ from kcover_portal.rescue.models import Approval, Rescue, Step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class VoteInput:
     """A person's answer. ``via``: console, rest or link; ``link_maker``: who made the link, "" if a channel carried it.
 
     ``plan_hash``: the plan that the person saw, None to answer for the present one.
@@ -39,15 +39,15 @@ class Answer:
 
 
 def approve(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
-    """Approves a rescue by an ``Answer``. Raises RescueRefused, also where it was answered before, the fault has
+    """Approves a rescue by an ``VoteInput``. Raises RescueRefused, also where it was answered before, the fault has
     cleared, or the vote would not count.
     """
-    return _vote(rescue, True, Answer(**answer), now=now)
+    return _vote(rescue, True, VoteInput(**answer), now=now)
 
 
 def reject(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
     """Rejects a rescue that waits for approval: it ends, and the node stays as it is. Raises RescueRefused."""
-    return _vote(rescue, False, Answer(**answer), now=now)
+    return _vote(rescue, False, VoteInput(**answer), now=now)
 
 
 def is_requester(rescue: Rescue, actor: str) -> bool:
@@ -134,7 +134,7 @@ def move_gate(rescue: Rescue, step: Step) -> None:
         Rescue.objects.filter(pk=rescue.pk).update(gate=following, expires_at=None)
 
 
-def _vote(rescue: Rescue, approved: bool, given: Answer, *, now: datetime) -> Rescue:
+def _vote(rescue: Rescue, approved: bool, given: VoteInput, *, now: datetime) -> Rescue:
     actor, reason = given.actor, given.reason
     with transaction.atomic(), ledger.last():
         row = Rescue.objects.select_for_update(of=("self",)).select_related("node", "cluster").get(pk=rescue.pk)
@@ -166,7 +166,7 @@ def _vote(rescue: Rescue, approved: bool, given: Answer, *, now: datetime) -> Re
     return rescue
 
 
-def _check_vote(row: Rescue, approved: bool, given: Answer) -> None:
+def _check_vote(row: Rescue, approved: bool, given: VoteInput) -> None:
     """Raises RescueRefused unless the question is open and this person may still answer it."""
     if given.plan_hash is not None and given.plan_hash != row.plan_hash:
         raise RescueRefused(reasons.of("plan_changed"))

@@ -14,7 +14,8 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 
-REMEMBERED = timedelta(days=1)  # how long an unanswered two-person question binds its node after its faults are closed
+# An unanswered two-person question binds its node this long after its faults are closed.
+QUESTION_RETENTION = timedelta(days=1)
 
 
 def needed(node: Node, steps: Sequence[plan.PlannedStep], *, by_person: bool, mode: str, now: datetime) -> int:
@@ -39,7 +40,7 @@ def asks(cluster: Cluster, *, by_person: bool, mode: str) -> bool:
 
 def two_person_question(node: Node, *, now: datetime) -> Rescue | None:
     """The request about this node that needs the most approvals and did not end in a success; None without one."""
-    bound = Q(state__in=lifecycle.OPEN_RESCUE) | Q(closed_at__gt=now - REMEMBERED)
+    bound = Q(state__in=lifecycle.OPEN_RESCUE) | Q(closed_at__gt=now - QUESTION_RETENTION)
     bound |= Q(incidents__state=Incident.State.OPEN)
     rows = Rescue.objects.filter(bound, node=node, approvers__gt=1, gate__isnull=False)
     return rows.exclude(state=Rescue.State.SUCCEEDED).order_by("-approvers", "-pk").first()

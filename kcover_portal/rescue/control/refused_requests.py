@@ -16,7 +16,7 @@ from kcover_portal.ledger import queries as ledger_queries
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.lifecycle import create
 
-REPEATS_AFTER = timedelta(minutes=10)  # the same request of the same requester with the same answer
+REPEAT_AFTER = timedelta(minutes=10)  # the same request of the same requester with the same answer
 ENTRIES_SEARCHED = 200  # of the node, for an earlier refusal
 SYSTEM = "system"  # the portal's own attempts are not requests
 
@@ -63,7 +63,7 @@ def _note(node: Node, act: audit.RequestRefused, *, actor: str, now: datetime) -
 def _is_recorded(node: Node, act: audit.RequestRefused, *, actor: str, now: datetime) -> bool:
     """Returns whether the same request of the same actor was refused for the same reason a moment ago."""
     for entry in ledger_queries.timeline(node.cluster.name, node=node.name)[:ENTRIES_SEARCHED]:
-        if (entry.verb, entry.actor) != (act.verb, actor) or now - entry.at >= REPEATS_AFTER:
+        if (entry.verb, entry.actor) != (act.verb, actor) or now - entry.at >= REPEAT_AFTER:
             continue
         before = audit.RequestRefused.of_entry(entry)
         if (before.requested, before.because) == (act.requested, act.because):

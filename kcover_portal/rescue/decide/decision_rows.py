@@ -23,7 +23,7 @@ OPENS = ("rescue", "approve")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class DecisionCase:
     """An incident that is decided, its node, and the open incidents of the node."""
 
     node: Node
@@ -32,23 +32,23 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecidedCase:
     """A case with its decision and the facts that the decision depends on."""
 
-    case: Case
+    case: DecisionCase
     situation: core.Situation
     decision: core.Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredDecision:
     """The row of a decision, and its ledger entries, which the caller must append."""
 
     row: Decision
     drafts: list[ledger.Draft]
 
 
-def store(decided: Sequence[Decided], *, now: datetime) -> list[Stored]:
+def store(decided: Sequence[DecidedCase], *, now: datetime) -> list[StoredDecision]:
     """Store decisions. One that differs from its incident's last only in numbers raises that one's count instead."""
     last = _last_decisions([it.case.incident for it in decided if it.case.incident.decided_at is not None])
     rows, new, repeated = [], [], []
@@ -68,7 +68,7 @@ def store(decided: Sequence[Decided], *, now: datetime) -> list[Stored]:
         Decision.objects.bulk_update(repeated, ["count", "last_at", "because"])
     fresh = {row.pk for row in new}
     stored = zip(decided, rows, strict=True)
-    return [Stored(row=row, drafts=[_made(it, row, now=now)] if row.pk in fresh else []) for it, row in stored]
+    return [StoredDecision(row=row, drafts=[_made(it, row, now=now)] if row.pk in fresh else []) for it, row in stored]
 
 
 def _repeats(decision: core.Decision, last: Decision) -> bool:
@@ -88,7 +88,7 @@ def _last_decisions(incidents: Sequence[Incident]) -> dict[int, Decision]:
     return {row.incident_id: row for row in rows if row.incident_id is not None}
 
 
-def _row(it: Decided, *, now: datetime) -> Decision:
+def _row(it: DecidedCase, *, now: datetime) -> Decision:
     decision, node = it.decision, it.case.node
     return Decision(
         cluster=node.cluster,
@@ -111,7 +111,7 @@ def _row(it: Decided, *, now: datetime) -> Decision:
     )
 
 
-def _made(it: Decided, row: Decision, *, now: datetime) -> ledger.Draft:
+def _made(it: DecidedCase, row: Decision, *, now: datetime) -> ledger.Draft:
     decision, node = it.decision, it.case.node
     act = audit.DecisionMade(
         incident=it.case.incident.pk,

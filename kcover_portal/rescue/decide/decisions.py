@@ -26,7 +26,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
 from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs
-from kcover_portal.rescue.decide.decision_rows import Case, Decided
+from kcover_portal.rescue.decide.decision_rows import DecidedCase, DecisionCase
 from kcover_portal.rescue.decide.external_decider import ExternalAnswer
 from kcover_portal.rescue.engine import batch, runner
 from kcover_portal.rescue.lifecycle import create
@@ -163,7 +163,7 @@ def _decide(
     return found
 
 
-def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
+def _claim(incident_ids: Sequence[int]) -> tuple[list[DecisionCase], list[int]]:
     """Locks the nodes of incidents that are due, and reads their open incidents: one case for each node.
 
     The locks are taken in the order of the keys, so that two workers do not wait for each other. Also returns the
@@ -177,7 +177,7 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
         opened[row.node_id or 0].append(row)
     place = {pk: index for index, pk in enumerate(incident_ids)}
     cluster, left = nodes[0].cluster, []
-    cases: list[Case] = []
+    cases: list[DecisionCase] = []
     for node in nodes:
         due = [row for row in opened[node.pk] if row.pk in place and row.decide_at is not None]
         due.sort(key=lambda row: place[row.pk])
@@ -187,12 +187,12 @@ def _claim(incident_ids: Sequence[int]) -> tuple[list[Case], list[int]]:
             continue
         incident, node.cluster = due[0], cluster
         incident.node, incident.cluster = node, cluster
-        cases.append(Case(node=node, incident=incident, opened=opened[node.pk]))
+        cases.append(DecisionCase(node=node, incident=incident, opened=opened[node.pk]))
     cases.sort(key=lambda case: place[case.incident.pk])  # slots go to the oldest faults
     return cases, left
 
 
-def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: datetime) -> list[Case]:
+def _set_aside(cases: Sequence[DecisionCase], found: _Round, *, jobs_known: bool, now: datetime) -> list[DecisionCase]:
     """The cases that can be decided now; other systems are asked about the rest first."""
     if not jobs_known:
         found.jobs_unknown = shared_jobs.due([case.incident for case in cases], now=now)
@@ -203,7 +203,7 @@ def _set_aside(cases: Sequence[Case], found: _Round, *, jobs_known: bool, now: d
     return [case for case in rest if case.incident.pk not in asked]
 
 
-def _answers(cases: Sequence[Case], external: ExternalAnswer | None, *, now: datetime) -> list[Decided]:
+def _answers(cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, now: datetime) -> list[DecidedCase]:
     """Decide by the external decider's rule, by its silence, or by the policies. The same guards hold for all."""
     rule = external.rule if external is not None else None
     situations = queries.Situations(
@@ -224,11 +224,11 @@ def _answers(cases: Sequence[Case], external: ExternalAnswer | None, *, now: dat
         decision = decision or core.decide(situation)
         if decision.answer in ("rescue", "approve"):
             situations.add(case.node, decision)
-        decided.append(Decided(case=case, situation=situation, decision=decision))
+        decided.append(DecidedCase(case=case, situation=situation, decision=decision))
     return decided
 
 
-def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
+def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
     """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
     incidents.mark_decided(
         [
@@ -270,7 +270,7 @@ def _write(decided: Sequence[Decided], *, clock: Clock, lease: bool, now: dateti
     return opened
 
 
-def _may_run(decided: Decided, *, alone: bool, now: datetime) -> bool:
+def _may_run(decided: DecidedCase, *, alone: bool, now: datetime) -> bool:
     """Returns whether the rescue that is opened may be claimed with its opening."""
     begins_short = alone or cordon.comes_first(decided.decision.steps)
     return begins_short and not node_lock.is_locked(decided.case.node, now=now)

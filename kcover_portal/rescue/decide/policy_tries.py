@@ -31,11 +31,11 @@ log = logging.getLogger(__name__)
 MAX_INCIDENTS = 1000  # the newest ones of a try
 MAX_OPEN = 20  # tries of everybody
 SLICE_SECONDS = 5.0
-CHUNK = 20  # incidents between two writes of progress
+CHUNK_INCIDENTS = 20  # incidents between two writes of progress
 LEASE = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
-MAX_LENGTH = timedelta(minutes=15)  # of the work, without the wait for a place
-KEPT = timedelta(days=1)
+MAX_DURATION = timedelta(minutes=15)  # of the work, without the wait for a place
+TRY_RETENTION = timedelta(days=1)
 
 Clock = Callable[[], datetime]
 
@@ -86,8 +86,8 @@ def due(*, now: datetime) -> list[int]:
 
 
 def prune(*, now: datetime) -> None:
-    """Deletes the tries that ended before KEPT."""
-    PolicyTry.objects.filter(ended_at__lt=now - KEPT).delete()
+    """Deletes the tries that ended before TRY_RETENTION."""
+    PolicyTry.objects.filter(ended_at__lt=now - TRY_RETENTION).delete()
 
 
 def advance(pk: int, *, clock: Clock) -> None:
@@ -129,11 +129,11 @@ def _work(row: PolicyTry, rules: tuple[match.Candidate, ...], *, holder: str, cl
     until = time.monotonic() + SLICE_SECONDS
     while left and time.monotonic() < until:
         now = clock()
-        if now - began_at > MAX_LENGTH:
-            reason = reasons.of("try_too_long", most=reasons.span(MAX_LENGTH))
+        if now - began_at > MAX_DURATION:
+            reason = reasons.of("try_too_long", most=reasons.span(MAX_DURATION))
             _end(row.pk, PolicyTry.State.FAILED, reason, now=now)
             return False
-        results = _decide(row, rules, left[: -CHUNK - 1 : -1], until=until, now=now)
+        results = _decide(row, rules, left[: -CHUNK_INCIDENTS - 1 : -1], until=until, now=now)
         left = left[: len(left) - results[0]]
         if not _store(row, left, results[1], holder=holder, now=clock()):
             return False  # cancelled, or another worker has it

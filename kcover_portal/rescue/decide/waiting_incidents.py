@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 MAX_WAITING = 2_000  # incidents in one lane; the sweep rings again for what is turned away
-MAX_TOGETHER = 64  # incidents in one transaction
+BATCH_INCIDENTS = 64  # incidents in one transaction
 
 
 class WaitingIncidents:
@@ -39,7 +39,7 @@ class WaitingIncidents:
             if not waiting or lane in self._deciding:
                 return []
             self._deciding.add(lane)
-            taken = list(waiting)[:MAX_TOGETHER]
+            taken = list(waiting)[:BATCH_INCIDENTS]
             for incident in taken:
                 del waiting[incident]
             if not waiting:

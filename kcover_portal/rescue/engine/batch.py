@@ -26,7 +26,7 @@ from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 log = logging.getLogger(__name__)
 
-CALLS_AT_ONCE = 8  # calls of one batch, checked by one statement right before they are made
+MAX_CONCURRENT_CALLS = 8  # calls of one batch, checked by one statement right before they are made
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ def run(
         return _run_alone(claimed[0], clock=clock)
     errors: list[Exception] = []
     settled: list[Attempt] = []
-    for start in range(0, len(claimed), CALLS_AT_ONCE):
-        attempts = _attempts(claimed[start : start + CALLS_AT_ONCE], threads)
+    for start in range(0, len(claimed), MAX_CONCURRENT_CALLS):
+        attempts = _attempts(claimed[start : start + MAX_CONCURRENT_CALLS], threads)
         plain = [attempt for attempt in attempts if _is_plain(attempt[0], attempt[2])]
         try:
             settled += _settle(plain)

@@ -16,7 +16,7 @@ from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Over
 
 log = logging.getLogger(__name__)
 
-WRITTEN_AT_ONCE = 8  # Events between two looks at the mode
+BATCH_EVENTS = 8  # Events between two looks at the mode
 # The last part of the reason of a step's Event; the first part is the action's ``event_reason``.
 ENDS: dict[type[Outcome], str] = {
     Done: "",
@@ -66,7 +66,7 @@ def write(cluster: Cluster, events: Sequence[NodeEvent], *, threads: Executor | 
     """
     written: list[bool] = []
     while len(written) < len(events):
-        group = events[len(written) : len(written) + WRITTEN_AT_ONCE]
+        group = events[len(written) : len(written) + BATCH_EVENTS]
         mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
         done = [] if mode in fleet.SILENT else _write(cluster, group, threads)
         if not any(done):

@@ -27,7 +27,7 @@ from kcover_portal.rescue.step.outcomes import (
     Wait,
 )
 
-BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
 WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {Given: Rescue.Hold.EXTERNAL, Refused: Rescue.Hold.GUARD}
 
@@ -83,7 +83,7 @@ def _ask(rescue: Rescue, step: Step, *, seconds: float, now: datetime) -> bool:
 def _try_again(
     rescue: Rescue, step: Step, *, because: Reason, after: float | None, counts: bool, now: datetime
 ) -> bool:
-    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(BACK_OFF)))
+    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(BACKOFF_SECONDS)))
     if failures >= MAX_FAILURES:
         return hold(rescue, step, because=reasons.of("tried_often", count=failures, why=because), now=now)
     seconds = max(after or 0.0, _back_off(failures))
@@ -162,5 +162,5 @@ def close_incidents(
 
 def _back_off(failures: int) -> float:
     """Seconds until the next try: growing, with jitter so that many rescues do not retry at the same moment."""
-    base = BACK_OFF[min(failures, len(BACK_OFF)) - 1]
+    base = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
     return base * random.uniform(0.8, 1.2)  # nosec B311

@@ -31,9 +31,9 @@ from kcover_portal.rescue.step.drivers import agent, job
 
 log = logging.getLogger(__name__)
 
-HELD_SECONDS = 5.0  # between looks in paused and shadow mode, in which nothing is written
-LOCKED_SECONDS = 0.5  # between attempts while another call about the node is under way
-BACK_OFF = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+HOLD_POLL_SECONDS = 5.0  # between looks in paused and shadow mode, in which nothing is written
+LOCK_POLL_SECONDS = 0.5  # between attempts while another call about the node is under way
+BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CANNOT_RECALL = ("reboot", "reset_gpu")  # kinds of commands that take effect once the agent has fetched them
 
 
@@ -62,12 +62,12 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, why = fleet.mode_now(step.rescue.cluster)
     if mode in fleet.SILENT:
-        _retry_later(step, seconds=HELD_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
+        _retry_later(step, seconds=HOLD_POLL_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
         return
     try:
         found = [_delete(step, place, clock=clock) for place in step.leftovers]
     except node_lock.Busy as other:
-        _retry_later(step, seconds=LOCKED_SECONDS, why=other.reason, failed=False, now=clock())
+        _retry_later(step, seconds=LOCK_POLL_SECONDS, why=other.reason, failed=False, now=clock())
         return
     except port.KubeError as error:
         if isinstance(error, port.RefusedByServer) and clock() > _calls_end_at(step) + timedelta(
@@ -78,7 +78,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
             return
         log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
         failures = int(_withdrawal(step).get("failures", 0))
-        seconds = BACK_OFF[min(failures, len(BACK_OFF) - 1)]
+        seconds = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
         _retry_later(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
         return
     _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())

@@ -13,7 +13,7 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import past_rescues
 
-ROUNDS = 2  # in one rescue: gpud reboots twice for a fault, then asks for a hardware inspection
+MAX_ROUNDS = 2  # in one rescue: gpud reboots twice for a fault, then asks for a hardware inspection
 
 
 def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: datetime) -> bool:
@@ -23,7 +23,7 @@ def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: date
     """
     steps = queries.steps_of(rescue)
     first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
-    if first is None or step.round >= ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
+    if first is None or step.round >= MAX_ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
         return False
     booted = (planned_step.typed_progress.new_boot for planned_step in reversed(steps))
     boot_id = next((found for found in booted if found), "")

@@ -10,8 +10,8 @@ from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries.situations import Situations, seen_within, situation
 
-MOST_DUE = 200  # rescues that one sweep takes up
-MOST_TO_WITHDRAW = 100  # steps
+MAX_DUE = 200  # rescues that one sweep takes up
+MAX_TO_WITHDRAW = 100  # steps
 
 __all__ = [
     "Situations",
@@ -87,7 +87,7 @@ def due(*, now: datetime) -> list[tuple[int, int]]:
     return _DUE.rows(now=now)
 
 
-_DUE = Prepared(lambda now: claimable(now=now).values_list("pk", "token")[:MOST_DUE], now=datetime)
+_DUE = Prepared(lambda now: claimable(now=now).values_list("pk", "token")[:MAX_DUE], now=datetime)
 
 
 def with_node(rescue: int) -> Rescue:
@@ -111,7 +111,7 @@ def to_withdraw(*, now: datetime) -> list[tuple[int, datetime | None]]:
 
 
 _TO_WITHDRAW = Prepared(
-    lambda now: with_withdrawal(now=now).values_list("pk", "withdraw_at")[:MOST_TO_WITHDRAW], now=datetime
+    lambda now: with_withdrawal(now=now).values_list("pk", "withdraw_at")[:MAX_TO_WITHDRAW], now=datetime
 )
 
 

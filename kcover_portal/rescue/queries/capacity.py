@@ -12,8 +12,8 @@ from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step
 
-LEARNS = timedelta(days=180)
-MAX_LEARNED = 5_000  # faults, the newest ones
+LEARNING_PERIOD = timedelta(days=180)
+MAX_FAULTS_LEARNED = 5_000  # faults, the newest ones
 
 _learned: dict[int, tuple[tuple[object, ...], guards.Past]] = {}  # by cluster: what was read, and what it taught
 
@@ -82,18 +82,18 @@ def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.Past:
     The present day is left out, so that a burst does not raise the limit that is to catch it.
     """
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    since = max(today - LEARNS, cluster.created_at)
+    since = max(today - LEARNING_PERIOD, cluster.created_at)
     if since >= today:
         return guards.Past()
     rows = Incident.objects.filter(
         cluster=cluster, node__in_cluster=True, is_user_fault=False, opened_at__gte=since, opened_at__lt=today
     )
-    newest = rows.order_by("-opened_at", "-pk").values_list("opened_at", "node")[:MAX_LEARNED]
+    newest = rows.order_by("-opened_at", "-pk").values_list("opened_at", "node")[:MAX_FAULTS_LEARNED]
     state = rows.order_by().aggregate(number=Count("pk"), last=Max("pk"))
     key = (cluster.pk, since, today, nodes, state["number"], state["last"])
     if _learned.get(cluster.pk, ((), guards.Past()))[0] != key:
         faults = list(newest)[::-1]
-        if len(faults) == MAX_LEARNED:
+        if len(faults) == MAX_FAULTS_LEARNED:
             since = faults[0][0]
         hours = int(nodes * ((today - since) / timedelta(hours=1)))
         _learned[cluster.pk] = key, chance.observe(faults, node_hours=hours)

@@ -22,8 +22,8 @@ from kcover_portal.rescue.models import Rescue
 KIND = "kcover.io/rescue-proof/v1"
 MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a proof stays small
 # Entries after the last one of the rescue. Heads are published every minute, so one of these is a published head.
-FOLLOWING = timedelta(minutes=2)
-MAX_FOLLOWING = 2_000
+ENTRIES_AFTER_END = timedelta(minutes=2)
+MAX_ENTRIES_AFTER_END = 2_000
 
 OPENING_VERBS = tuple(map(audit.DecisionMade.verb_of, (audit.Decided.RESCUE, audit.Decided.APPROVE)))
 
@@ -100,8 +100,10 @@ def _segment(cluster: str, entries: Sequence[Entry]) -> Json:
 
 def _following(last: Entry) -> Iterator[Entry]:
     """The entries of the two minutes after the last entry of the rescue, in order."""
-    rows = Entry.objects.filter(cluster=last.cluster, sequence__gt=last.sequence).order_by("sequence")[:MAX_FOLLOWING]
-    return itertools.takewhile(lambda entry: entry.at <= last.at + FOLLOWING, rows.iterator())
+    rows = Entry.objects.filter(cluster=last.cluster, sequence__gt=last.sequence).order_by("sequence")[
+        :MAX_ENTRIES_AFTER_END
+    ]
+    return itertools.takewhile(lambda entry: entry.at <= last.at + ENTRIES_AFTER_END, rows.iterator())
 
 
 def _omitted(own: Sequence[int]) -> dict[int, int]:

@@ -19,7 +19,7 @@ from kcover_portal.rescue.step.outcomes import Wait
 
 POLL_SECONDS = 2.0
 QUERY_POLL_SECONDS = 10.0  # between two rounds of queries
-NAMED = 8  # jobs in a sentence
+MAX_NAMES_SHOWN = 8  # jobs in a sentence
 
 
 def wait(context: Context, jobs: Callable[[], Iterable[Job]]) -> Wait | None:
@@ -59,11 +59,11 @@ def _why(
         elif at <= seen[job]:
             due.append(job)
     end = reasons.moment(until)
-    waits = reasons.of("checkpoint_waits", jobs=reasons.named(due, most=NAMED), until=end) if due else None
+    waits = reasons.of("checkpoint_waits", jobs=reasons.named(due, most=MAX_NAMES_SHOWN), until=end) if due else None
     if not unknown:
         return waits
     why = next(iter(unknown.values()))
-    named = reasons.named(list(unknown), most=NAMED)
+    named = reasons.named(list(unknown), most=MAX_NAMES_SHOWN)
     return reasons.both(waits, reasons.of("checkpoint_unknown", jobs=named, until=end, why=why))
 
 

@@ -10,7 +10,7 @@ from kcover.digests import digest
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job, Return
 
-NAMED = 8  # names in a sentence
+MAX_NAMES_SHOWN = 8  # names in a sentence
 
 
 class Write(Protocol):
@@ -134,7 +134,7 @@ def missing(restart: Restart, back: Return) -> reasons.Reason:
     starting = [name for name in back.starting if name not in back.roomless]
     for code, pods in (("pods_not_ended", back.stuck), ("pods_starting", starting), ("pods_lack_room", back.roomless)):
         if pods:
-            parts.append(reasons.of(code, pods=reasons.named(pods, most=NAMED)))
+            parts.append(reasons.of(code, pods=reasons.named(pods, most=MAX_NAMES_SHOWN)))
     if back.absent:
         parts.append(reasons.of("pods_not_created", count=back.absent))
     return reasons.both(*parts)

@@ -10,7 +10,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import JobRestart, Rescue
 
 WINDOW = timedelta(seconds=30)
-FORGOTTEN = timedelta(days=30)
+FORGET_AFTER = timedelta(days=30)
 
 
 def claim(
@@ -25,7 +25,7 @@ def claim(
     """Claims the job's only restart in this window, as part of the caller's transaction. False: it was restarted."""
     where = {"cluster": cluster, "namespace": namespace, "job": job}
     what = {"at": now, "rescue": rescue, "because": because.to_json()}
-    JobRestart.objects.filter(at__lt=now - FORGOTTEN).delete()
+    JobRestart.objects.filter(at__lt=now - FORGET_AFTER).delete()
     if JobRestart.objects.filter(**where, at__lte=now - WINDOW).update(count=F("count") + 1, **what):
         return True
     if JobRestart.objects.filter(**where).exists():

@@ -95,7 +95,7 @@ def test_a_try_that_loses_every_worker_fails_and_says_why(many: list[Incident], 
 
 def test_a_try_has_a_deadline(many: list[Incident], viewer: Api) -> None:
     pk = begin(viewer)
-    clock = ticking(policy_tries.MAX_LENGTH.total_seconds())
+    clock = ticking(policy_tries.MAX_DURATION.total_seconds())
     policy_tries.advance(pk, clock=lambda: next(clock))
     row = PolicyTry.objects.get(pk=pk)
     assert (row.state, row.because["code"]) == ("failed", "try_too_long")
@@ -180,5 +180,5 @@ def test_tries_are_deleted_after_a_day(viewer: Api, node: Node) -> None:
     policy_tries.prune(now=timezone.now())
     assert state(viewer, pk) == "done"
     with transaction.atomic():
-        policy_tries.prune(now=timezone.now() + policy_tries.KEPT + timedelta(minutes=1))
+        policy_tries.prune(now=timezone.now() + policy_tries.TRY_RETENTION + timedelta(minutes=1))
     problem(viewer.get(f"policies/tries/{pk}"), 404)

@@ -113,7 +113,7 @@ def test_without_names_the_periodic_ones(checking: World) -> None:
 def test_an_agent_that_never_answers_is_waited_for_and_then_held(checking: World) -> None:
     checking.fault(62)
     checking.work()
-    checking.pass_time(run_checks.WITHIN.total_seconds() - 1)
+    checking.pass_time(run_checks.TIME_LIMIT.total_seconds() - 1)
     assert checking.rescue().state == "waiting"
     checking.pass_time(2)
     assert codes_of(checking.until("held").because) == ["checks_not_run", "agent_command_expired", "no_answer_in_time"]

@@ -91,7 +91,7 @@ def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSy
     world = make()
     world.fault(62)
     assert world.until("succeeded", seconds=20)
-    assert other.calls == len(webhook.BACK_OFF) + 1
+    assert other.calls == len(webhook.BACKOFF_SECONDS) + 1
     assert len({one["delivery"] for one in other.asked}) == 1
     assert world.step("webhook").why == reasons.both(
         reasons.of("webhook_not_delivered", host="127.0.0.1"),

@@ -13,7 +13,7 @@ from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.decide.waiting_incidents import MAX_TOGETHER, MAX_WAITING, WaitingIncidents
+from kcover_portal.rescue.decide.waiting_incidents import BATCH_INCIDENTS, MAX_WAITING, WaitingIncidents
 from kcover_portal.rescue.engine import batch
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.step import claims
@@ -31,7 +31,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[batch.Threads | None]:
     if not request.param:
         yield None
         return
-    with ThreadPoolExecutor(batch.CALLS_AT_ONCE) as executor:
+    with ThreadPoolExecutor(batch.MAX_CONCURRENT_CALLS) as executor:
         yield batch.Threads(calls=executor, events=executor)
 
 
@@ -71,7 +71,7 @@ def test_many_faults_share_their_statements() -> None:
 
         world.kube.apply_node = counted
         while due:
-            taken, due = due[:MAX_TOGETHER], due[MAX_TOGETHER:]
+            taken, due = due[:BATCH_INCIDENTS], due[BATCH_INCIDENTS:]
             assert services.decide_and_run(taken, clock=world.clock) == []
     assert len(cordoned(world)) == FAULTS
     assert len(before) == FAULTS
@@ -168,9 +168,9 @@ def test_one_incident_of_each_node_is_decided_and_the_others_are_left() -> None:
 def test_inv_37_a_pause_holds_back_what_is_not_in_flight(
     threads: batch.Threads | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = 1 if threads is None else batch.CALLS_AT_ONCE
-    world = make(nodes=2 * batch.CALLS_AT_ONCE)
-    due = hurt(world, range(1, 2 * batch.CALLS_AT_ONCE + 1))
+    at_once = 1 if threads is None else batch.MAX_CONCURRENT_CALLS
+    world = make(nodes=2 * batch.MAX_CONCURRENT_CALLS)
+    due = hurt(world, range(1, 2 * batch.MAX_CONCURRENT_CALLS + 1))
     real, check = world.kube.apply_node, claims.check
 
     def paused(*args: object, **more: object) -> object:
@@ -264,7 +264,7 @@ def test_waiting_incidents_are_bounded() -> None:
     taken = []
     while batch_of := waiting.take(0):
         taken += batch_of
-        assert len(batch_of) <= MAX_TOGETHER
+        assert len(batch_of) <= BATCH_INCIDENTS
         with waiting.deciding(0):
             pass
     assert taken == list(range(MAX_WAITING))

@@ -96,7 +96,7 @@ def test_a_task_takes_the_lane_of_its_rows_cluster(monkeypatch):
     other = Cluster.objects.create(name="c2", created_at=world.now, kubeconfig="fake")
     made, begun, go_on = bulkhead.Bulkhead(2), threading.Event(), threading.Event()
     monkeypatch.setattr(tasks, "cluster_lanes", made)
-    monkeypatch.setattr(tasks, "COUNTED_EVERY", 0.0)
+    monkeypatch.setattr(tasks, "COUNT_INTERVAL_SECONDS", 0.0)
     world.fault()
     [incident] = world.node().incidents.all()
 

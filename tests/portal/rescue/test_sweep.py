@@ -25,7 +25,10 @@ def crowd(world, rings):
     """More faults than are rung for in each sweep; the worker's memory of what it rang for."""
     services.sweep(now=world.now)  # the rules are no news
     world.report(
-        *(Fault(kind="xid", code=62, pci=f"0000:{place:02x}:00", source="kmsg") for place in range(sweep.CROWD + 1))
+        *(
+            Fault(kind="xid", code=62, pci=f"0000:{place:02x}:00", source="kmsg")
+            for place in range(sweep.RINGS_PER_TASK + 1)
+        )
     )
     rings.clear()
     return services.RecentRings()
@@ -64,7 +67,7 @@ def test_what_is_judged_and_due_again_is_rung_for_at_once(world, rings, crowd):
 
 def test_rescues_that_workers_took_up_and_left_are_rung_for_at_once(world, rings):
     rung, now = sweep.RecentRings(), world.now
-    claimed = [(pk, 1) for pk in range(sweep.CROWD + 1)]
+    claimed = [(pk, 1) for pk in range(sweep.RINGS_PER_TASK + 1)]
     assert len(list(rung.new("rescue.run", claimed, now=now))) == len(claimed)
     claimed[3] = (3, 2)
     assert list(rung.new("rescue.run", claimed, now=now)) == [3]

@@ -14,7 +14,7 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step.context import Context
 
-OFFER = timedelta(minutes=5)  # an agent that takes longer to fetch a command cannot be used for a reboot
+OFFER_LIFETIME = timedelta(minutes=5)  # an agent that takes longer to fetch a command cannot be used for a reboot
 BELIEVED_AFTER = timedelta(0)  # the agent reports a reboot that it refused or could not begin
 MAY_BE_DONE = ("done", "failed")  # after these the boot ID decides; after the others nothing was begun
 
@@ -26,7 +26,7 @@ def usable(context: Context) -> bool:
 
 def ask(context: Context, *, key: str, boot_id: str) -> Reason:
     """Offers the command to reboot; the agent refuses it under any other boot ID."""
-    return offer(context, "reboot", key=key, args={"boot_id": boot_id}, within=OFFER)
+    return offer(context, "reboot", key=key, args={"boot_id": boot_id}, within=OFFER_LIFETIME)
 
 
 def ended(context: Context, *, key: str) -> Reason | None:

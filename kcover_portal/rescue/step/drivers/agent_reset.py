@@ -8,7 +8,7 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Reset, agent
 
-WITHIN = timedelta(minutes=10)  # to fetch it, plus the agent's own three minutes for the reset
+TIME_LIMIT = timedelta(minutes=10)  # to fetch it, plus the agent's own three minutes for the reset
 
 
 def refusal(context: Context) -> Reason | None:
@@ -18,7 +18,7 @@ def refusal(context: Context) -> Reason | None:
 
 def ask(context: Context, *, key: str, gpu: dict[str, str]) -> Reason:
     """Offers the command."""
-    return agent.offer(context, "reset_gpu", key=key, args=gpu, within=WITHIN)
+    return agent.offer(context, "reset_gpu", key=key, args=gpu, within=TIME_LIMIT)
 
 
 def ended(context: Context, *, key: str) -> Reset | None:
