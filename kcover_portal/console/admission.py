@@ -16,7 +16,7 @@ from kcover_portal.accounts.services import pending_sign_ins, step_up
 from kcover_portal.console.forms import sign_in
 from kcover_portal.oidc_settings import Oidc
 
-LANGUAGE_KEPT = 365 * 24 * 3600
+LANGUAGE_COOKIE_SECONDS = 365 * 24 * 3600
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
@@ -91,7 +91,7 @@ def keep_language(response: HttpResponse, language: str) -> None:
     response.set_cookie(
         settings.LANGUAGE_COOKIE_NAME,
         language,
-        max_age=LANGUAGE_KEPT,
+        max_age=LANGUAGE_COOKIE_SECONDS,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
         samesite="Lax",

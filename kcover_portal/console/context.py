@@ -27,7 +27,7 @@ from kcover_portal.runtime import queries as runtime
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NavigationItem:
     """An entry of the navigation; ``key`` is the letter after g in the keyboard shortcut."""
 
     page: str
@@ -40,7 +40,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PaletteEntry:
     """A palette entry: a page, or with ``asks`` an action that opens a dialog. ``words`` are search terms."""
 
     label: str | Promise
@@ -50,26 +50,28 @@ class Entry:
     words: str = ""
 
 
-PLACES = (
-    Place("overview", _("Overview"), "dashboard", "o", ("overview",)),
-    Place("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
-    Place(
+NAVIGATION = (
+    NavigationItem("overview", _("Overview"), "dashboard", "o", ("overview",)),
+    NavigationItem("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
+    NavigationItem(
         "incidents",
         _("Incidents"),
         "alert-triangle",
         "x",
         ("incidents", "incident", "occurrences", "decisions", "read-log"),
     ),
-    Place("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
-    Place("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
-    Place("policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")),
-    Place("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
-    Place("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
-    Place("check-runs", _("Checks"), "list-check", "c", ("check-runs", "check-run", "check-run-new")),
-    Place("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
-    Place("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
-    Place("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
-    Place(
+    NavigationItem("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
+    NavigationItem("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
+    NavigationItem(
+        "policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")
+    ),
+    NavigationItem("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
+    NavigationItem("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
+    NavigationItem("check-runs", _("Checks"), "list-check", "c", ("check-runs", "check-run", "check-run-new")),
+    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
+    NavigationItem("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
+    NavigationItem("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
+    NavigationItem(
         "notifications",
         _("Notifications"),
         "bell",
@@ -80,9 +82,9 @@ PLACES = (
         ),
         everywhere=True,
     ),
-    Place("audit", _("Audit log"), "clipboard-list", "l", ("audit", "audit-sinks", "audit-sink")),
-    Place("system", _("System"), "activity", "s", ("system",)),
-    Place("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
+    NavigationItem("audit", _("Audit log"), "clipboard-list", "l", ("audit", "audit-sinks", "audit-sink")),
+    NavigationItem("system", _("System"), "activity", "s", ("system",)),
+    NavigationItem("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
 )
 
 
@@ -130,32 +132,33 @@ def shared(request: HttpRequest) -> dict[str, Any]:
     return context
 
 
-def places(user: User) -> list[Place]:
+def places(user: User) -> list[NavigationItem]:
     """The navigation entries that the person may open."""
     admin, everywhere = accounts.may_somewhere(user, Verb.ADMINISTER), accounts.may(user, Verb.WRITE_CHANNELS, None)
-    return [place for place in PLACES if (admin or not place.admin) and (everywhere or not place.everywhere)]
+    return [place for place in NAVIGATION if (admin or not place.admin) and (everywhere or not place.everywhere)]
 
 
-def palette(user: User, mode: str) -> list[Entry]:
+def palette(user: User, mode: str) -> list[PaletteEntry]:
     """The entries of the command palette: pages first, then actions."""
     found = [
-        Entry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page) for place in places(user)
+        PaletteEntry(place.label, place.icon, reverse(f"console:{place.page}"), words=place.page)
+        for place in places(user)
     ]
     found += [
-        Entry(_("Occurrences"), "notes", reverse("console:occurrences"), words="events occurrences xid"),
-        Entry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
-        Entry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
-        Entry(_("Your account"), "user-circle", reverse("console:account"), words="password sessions"),
-        Entry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
+        PaletteEntry(_("Occurrences"), "notes", reverse("console:occurrences"), words="events occurrences xid"),
+        PaletteEntry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
+        PaletteEntry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
+        PaletteEntry(_("Your account"), "user-circle", reverse("console:account"), words="password sessions"),
+        PaletteEntry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
     if rights(user).pause:
         verb = "resume" if mode == "paused" else "pause"
         label = _("Resume") if mode == "paused" else _("Pause everything")
         found.append(
-            Entry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
+            PaletteEntry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
         )
     if accounts.may(user, Verb.WRITE_POLICIES, None):
-        found.append(Entry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
+        found.append(PaletteEntry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
     return found
 
 

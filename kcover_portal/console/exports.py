@@ -14,8 +14,8 @@ from django.utils import timezone
 from kcover_portal.console import lists
 from kcover_portal.runtime.services import concurrency_limits
 
-ROWS = 500  # rows per chunk
-MAX_LENGTH = timedelta(minutes=10)  # of one export
+CHUNK_ROWS = 500  # rows per chunk
+MAX_DURATION = timedelta(minutes=10)  # of one export
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # text that a spreadsheet reads as the beginning of a formula (OWASP)
 
 
@@ -43,7 +43,7 @@ class Stream:
 
     def __next__(self) -> str:
         now = self._clock()
-        if now - self._began_at > MAX_LENGTH:
+        if now - self._began_at > MAX_DURATION:
             raise TooSlow
         if now - self._renewed_at > self._place.pool.lasts / 4:
             if not self._place.renew(now=now):
@@ -113,7 +113,7 @@ def _as_it_is(value: Any) -> Any:
 
 def _pieces(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[tuple[Any, ...]]]:
     left = iter(rows)
-    while piece := list(islice(left, ROWS)):
+    while piece := list(islice(left, CHUNK_ROWS)):
         yield piece
 
 

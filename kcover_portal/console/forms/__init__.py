@@ -17,7 +17,7 @@ from kcover_portal.console.fault_names import KINDS
 from kcover_portal.console.forms import widgets
 from kcover_portal.fleet.models import Cluster
 
-MUCH = 10  # number of evicted pods from which on the node's name must be typed
+CONFIRM_FROM_PODS = 10  # number of evicted pods from which on the node's name must be typed
 
 
 class Act(forms.Form):
@@ -73,7 +73,7 @@ class NodeAct(Act):
 
 def hits_much(pods: Sequence[Any] | None) -> bool:
     """Returns whether an action affects so many pods, or an unknown number, that the name must be typed."""
-    return pods is not None and len(pods) >= MUCH
+    return pods is not None and len(pods) >= CONFIRM_FROM_PODS
 
 
 class Somewhere(forms.Form):

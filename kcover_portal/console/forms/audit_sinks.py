@@ -17,7 +17,7 @@ ADDRESSES = {
         "Receives signed JSON by POST. X-Kcover-Signature is the HMAC-SHA-256 of the body."
     ),
 }
-KEPT = gettext_lazy("Leave blank to keep the current value.")
+KEEP_VALUE_HINT = gettext_lazy("Leave blank to keep the current value.")
 CHOICES = [("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))]
 
 
@@ -60,7 +60,7 @@ class SinkForm(forms.Form):
         self.fields["address"].help_text = ADDRESSES[Sink.Kind(kind)]
         if sink is not None:
             for name in {"address", "secret"} & set(self.fields):
-                self.fields[name].required, self.fields[name].help_text = False, KEPT
+                self.fields[name].required, self.fields[name].help_text = False, KEEP_VALUE_HINT
 
     def settings(self) -> dict[str, Any]:
         """The settings for the service; a blank address or secret keeps its current value."""

@@ -42,7 +42,7 @@ KEYS = {  # where people get a pager's key
     Channel.Kind.PAGERDUTY: gettext_lazy("The integration key of an Events API v2 integration: 32 letters and digits."),
     Channel.Kind.OPSGENIE: gettext_lazy("The key of an API integration, without the GenieKey prefix."),
 }
-KEPT = gettext_lazy("Leave blank to keep the current value, which is never shown.")
+KEEP_VALUE_HINT = gettext_lazy("Leave blank to keep the current value, which is never shown.")
 
 
 def _line(**more: str) -> forms.TextInput:
@@ -156,7 +156,7 @@ class ChannelForm(forms.Form):
         if channel is not None:
             for name in ("url", "secret"):
                 if name in self.fields:
-                    self.fields[name].required, self.fields[name].help_text = False, KEPT
+                    self.fields[name].required, self.fields[name].help_text = False, KEEP_VALUE_HINT
 
     def settings(self) -> dict[str, Any]:
         """The settings for the service; a blank address or secret keeps its current value."""

@@ -11,7 +11,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import pools
 
-LONGEST_KEY = 317  # characters of a label key: a DNS name of 253, a slash, a name of 63
+MAX_KEY_CHARACTERS = 317  # a DNS name of 253, a slash, a name of 63
 DOMAINS = {
     "rack": gettext_lazy("Rack"),
     "leaf": gettext_lazy("Leaf switch"),
@@ -27,7 +27,7 @@ class Topology(Act):
         super().__init__(data)
         for domain in pools.DOMAINS:
             field = forms.CharField(
-                label=DOMAINS[domain], required=False, max_length=LONGEST_KEY, widget=widgets.line()
+                label=DOMAINS[domain], required=False, max_length=MAX_KEY_CHARACTERS, widget=widgets.line()
             )
             self.fields[domain], self.initial[domain] = field, cluster.topology.get(domain, "")
         platforms = gettext_lazy("Leave blank for the labels of the common platforms.")

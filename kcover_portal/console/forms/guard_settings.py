@@ -23,7 +23,7 @@ from kcover_portal.runtime.models import Mode
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400}
 _SPAN = re.compile(r"(?:\d+\s*(?:s|min|h|days?|d)\s*)+")
 _PART = re.compile(r"(\d+)\s*(s|min|h|day|d)")
-_LONGEST = 40  # characters of a time or a limit as people write them
+_MAX_CHARACTERS = 40  # of a time or a limit as people write them
 _LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
 
 
@@ -35,7 +35,7 @@ class Span(forms.Field):
         text = str(value or "").strip().lower()
         if not text:
             return None
-        if len(text) > _LONGEST or not _SPAN.fullmatch(text):
+        if len(text) > _MAX_CHARACTERS or not _SPAN.fullmatch(text):
             raise forms.ValidationError(_("Enter a duration such as 90 s, 5 min or 1 h 30 min."))
         return sum(int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
@@ -49,7 +49,7 @@ class Limit(forms.Field):
 
     def to_python(self, value: Any) -> Any:
         """10 or "10%", None for nothing."""
-        text = str(value or "").replace(" ", "")[:_LONGEST]
+        text = str(value or "").replace(" ", "")[:_MAX_CHARACTERS]
         return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text or None
 
 
@@ -80,26 +80,26 @@ def _by() -> forms.Field:
     )
 
 
-_WITHIN = gettext_lazy("Time window")
+_TIME_WINDOW_LABEL = gettext_lazy("Time window")
 # The parts of each guard as its JSON names them. A guard without parts has one field "".
 PARTS: Mapping[str, Mapping[str, Callable[[], forms.Field]]] = {
     "storm": {
         "enabled": _on,
         "nodes": _whole(gettext_lazy("At least (nodes)")),
         "percent": _whole(gettext_lazy("At least (percent of nodes)")),
-        "window": _span(_WITHIN),
+        "window": _span(_TIME_WINDOW_LABEL),
     },
     "rate": {"enabled": _on},
-    "breaker": {"enabled": _on, "limit": _limit(), "window": _span(_WITHIN)},
+    "breaker": {"enabled": _on, "limit": _limit(), "window": _span(_TIME_WINDOW_LABEL)},
     "budget": {"limit": _limit(required=False), "by": _by},
     "floor": {"percent": _whole(gettext_lazy("Percentage that stays in service (blank = no floor)"), required=False)},
     "plans": {"limit": _whole(gettext_lazy("Maximum plans"))},
     "cooldown": {"": _span(gettext_lazy("Cooldown"))},
     "hold_down": {"": _span(gettext_lazy("Hold-down"))},
-    "repeats": {"limit": _whole(gettext_lazy("Maximum reboots")), "window": _span(_WITHIN)},
+    "repeats": {"limit": _whole(gettext_lazy("Maximum reboots")), "window": _span(_TIME_WINDOW_LABEL)},
     "ladder": {
         "reboots": _whole(gettext_lazy("Reboots (blank = off)"), required=False),
-        "window": _span(_WITHIN),
+        "window": _span(_TIME_WINDOW_LABEL),
     },
     "expiry": {"": _span(gettext_lazy("Expiry"))},
 }

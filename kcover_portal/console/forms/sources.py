@@ -14,7 +14,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources.models import Source
 
-KEPT = gettext_lazy("Leave blank to keep the current value.")
+KEEP_VALUE_HINT = gettext_lazy("Leave blank to keep the current value.")
 CHOICES = [("yes", gettext_lazy("yes")), ("no", gettext_lazy("no"))]
 MAX_SETTINGS = 20_000  # characters
 
@@ -64,7 +64,7 @@ class SourceForm(forms.Form):
         if kind not in settings.PULLED:
             del self.fields["url"], self.fields["token"]
         elif source is not None:
-            self.fields["url"].help_text = self.fields["token"].help_text = KEPT
+            self.fields["url"].help_text = self.fields["token"].help_text = KEEP_VALUE_HINT
         if source is None:
             field = self.fields["cluster"]
             assert isinstance(field, forms.ChoiceField)

@@ -19,13 +19,13 @@ from kcover_portal.rescue.control import approval_links, approvals, hand_approva
 from kcover_portal.rescue.models import Approval, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
-LISTED = 100
-LATELY = 8
+MAX_ROWS = 100
+MAX_RECENT_ANSWERS = 8
 UNANSWERED = ("expired", "void")  # the outcomes of a request that nobody answered
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStep:
     """A step of the plan; ``gate``: this step needs the approval, the steps before it ran without."""
 
     step: Step
@@ -34,7 +34,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """An approval request as a person reads it.
 
     ``isolated``: without an answer the node stays isolated; otherwise nothing was done to it. ``evicts``: the plan
@@ -43,7 +43,7 @@ class Question:
     """
 
     rescue: Rescue
-    plan: Sequence[Planned]
+    plan: Sequence[PlannedStep]
     votes: Sequence[Approval]
     isolated: bool
     evicts: bool
@@ -59,7 +59,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ApprovalOutcome:
     """An answer, or the end of a request; ``by`` is "" when the request expired or became void."""
 
     at: datetime
@@ -70,24 +70,24 @@ class Answered:
     via: str
 
 
-def waiting(scope: accounts.Scope, *, user: User) -> list[Question]:
+def waiting(scope: accounts.Scope, *, user: User) -> list[ApprovalRequest]:
     """Open approval requests in the scope; the first to expire comes first."""
     rows = _with_evidence(scope.rows(needs_person.awaiting_approval()))
-    return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:LISTED]]
+    return [question(rescue, user=user) for rescue in rows.order_by("expires_at", "pk")[:MAX_ROWS]]
 
 
 def _with_evidence(rows: QuerySet[Rescue]) -> QuerySet[Rescue]:
     return rows.select_related("node", "cluster", "decision").prefetch_related("steps", "incidents")
 
 
-def question(rescue: Rescue, *, user: User | None) -> Question:
+def question(rescue: Rescue, *, user: User | None) -> ApprovalRequest:
     """The approval request of a rescue; ``user`` is None for a reader who answers by link."""
     steps = list(rescue.steps.all())
     gate = rescue.gate or 0
     votes = list(approval_links.votes(rescue))
-    return Question(
+    return ApprovalRequest(
         rescue=rescue,
-        plan=[Planned(step, rescues.title(step), step.index == gate) for step in steps if _asked_about(step)],
+        plan=[PlannedStep(step, rescues.title(step), step.index == gate) for step in steps if _asked_about(step)],
         votes=votes,
         isolated=queries.marked_on(rescue.node) is not None,
         evicts=any(step.takes_away for step in steps if step.index >= gate),
@@ -122,13 +122,13 @@ def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     return ""
 
 
-def answered(scope: accounts.Scope) -> list[Answered]:
+def answered(scope: accounts.Scope) -> list[ApprovalOutcome]:
     """Recently answered or ended requests, newest first."""
     votes = scope.rows(Approval.objects.all(), "rescue__cluster", "rescue__node")
     given = votes.select_related("rescue__node", "rescue__cluster")
     ended = Rescue.objects.filter(scope.where(), outcome__in=UNANSWERED, closed_at__isnull=False)
     found = [
-        Answered(
+        ApprovalOutcome(
             vote.at,
             vote.rescue,
             presentation.of("vote", "yes" if vote.approved else "no"),
@@ -136,10 +136,10 @@ def answered(scope: accounts.Scope) -> list[Answered]:
             vote.reason,
             vote.via,
         )
-        for vote in given.order_by("-at")[:LATELY]
+        for vote in given.order_by("-at")[:MAX_RECENT_ANSWERS]
     ]
     found += [
-        Answered(
+        ApprovalOutcome(
             rescue.closed_at,
             rescue,
             presentation.of("vote", rescue.outcome),
@@ -147,10 +147,10 @@ def answered(scope: accounts.Scope) -> list[Answered]:
             localization.stored(rescue.because),
             "",
         )
-        for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:LATELY]
+        for rescue in ended.select_related("node", "cluster").order_by("-closed_at")[:MAX_RECENT_ANSWERS]
         if rescue.closed_at is not None
     ]
-    return sorted(found, key=lambda answer: answer.at, reverse=True)[:LATELY]
+    return sorted(found, key=lambda answer: answer.at, reverse=True)[:MAX_RECENT_ANSWERS]
 
 
 def approvers(rescue: Rescue, *, maker: User) -> list[User]:

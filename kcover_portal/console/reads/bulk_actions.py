@@ -28,7 +28,7 @@ RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Verb]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class BulkTarget:
     """A chosen row. ``key`` identifies it as it was seen: a rescue with its plan. ``refusals``: why it is left out.
 
     ``pods``: how many are evicted, None if the act evicts none.
@@ -44,7 +44,7 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BulkResult:
     """The result of one row: its rescue, or why it was refused."""
 
     name: str
@@ -54,7 +54,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class BulkAction:
     """An action on many rows of one list: how they are read, previewed (which writes nothing) and acted on.
 
     ``act`` gets the rows as they were seen (key and, for a rescue, plan) and ``once``, the key that makes the action
@@ -63,24 +63,26 @@ class Kind:
 
     verbs: Collection[str]
     read: Callable[[QuerySet[Any]], QuerySet[Any]]
-    preview: Callable[..., list[Hit]]
-    act: Callable[..., list[Answer]]
+    preview: Callable[..., list[BulkTarget]]
+    act: Callable[..., list[BulkResult]]
 
 
-def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[Hit]:
+def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[BulkTarget]:
     """The effect of the action on each node; writes nothing. Queries the cluster once per node if pods are evicted."""
     found = []
     for node in nodes:
         page = reverse("console:node", args=(node.cluster.name, node.name))
         if not accounts.may(user, Verb.REPAIR, node):
             found.append(
-                Hit(str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Verb.REPAIR))])
+                BulkTarget(
+                    str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Verb.REPAIR))]
+                )
             )
             continue
         plan = services.preview(node, verb, now=now)
         pods = None if plan.pods is None else len(plan.pods)
         found.append(
-            Hit(
+            BulkTarget(
                 str(node.pk),
                 node.name,
                 node.cluster.name,
@@ -95,7 +97,7 @@ def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetim
 
 def _act_on_nodes(
     nodes: Iterable[Node], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
-) -> list[Answer]:
+) -> list[BulkResult]:
     """Request one rescue per node; idempotent for the same ``once``."""
     answers = []
     for node in nodes:
@@ -106,14 +108,14 @@ def _act_on_nodes(
             rescue = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
         except services.RescueRefused as error:
             page = reverse("console:node", args=(node.cluster.name, node.name))
-            answers.append(Answer(node.name, page, localization.say(error.reason), refused=True))
+            answers.append(BulkResult(node.name, page, localization.say(error.reason), refused=True))
         else:
             text = _("rescue %(number)d") % {"number": rescue.pk}
-            answers.append(Answer(node.name, reverse("console:rescue", args=(rescue.pk,)), text, refused=False))
+            answers.append(BulkResult(node.name, reverse("console:rescue", args=(rescue.pk,)), text, refused=False))
     return answers
 
 
-def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: datetime) -> list[Hit]:
+def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: datetime) -> list[BulkTarget]:
     """For which rescues the action is possible; ``text`` is the plan."""
     needed = RESCUE_VERBS[verb][1]
     found = []
@@ -126,7 +128,7 @@ def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: d
             state = presentation.of("rescue", reads.shown_state(rescue)).label
             refusals.append(_("not possible in state: %(state)s") % {"state": state})
         found.append(
-            Hit(
+            BulkTarget(
                 f"{rescue.pk}:{rescue.plan_hash}",
                 f"#{rescue.pk} {rescue.node.name}",
                 rescue.cluster.name,
@@ -140,7 +142,7 @@ def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: d
 
 def _act_on_rescues(
     rescues: Iterable[Rescue], verb: str, *, user: User, reason: str, seen: Mapping[str, str], once: str, now: datetime
-) -> list[Answer]:
+) -> list[BulkResult]:
     """Apply the action to each rescue for the plan that was shown; repeating it is refused by the service."""
     say, needed = RESCUE_VERBS[verb]
     answers = []
@@ -155,9 +157,9 @@ def _act_on_rescues(
             )
             say(rescue, actor=accounts.actor(user), reason=reason, now=now, plan_hash=seen[str(rescue.pk)], **more)
         except services.RescueRefused as error:
-            answers.append(Answer(name, page, localization.say(error.reason), refused=True))
+            answers.append(BulkResult(name, page, localization.say(error.reason), refused=True))
         else:
-            answers.append(Answer(name, page, str(presentation.of("rescue", rescue.state).label), refused=False))
+            answers.append(BulkResult(name, page, str(presentation.of("rescue", rescue.state).label), refused=False))
     return answers
 
 
@@ -166,13 +168,13 @@ def _lacking(needed: str) -> reasons.Reason:
 
 
 KINDS = {
-    "nodes": Kind(
+    "nodes": BulkAction(
         NODE_VERBS,
         lambda rows: rows.select_related("cluster").order_by("cluster__name", "name"),
         _preview_nodes,
         _act_on_nodes,
     ),
-    "rescues": Kind(
+    "rescues": BulkAction(
         RESCUE_VERBS,
         lambda rows: rows.select_related("node", "cluster").prefetch_related("steps", "approvals").order_by("pk"),
         _preview_rescues,

@@ -7,12 +7,12 @@ from kcover.decisions import match
 from kcover.faults import catalog, nvlink5, xid
 from kcover_portal.policies import queries as policies
 
-KINDS_SHOWN = 200  # different faults; nobody reads a longer list
-NAMES_SHOWN = 3
+MAX_FAULTS_SHOWN = 200  # different faults; nobody reads a longer list
+MAX_NAMES_SHOWN = 3
 
 
 @dataclass(slots=True)
-class Seen:
+class LogFault:
     """One fault of one device: its count, first log line and process names."""
 
     kind: str
@@ -46,37 +46,37 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class RuleMatch:
     """A fault, the rule that would match, if any, and every rule that was evaluated."""
 
-    seen: Seen
+    seen: LogFault
     rule: match.Candidate | None
     tried: tuple[match.Tried, ...]
 
 
-def read(data: bytes) -> tuple[list[Seen], int]:
+def read(data: bytes) -> tuple[list[LogFault], int]:
     """The faults of a log in the order in which they first appear, and how many further faults were left out.
 
     The three lines of one SXid, and every repetition, count as one. Bytes that are not text are shown as such.
     """
-    found: dict[tuple[str, int, str], Seen] = {}
+    found: dict[tuple[str, int, str], LogFault] = {}
     left_out: set[tuple[str, int, str]] = set()
     for fault_line in xid.scan(data):
         key = (fault_line.kind, fault_line.code, xid.slot(fault_line.pci) or "")
-        if key not in found and len(found) >= KINDS_SHOWN:
+        if key not in found and len(found) >= MAX_FAULTS_SHOWN:
             left_out.add(key)
             continue
-        seen = found.setdefault(key, Seen(fault_line.kind, fault_line.code, key[2], fault_line.line))
+        seen = found.setdefault(key, LogFault(fault_line.kind, fault_line.code, key[2], fault_line.line))
         seen.count += 1
         fatal = fault_line.fatal if fault_line.fatal is not None else nvlink5.is_fatal(fault_line)
         seen.fatal = fatal if seen.fatal is None else seen.fatal or bool(fatal)
         seen.cause = fault_line.cause if seen.cause is None else seen.cause
-        if fault_line.process and fault_line.process not in seen.processes[:NAMES_SHOWN]:
+        if fault_line.process and fault_line.process not in seen.processes[:MAX_NAMES_SHOWN]:
             seen.processes.append(fault_line.process)
     return list(found.values()), len(left_out)
 
 
-def judged(seen: list[Seen], labels: Mapping[str, str]) -> list[Verdict]:
+def judged(seen: list[LogFault], labels: Mapping[str, str]) -> list[RuleMatch]:
     """Match each fault with the active rules for a node with these labels; guards are not evaluated."""
     rules = policies.candidates()
     verdicts = []
@@ -84,5 +84,5 @@ def judged(seen: list[Seen], labels: Mapping[str, str]) -> list[Verdict]:
         rule, tried = match.match(
             rules, kind=fault.kind, code=str(fault.code), cause=fault.cause, labels=labels, fatal=fault.fatal
         )
-        verdicts.append(Verdict(fault, rule, tried))
+        verdicts.append(RuleMatch(fault, rule, tried))
     return verdicts

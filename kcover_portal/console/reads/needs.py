@@ -21,9 +21,9 @@ from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.sources.models import Source
 from kcover_portal.views import needs_person
 
-LISTED = 60  # rows of one kind; the list links to the rest
+MAX_ROWS = 60  # rows of one kind; the list links to the rest
 WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
-URGENT = 2  # so many of the worst severities come before approvals: fatal and degraded
+URGENT_SEVERITIES = 2  # so many of the worst severities come before approvals: fatal and degraded
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
 
 
 def _total(rows: QuerySet[Any], listed: Sequence[object]) -> int:
-    return rows.count() if len(listed) == LISTED else len(listed)
+    return rows.count() if len(listed) == MAX_ROWS else len(listed)
 
 
 def _ledgers(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
@@ -111,7 +111,7 @@ def _ledgers(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
             row.pk,
             row.cluster.name,
         )
-        for row in rows.select_related("cluster").order_by("opened_at", "pk")[:LISTED]
+        for row in rows.select_related("cluster").order_by("opened_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 
@@ -127,7 +127,7 @@ def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
             storm.pk,
             storm.cluster.name,
         )
-        for storm in rows.select_related("cluster").order_by("opened_at", "pk")[:LISTED]
+        for storm in rows.select_related("cluster").order_by("opened_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 
@@ -144,7 +144,7 @@ def _left(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
             rescue.cluster.name,
             rescue.node.name,
         )
-        for rescue in rows.select_related("node", "cluster", "decision").order_by("opened_at", "pk")[:LISTED]
+        for rescue in rows.select_related("node", "cluster", "decision").order_by("opened_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 
@@ -162,7 +162,7 @@ def _approvals(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
             rescue.node.name,
             until=rescue.expires_at,
         )
-        for rescue in rows.select_related("node", "cluster", "decision").order_by("expires_at", "pk")[:LISTED]
+        for rescue in rows.select_related("node", "cluster", "decision").order_by("expires_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 
@@ -178,7 +178,7 @@ def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
             order.pk,
             order.cluster.name,
         )
-        for order in rows.select_related("cluster").order_by("asked_at", "pk")[:LISTED]
+        for order in rows.select_related("cluster").order_by("asked_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 
@@ -194,7 +194,7 @@ def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int
     by_node: QuerySet[Any] = (
         ranked.order_by().values("node").annotate(worst=Min("rank"), since=Min("opened_at"), faults=Count("pk"))
     )
-    nodes = list(by_node.order_by("worst", "since", "node")[:LISTED])
+    nodes = list(by_node.order_by("worst", "since", "node")[:MAX_ROWS])
     worst: dict[int, Incident] = {}
     shown: QuerySet[Any] = ranked.filter(node__in=[node["node"] for node in nodes]).select_related("node", "cluster")
     for incident in shown.order_by("-rank", "-opened_at", "-pk"):
@@ -208,8 +208,8 @@ def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int
     for node in nodes:
         incident = worst[node["node"]]
         need = _unhandled(incident, newest.get(incident.pk), faults=node["faults"])
-        (urgent if node["worst"] < URGENT else other).append(need)
-    total = by_node.count() if len(nodes) == LISTED else len(nodes)
+        (urgent if node["worst"] < URGENT_SEVERITIES else other).append(need)
+    total = by_node.count() if len(nodes) == MAX_ROWS else len(nodes)
     return urgent, other, total
 
 
@@ -253,6 +253,6 @@ def _failing(rows: QuerySet[Source]) -> tuple[list[Need], int]:
             "sources",
             cluster=row.cluster.name,
         )
-        for row in rows[:LISTED]
+        for row in rows[:MAX_ROWS]
     ]
     return found, _total(rows, found)

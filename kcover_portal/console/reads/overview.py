@@ -13,7 +13,7 @@ from kcover_portal.console.reads import rescues
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 
-LISTED = 12
+MAX_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def counts(found: Counter[str]) -> list[Count]:
 
 def active(scope: Scope, *, now: datetime) -> list[Active]:
     """Rescues in progress that do not need a person; the next to continue comes first."""
-    rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:LISTED])
+    rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:MAX_ROWS])
     found = []
     for rescue in rows:
         steps = list(rescue.steps.all())

@@ -29,7 +29,7 @@ class StepView:
     number: int
     title: str | Promise
     facts: Sequence[tuple[str, Any]]
-    calls: Sequence["Call"]
+    calls: Sequence["RecordedCall"]
     seconds: float | None
     left: float
     width: float
@@ -39,7 +39,7 @@ class StepView:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class RecordedCall:
     """A cluster call from the audit log, with its answer if there is one."""
 
     entry: Entry
@@ -192,9 +192,9 @@ def passed_over(rescue: Rescue) -> list[PassedOver]:
     ]
 
 
-def calls_of(entries: Sequence[Entry]) -> list[Call]:
+def calls_of(entries: Sequence[Entry]) -> list[RecordedCall]:
     """Ledger entries (oldest first) as calls: a ``begun`` is joined with the ``done`` or ``failed`` that follows it."""
-    calls: list[Call] = []
+    calls: list[RecordedCall] = []
     open_: dict[tuple[audit.Call, str], tuple[Entry, audit.ClusterCall]] = {}
     for entry in entries:
         act = audit.from_entry(entry)
@@ -205,8 +205,8 @@ def calls_of(entries: Sequence[Entry]) -> list[Call]:
             continue
         begun, _act = open_.pop((act.call, act.target), (entry, act))
         seconds = max(0.0, (entry.at - begun.at).total_seconds())
-        calls.append(Call(begun, act.call, act.step, _outcome(act), answer_of(act), seconds))
-    calls += [Call(entry, act.call, act.step, "begun", "", None) for entry, act in open_.values()]
+        calls.append(RecordedCall(begun, act.call, act.step, _outcome(act), answer_of(act), seconds))
+    calls += [RecordedCall(entry, act.call, act.step, "begun", "", None) for entry, act in open_.values()]
     return sorted(calls, key=lambda call: call.entry.pk)
 
 

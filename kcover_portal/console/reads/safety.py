@@ -23,8 +23,8 @@ from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity, counts, needs_person
 
-NEAR = 0.75  # of the limit: from here on a gauge shows that little is left
-LISTED = 12  # groups of a budget, pools of a floor: the fullest ones
+NEAR_LIMIT_SHARE = 0.75  # of the limit: from here on a gauge shows that little is left
+MAX_ROWS = 12  # groups of a budget, pools of a floor: the fullest ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
         scope = "" if by == "cluster" else name or _("no pool") if by == "pool" else f"{key}={name}"
         state = _state(group["used"], most)
         found.append(Gauge("budget", scope, group["used"], most, state, _("isolated or in rescue")))
-    return sorted(found, key=lambda gauge: (-gauge.share, gauge.scope))[:LISTED]
+    return sorted(found, key=lambda gauge: (-gauge.share, gauge.scope))[:MAX_ROWS]
 
 
 def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
@@ -269,7 +269,7 @@ def _floors(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
     well = Q(ready=True, unschedulable=False) & ~Q(pk__in=capacity.taken(cluster).values("node"))
     pools = capacity.eligible(cluster).order_by().values("pool").annotate(of=Count("pk"), well=Count("pk", filter=well))
     found = []
-    for pool in pools.order_by(F("well") * 1.0 / F("of"), "pool")[:LISTED]:
+    for pool in pools.order_by(F("well") * 1.0 / F("of"), "pool")[:MAX_ROWS]:
         floor = limits.Limit(percent=percent).of(pool["of"])
         state = "tripped" if pool["well"] <= floor else "near" if pool["well"] <= floor + 1 else "calm"
         note = _("healthy of %(n)d") % {"n": pool["of"]}
@@ -288,4 +288,4 @@ def _state(count: int, limit: int) -> str:
         return "off"  # there is no node to count over, so nothing is done at all
     if count >= limit:
         return "tripped"
-    return "near" if count >= limit * NEAR else "calm"
+    return "near" if count >= limit * NEAR_LIMIT_SHARE else "calm"

@@ -8,7 +8,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Assignment, Step
 from kcover_portal.rescue.queries import standbys
 
-GIVEN_BACK = 10  # how many returned standbys are listed
+MAX_RETURNED_SHOWN = 10  # how many returned standbys are listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Spare:
 
 
 @dataclass(frozen=True, slots=True)
-class Pool:
+class StandbyPool:
     """The spares of one pool of one cluster."""
 
     cluster: str
@@ -46,7 +46,7 @@ class Pool:
 class Standbys:
     """All standbys of some clusters."""
 
-    pools: Sequence[Pool]
+    pools: Sequence[StandbyPool]
     assignments: Sequence[Assignment]
     shortages: Sequence[Step]
     given_back: Sequence[Assignment]
@@ -89,10 +89,10 @@ def of(clusters: Collection[Cluster], *, now: datetime) -> Standbys:
     released = Assignment.objects.filter(spare__cluster__in=clusters, state=Assignment.State.RELEASED)
     return Standbys(
         pools=[
-            Pool(cluster, name, pools.get((cluster, name), ()), serving.get((cluster, name), 0))
+            StandbyPool(cluster, name, pools.get((cluster, name), ()), serving.get((cluster, name), 0))
             for cluster, name in sorted({*pools, *serving})
         ],
         assignments=assignments,
         shortages=list(standbys.shortages().filter(rescue__cluster__in=clusters)),
-        given_back=list(released.select_related("spare__cluster", "origin", "rescue")[:GIVEN_BACK]),
+        given_back=list(released.select_related("spare__cluster", "origin", "rescue")[:MAX_RETURNED_SHOWN]),
     )

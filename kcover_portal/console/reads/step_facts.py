@@ -56,17 +56,20 @@ def deadline(step: Step) -> datetime | None:
 
 def _names(value: Collection[str]) -> str:
     names = sorted(value)
-    more = ngettext("and %(n)d more", "and %(n)d more", len(names) - NAMED) % {"n": len(names) - NAMED}
-    return f"{len(names)}: " + ", ".join(names[:NAMED]) + (f" {more}" if len(names) > NAMED else "")
+    more = ngettext("and %(n)d more", "and %(n)d more", len(names) - MAX_NAMES_SHOWN) % {
+        "n": len(names) - MAX_NAMES_SHOWN
+    }
+    return f"{len(names)}: " + ", ".join(names[:MAX_NAMES_SHOWN]) + (f" {more}" if len(names) > MAX_NAMES_SHOWN else "")
 
 
 def _budgets(value: Mapping[str, Collection[str]]) -> str:
     return "; ".join(
-        f"{pod} ← {', '.join(budgets) or _('a disruption budget')}" for pod, budgets in sorted(value.items())[:NAMED]
+        f"{pod} ← {', '.join(budgets) or _('a disruption budget')}"
+        for pod, budgets in sorted(value.items())[:MAX_NAMES_SHOWN]
     )
 
 
-NAMED: Final = 6  # names in one value
+MAX_NAMES_SHOWN: Final = 6  # names in one value
 EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 RENDER: Final[dict[actions.Form, Callable[[actions.Shown, Any], Any]]] = {
     actions.Form.TEXT: lambda _field, value: masked_addresses.mask(value),

@@ -13,8 +13,8 @@ from kcover_portal.fleet.models import Agent, Cluster, Command, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 
-SKEWED = 5.0  # seconds that an agent's clock may be off before it is listed
-LISTED = 12
+CLOCK_SKEW_SECONDS = 5.0  # an agent's clock may be off this much before it is listed
+MAX_ROWS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +53,13 @@ def agents(clusters: Collection[Cluster], *, now: datetime) -> Agents:
         silent=Count("pk", filter=Q(seen_at__lt=silent)),
     )
     versions = _versions(clusters)
-    off = rows.filter(Q(skew__gt=SKEWED) | Q(skew__lt=-SKEWED)).select_related("node__cluster")
+    off = rows.filter(Q(skew__gt=CLOCK_SKEW_SECONDS) | Q(skew__lt=-CLOCK_SKEW_SECONDS)).select_related("node__cluster")
     return Agents(
         **counts,
         never=Node.objects.filter(cluster__in=clusters, gone_at=None, in_cluster=True, gpus__gt=0, agent=None).count(),
         versions=versions,
         usual=version_skew.most_common(dict(versions)),
-        skewed=list(off.order_by("-skew")[:LISTED]),
+        skewed=list(off.order_by("-skew")[:MAX_ROWS]),
     )
 
 

@@ -22,12 +22,12 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
-LENGTH = 60
+MAX_ENTRIES = 60
 FLOW = ("fault", "decision", "rescue", "act", "step")  # the order of kinds with the same time
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TimelineEntry:
     """One entry of the timeline; ``kind`` is fault, decision, rescue, step or act (an action of a person)."""
 
     at: datetime
@@ -40,19 +40,19 @@ class Moment:
     anchor: str = ""
 
 
-def of_node(node: Node, *, length: int = LENGTH) -> list[Moment]:
+def of_node(node: Node, *, length: int = MAX_ENTRIES) -> list[TimelineEntry]:
     """The newest ``length`` moments."""
     moments = [*_faults(node, length), *_decisions(node, length), *_rescues(node, length), *_acts(node, length)]
     return sorted(moments, key=lambda moment: (moment.at, FLOW.index(moment.kind)), reverse=True)[:length]
 
 
-def _faults(node: Node, length: int) -> list[Moment]:
+def _faults(node: Node, length: int) -> list[TimelineEntry]:
     moments = []
     for incident in Incident.objects.filter(node=node)[:length]:
         name = incident_name(incident)
         text = " · ".join(part for part in (incident.device, fault_message(incident)[:160]) if part)
         moments.append(
-            Moment(
+            TimelineEntry(
                 incident.opened_at, "fault", presentation.of("incident", "open"), name, text, "incident", incident.pk
             )
         )
@@ -60,7 +60,7 @@ def _faults(node: Node, length: int) -> list[Moment]:
             closed = _("%(fault)s closed") % {"fault": name}
             look = presentation.of("incident", "closed")
             moments.append(
-                Moment(
+                TimelineEntry(
                     incident.closed_at,
                     "fault",
                     look,
@@ -73,9 +73,9 @@ def _faults(node: Node, length: int) -> list[Moment]:
     return moments
 
 
-def _decisions(node: Node, length: int) -> list[Moment]:
+def _decisions(node: Node, length: int) -> list[TimelineEntry]:
     return [
-        Moment(
+        TimelineEntry(
             decision.at,
             "decision",
             presentation.of("answer", decision.answer),
@@ -89,19 +89,21 @@ def _decisions(node: Node, length: int) -> list[Moment]:
     ]
 
 
-def _rescues(node: Node, length: int) -> list[Moment]:
+def _rescues(node: Node, length: int) -> list[TimelineEntry]:
     moments = []
     for rescue in Rescue.objects.filter(node=node)[:length]:
         title = _("Rescue %(number)d opened") % {"number": rescue.pk}
         who = rescue.rule or rescue.requested_by
         moments.append(
-            Moment(rescue.opened_at, "rescue", presentation.of("answer", "rescue"), title, who, "rescue", rescue.pk)
+            TimelineEntry(
+                rescue.opened_at, "rescue", presentation.of("answer", "rescue"), title, who, "rescue", rescue.pk
+            )
         )
         if rescue.closed_at:
             look = presentation.of("rescue", rescue.state)
             ended = _("Rescue %(number)d: %(state)s") % {"number": rescue.pk, "state": look.label}
             moments.append(
-                Moment(
+                TimelineEntry(
                     rescue.closed_at, "rescue", look, ended, localization.stored(rescue.because), "rescue", rescue.pk
                 )
             )
@@ -109,7 +111,7 @@ def _rescues(node: Node, length: int) -> list[Moment]:
     for step in steps:
         look = presentation.of("step", step.state)
         moments.append(
-            Moment(
+            TimelineEntry(
                 step.finished_at or step.started_at or node.created_at,
                 "step",
                 look,
@@ -123,13 +125,13 @@ def _rescues(node: Node, length: int) -> list[Moment]:
     return moments
 
 
-def _acts(node: Node, length: int) -> list[Moment]:
+def _acts(node: Node, length: int) -> list[TimelineEntry]:
     """Actions of people from the audit log. Calls of the engine are on the rescue's page; decisions have rows above."""
     entries = ledger.timeline(node.cluster.name, node=node.name).exclude(actor__startswith="rescue ")
     entries = entries.exclude(verb__in=audit.DecisionMade.verbs())
     look = presentation.Badge("", "off", "user")
     return [
-        Moment(
+        TimelineEntry(
             entry.at,
             "act",
             look,

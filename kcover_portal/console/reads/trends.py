@@ -15,7 +15,7 @@ from kcover_portal.incidents.models import Incident
 
 WEEK = timedelta(days=7)
 BUCKET = timedelta(hours=6)
-NAMED = 5  # faults with their own series; the others share one
+MAX_SERIES = 5  # faults with their own series; the others share one
 FAULT = ("kind", "code", "trait", "symptom_kind", "symptom")  # the columns that name an incident's fault
 
 Fault = tuple[str, ...]  # the values of these columns
@@ -84,7 +84,7 @@ def faults(scope: Scope, *, now: datetime) -> Trend:
         fault = tuple(columns)
         counted[fault, (int(hour.timestamp()) - starts[0]) // size] += number
         totals[fault] += number
-    named = [fault for fault, _number in totals.most_common(NAMED)]
+    named = [fault for fault, _number in totals.most_common(MAX_SERIES)]
     series = [
         (
             incident_name(Incident(**dict(zip(FAULT, fault, strict=True)))),
@@ -92,7 +92,7 @@ def faults(scope: Scope, *, now: datetime) -> Trend:
         )
         for fault in named
     ]
-    if len(totals) > NAMED:
+    if len(totals) > MAX_SERIES:
         others = [0] * len(starts)
         for (fault, index), number in counted.items():
             if fault not in named and 0 <= index < len(others):

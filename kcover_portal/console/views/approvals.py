@@ -30,7 +30,7 @@ from kcover_portal.runtime.services import concurrency_limits
 STATUS = {approval_links.BAD: 404, approval_links.NOBODY: 403}
 GONE = 410
 LINK_COOKIE = "kcover_link"
-LINK_KEPT = 3600  # seconds
+LINK_COOKIE_SECONDS = 3600
 
 
 @require_GET
@@ -132,7 +132,7 @@ def _remember(response: HttpResponse, token: str) -> HttpResponse:
     response.set_cookie(
         LINK_COOKIE,
         token,
-        max_age=LINK_KEPT,
+        max_age=LINK_COOKIE_SECONDS,
         path=reverse("console:approve"),
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,

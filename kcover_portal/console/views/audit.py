@@ -12,7 +12,7 @@ from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.views import audit as shared
 
-PAGE = 100
+PAGE_ROWS = 100
 
 
 @require_GET
@@ -24,12 +24,12 @@ def audit(request: Request) -> HttpResponse:
     before = request.GET.get("before", "")
     if lists.KEY.fullmatch(before):
         rows = rows.filter(pk__lt=int(before))
-    entries = list(rows.order_by("-pk")[: PAGE + 1])
+    entries = list(rows.order_by("-pk")[: PAGE_ROWS + 1])
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "actor", "verb", "node"),
-        "entries": entries[:PAGE],
-        "older": entries[PAGE - 1].pk if len(entries) > PAGE else None,
+        "entries": entries[:PAGE_ROWS],
+        "older": entries[PAGE_ROWS - 1].pk if len(entries) > PAGE_ROWS else None,
         "before": before,
         "filtered": bool(found.query),
         "streams": accounts.may(request.user, Verb.ADMINISTER, None),

@@ -13,8 +13,8 @@ from kcover_portal.console.access import Request, dialog, place_for_preview, sig
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions
 
-LIMIT = 100  # rows at a time, because each is looked up in its cluster
-MANY = 5  # rows; above this, the number must be typed
+MAX_ROWS = 100  # rows at a time, because each is looked up in its cluster
+CONFIRM_FROM_ROWS = 5  # rows; above this, the number must be typed
 
 
 @require_http_methods(["GET", "POST"])
@@ -33,9 +33,9 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         query.pop("all", None)  # rows outside the preview are not affected
     rows = lists.find(lists.LISTINGS[name], request.user, query).rows
     number = rows.count()
-    context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": LIMIT, "base": dialog(request)}
-    if not 0 < number <= LIMIT:
-        return render(request, "console/pages/many.html", {**context, "too_many": number > LIMIT}, status=422)
+    context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": MAX_ROWS, "base": dialog(request)}
+    if not 0 < number <= MAX_ROWS:
+        return render(request, "console/pages/many.html", {**context, "too_many": number > MAX_ROWS}, status=422)
     now = timezone.now()
     chosen = list(kind.read(rows))
     with place_for_preview(request):
@@ -44,7 +44,10 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     pods = sum(hit.pods or 0 for hit in willing)
     # After the preview, the number to type stays the same, whatever has changed since.
     shown = len(seen) if posted else len(willing)
-    form = forms.Act(request.POST or None, typed=f"{verb} {shown}" if shown > MANY or pods >= forms.MUCH else "")
+    form = forms.Act(
+        request.POST or None,
+        typed=f"{verb} {shown}" if shown > CONFIRM_FROM_ROWS or pods >= forms.CONFIRM_FROM_PODS else "",
+    )
     once = request.POST.get("once", "").replace("\0", "")[:40] or secrets.token_hex(8)
     if posted and form.is_valid():
         if verb == "approve":

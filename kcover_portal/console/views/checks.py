@@ -22,7 +22,7 @@ from kcover_portal.console.forms import checks
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.services import node_selection
 
-PAGE = 50
+PAGE_ROWS = 50
 COLUMNS = (
     gettext_lazy("Run"),
     gettext_lazy("State"),
@@ -32,7 +32,7 @@ COLUMNS = (
     gettext_lazy("Requested by"),
     gettext_lazy("Requested"),
 )
-NODES_PER_PAGE = 100
+PAGE_NODES = 100
 # Running nodes first, then failures, then waiting nodes, then passes.
 ORDER = Case(
     When(state=CheckTarget.State.ASKED, then=Value(0)),
@@ -50,7 +50,7 @@ def check_runs(request: Request) -> HttpResponse:
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "node"),
-        "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(found.rows.select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
         "columns": COLUMNS,
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
@@ -67,7 +67,7 @@ def check_run(request: Request, pk: int) -> HttpResponse:
     going_on = run.state == CheckRun.State.RUNNING
     context = {
         "run": run,
-        "page": Paginator(targets, NODES_PER_PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(targets, PAGE_NODES).get_page(request.GET.get("page")),
         "stops": going_on and accounts.may(request.user, Verb.CHECK, run.cluster),
     }
     return render(request, "console/pages/check_run.html", context)

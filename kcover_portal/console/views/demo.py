@@ -20,7 +20,7 @@ from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 
 log = logging.getLogger(__name__)
-SECONDS = 5
+REQUEST_TIMEOUT_SECONDS = 5
 
 
 @require_POST
@@ -40,7 +40,7 @@ def inject(request: Request) -> HttpResponse:
         gpu = secrets.randbelow(max(node.gpus, 1))
     fault = {"node": node.name, "kind": "xid", "code": form.cleaned_data["code"], "gpu": gpu}
     try:
-        answer = requests.post(f"{settings.KCOVER_DEMO_URL}/sim/faults", json=fault, timeout=SECONDS)
+        answer = requests.post(f"{settings.KCOVER_DEMO_URL}/sim/faults", json=fault, timeout=REQUEST_TIMEOUT_SECONDS)
         answer.raise_for_status()
     except requests.RequestException as error:
         log.warning("the simulator did not accept the fault: %s", error)

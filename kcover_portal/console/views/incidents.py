@@ -24,12 +24,12 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
 
-PAGE = 50
-OCCURRENCES = 50
+PAGE_ROWS = 50
+MAX_OCCURRENCES = 50
 
 
 def _page(request: Request, rows: QuerySet[Any]) -> Page[Any]:
-    return Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    return Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
 
 
 @require_GET
@@ -86,7 +86,7 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "fact": catalog.describe(row.kind, int(row.code)) if numeric else None,
         "decisions": list(row.decisions.all()[:20]),
         "rescues": list(row.rescues.all()),
-        "occurrences": list(row.occurrences.all()[:OCCURRENCES]),
+        "occurrences": list(row.occurrences.all()[:MAX_OCCURRENCES]),
         "scope": _scope(row),
         "context": queries.program_context_of(row, now=row.last_at),
         "jobs": jobs.of_incidents([row.pk]).get(row.pk, ()),

@@ -12,8 +12,8 @@ from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import logs
 from kcover_portal.fleet.models import Node
 
-TEXT = 2_000_000  # characters pasted; Django takes 2.5 MB of a form
-FILE = 32 * 1024 * 1024  # bytes of a file
+MAX_TEXT_CHARACTERS = 2_000_000  # pasted; Django takes 2.5 MB of a form
+MAX_FILE_BYTES = 32 * 1024 * 1024
 
 
 class Log(forms.Form):
@@ -22,7 +22,7 @@ class Log(forms.Form):
     text = forms.CharField(
         label=gettext_lazy("Kernel log"),
         required=False,
-        max_length=TEXT,
+        max_length=MAX_TEXT_CHARACTERS,
         strip=False,
         widget=forms.Textarea(
             attrs={"class": "form-control mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}
@@ -48,7 +48,7 @@ class Log(forms.Form):
         file = given.get("file")
         if not given.get("text") and file is None and not self.errors:
             raise forms.ValidationError(_("Paste a log or choose a file."))
-        if file is not None and file.size > FILE:
+        if file is not None and file.size > MAX_FILE_BYTES:
             self.add_error("file", _("The file is larger than 32 MiB. Cut it to the relevant hours."))
         return given
 

@@ -27,8 +27,8 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 
 SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
-PAGE = 50
-OFFERED = 8  # nodes in the palette
+PAGE_ROWS = 50
+MAX_PALETTE_NODES = 8  # nodes in the palette
 
 
 @require_GET
@@ -40,7 +40,7 @@ def nodes(request: Request) -> HttpResponse:
     sort = request.GET.get("sort", "")
     order = sort if sort in SORTS else "name"
     rows = found.rows.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
-    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
     seen = accounts.scope(request.user)
     tiles = {tile.pk: tile for tile in fleet.tiles(seen, now=now, nodes=[node.pk for node in page.object_list])}
     wells = incidents.health_of(list(page.object_list), now=now)
@@ -74,7 +74,7 @@ def search_nodes(request: Request) -> JsonResponse:
     """The nodes whose names contain the text, for the palette."""
     text = request.GET.get("q", "").replace("\0", "").strip()
     rows = _seen(request).filter(gone_at=None, name__icontains=text)
-    names = rows.order_by("name").values_list("cluster__name", "name")[:OFFERED] if text else ()
+    names = rows.order_by("name").values_list("cluster__name", "name")[:MAX_PALETTE_NODES] if text else ()
     return JsonResponse(
         {
             "nodes": [

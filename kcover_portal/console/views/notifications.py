@@ -17,7 +17,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, Delivery, Route
 
-PAGE = 50
+PAGE_ROWS = 50
 
 
 @require_GET
@@ -30,14 +30,14 @@ def notifications(request: Request) -> HttpResponse:
     before = request.GET.get("before", "")
     if lists.KEY.fullmatch(before):
         rows = rows.filter(pk__lt=int(before))
-    deliveries = list(rows.order_by("-pk").prefetch_related("notices")[: PAGE + 1])
+    deliveries = list(rows.order_by("-pk").prefetch_related("notices")[: PAGE_ROWS + 1])
     context = {
         "channels": [(channel, state(channel)) for channel in queries.channels()],
         "kinds": Channel.Kind.choices,
         "found": found,
         "form": forms.shown(request, found, "state", "channel", "kind", "cluster"),
-        "deliveries": deliveries[:PAGE],
-        "older": deliveries[PAGE - 1].pk if len(deliveries) > PAGE else None,
+        "deliveries": deliveries[:PAGE_ROWS],
+        "older": deliveries[PAGE_ROWS - 1].pk if len(deliveries) > PAGE_ROWS else None,
         "before": before,
         "filtered": bool(found.query),
     }

@@ -12,7 +12,7 @@ from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import preflight as reads
 from kcover_portal.preflight.models import PreflightRun
 
-PAGE = 50
+PAGE_ROWS = 50
 COLUMNS = (
     gettext_lazy("Run"),
     gettext_lazy("Workload"),
@@ -22,8 +22,8 @@ COLUMNS = (
     pgettext_lazy("preflight", "Slow"),
     gettext_lazy("First report"),
 )
-NODES = 100
-REFUSALS = 20
+MAX_NODES = 100
+MAX_REFUSALS = 20
 
 
 @require_GET
@@ -34,7 +34,7 @@ def preflight_runs(request: Request) -> HttpResponse:
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "namespace", "state"),
-        "page": Paginator(found.rows.select_related("cluster"), PAGE).get_page(request.GET.get("page")),
+        "page": Paginator(found.rows.select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
         "columns": COLUMNS,
         "any": found.seen.exists(),
     }
@@ -51,7 +51,7 @@ def preflight_run(request: Request, pk: int) -> HttpResponse:
     context = {
         "run": run,
         "slots": range(1, matrix.slots + 1),
-        "page": Paginator(matrix.rows, NODES).get_page(request.GET.get("page")),
-        "refusals": list(run.refusals.all()[:REFUSALS]),
+        "page": Paginator(matrix.rows, MAX_NODES).get_page(request.GET.get("page")),
+        "refusals": list(run.refusals.all()[:MAX_REFUSALS]),
     }
     return render(request, "console/pages/preflight_run.html", context)

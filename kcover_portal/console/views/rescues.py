@@ -25,7 +25,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 
-PAGE = 50
+PAGE_ROWS = 50
 NEEDED = {
     "approve": Verb.APPROVE,
     "reject": Verb.APPROVE,
@@ -42,7 +42,7 @@ def rescues(request: Request) -> HttpResponse:
     """The list, newest first, in tabs with counts."""
     found = lists.find(lists.RESCUES, request.user, request.GET)
     rows = found.rows.select_related("node", "cluster", "decision").prefetch_related("steps", "approvals")
-    page = Paginator(rows, PAGE).get_page(request.GET.get("page"))
+    page = Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "code", "origin"),

@@ -17,7 +17,7 @@ from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import tokens
 
-LISTED = 200
+MAX_ROWS = 200
 
 
 def shown(request: Request, *, now: datetime) -> dict[str, Any]:
@@ -29,14 +29,14 @@ def shown(request: Request, *, now: datetime) -> dict[str, Any]:
         "tokens": described(request, listed, now=now),
         "agents": agents,
         "others": rows.count() - listed.count(),
-        "limit": LISTED,
+        "limit": MAX_ROWS,
         "number": listed.count(),
     }
 
 
 def described(request: Request, rows: QuerySet[ApiToken], *, now: datetime) -> list[dict[str, Any]]:
     """The tokens with their states; ``rotates``: the person may rotate this one."""
-    rows = rows.select_related("cluster", "owner", "replaced_by").prefetch_related("owner__bindings")[:LISTED]
+    rows = rows.select_related("cluster", "owner", "replaced_by").prefetch_related("owner__bindings")[:MAX_ROWS]
     return [
         {"token": row, "state": _state(row, now), "rotates": services.may_rotate(row, request.user, now=now)}
         for row in rows

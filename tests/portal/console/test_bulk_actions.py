@@ -106,7 +106,7 @@ def test_nobody_hits_what_was_not_in_the_preview(person, fleet: World):
 
 
 def test_too_many_are_refused(person, fleet: World, monkeypatch):
-    monkeypatch.setattr(bulk_actions, "LIMIT", 3)
+    monkeypatch.setattr(bulk_actions, "MAX_ROWS", 3)
     response = person("operator").get("/many/nodes/cordon/?all=1", headers=HTMX)
     assert response.status_code == 422
     assert "At most 3 at once" in text(response)

@@ -57,7 +57,7 @@ def test_what_cannot_be_read_is_said(person, world: World, given: dict, said: st
 
 
 def test_a_file_that_is_too_large_is_refused(person, world: World, monkeypatch):
-    monkeypatch.setattr(logs, "FILE", 10)
+    monkeypatch.setattr(logs, "MAX_FILE_BYTES", 10)
     response = person("viewer").post(PATH, {"file": SimpleUploadedFile("kern.log", b"x" * 11)})
     assert response.status_code == 422
     assert "larger than 32 MiB" in text(response)
@@ -70,6 +70,6 @@ def test_markup_in_a_log_stays_text(person, world: World):
 
 
 def test_more_kinds_than_a_person_reads_are_counted(monkeypatch):
-    monkeypatch.setattr(reads, "KINDS_SHOWN", 2)
+    monkeypatch.setattr(reads, "MAX_FAULTS_SHOWN", 2)
     seen, left_out = reads.read(LOG.encode())
     assert ([(one.kind, one.code, one.count) for one in seen], left_out) == ([("xid", 62, 1), ("xid", 31, 2)], 2)

@@ -94,7 +94,7 @@ def test_a_node_with_many_faults_is_one_row_with_its_worst(make):
 
 
 def test_what_the_list_leaves_out_is_counted_and_linked(make, monkeypatch, person):
-    monkeypatch.setattr(needs, "LISTED", 3)
+    monkeypatch.setattr(needs, "MAX_ROWS", 3)
     world = make(policy="", nodes=5)
     for number in range(1, 6):
         world.fault(79, node=f"gpu-{number}")

@@ -404,7 +404,7 @@ def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
-    monkeypatch.setattr("kcover_portal.console.views.audit.PAGE", 2)
+    monkeypatch.setattr("kcover_portal.console.views.audit.PAGE_ROWS", 2)
     world.fault()
     world.work()
     client = person("viewer")

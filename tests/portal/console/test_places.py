@@ -150,7 +150,7 @@ def test_a_refused_fragment_loads_itself_again(world: World, person: Person) -> 
 
 
 def test_an_export_ends_when_its_reader_is_too_slow(now: datetime) -> None:
-    moments = [now, now, now + exports.MAX_LENGTH + timedelta(seconds=1), now + exports.MAX_LENGTH]
+    moments = [now, now, now + exports.MAX_DURATION + timedelta(seconds=1), now + exports.MAX_DURATION]
     stream = exports.Stream(
         iter(["a", "b"]), concurrency_limits.take(SOME, "user:1", now=now), clock=lambda: moments.pop(0)
     )

@@ -19,7 +19,7 @@ from kcover_portal.rescue.decide import policy_tries as jobs
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries
 
-LISTED = 100  # differences on the page; the REST API returns all
+MAX_ROWS = 100  # differences on the page; the REST API returns all
 
 
 @require_http_methods(["GET", "POST"])
@@ -93,9 +93,9 @@ def _content(request: Request, row: PolicyTry) -> dict[str, Any]:
         "answers": [(name, found.before[name], found.after[name]) for name in answers],
         "rules": found.rules.most_common(),
         "guards": found.guards.most_common(),
-        "changed": changed[:LISTED],
-        "more": len(changed) - LISTED if len(changed) > LISTED else 0,
-        "nodes": [tuple(name.split("/", 1)) for name in found.nodes[:LISTED]],
+        "changed": changed[:MAX_ROWS],
+        "more": len(changed) - MAX_ROWS if len(changed) > MAX_ROWS else 0,
+        "nodes": [tuple(name.split("/", 1)) for name in found.nodes[:MAX_ROWS]],
     }
 
 
