@@ -15,7 +15,7 @@ from simulator.kubeapi.collection import Key
 Object = dict[str, Any]
 Terms = tuple[selectors.Requirement, ...]
 
-_SETTLE_AFTER = 0.02  # seconds: a burst of pod changes causes one recount
+_SETTLE_SECONDS = 0.02  # a burst of pod changes causes one recount
 
 
 class Budgets:
@@ -48,7 +48,7 @@ class Budgets:
         known = self._selectors.get(namespace, {})
         return [name for name, terms in known.items() if all(term.matches(labels) for term in terms)]
 
-    def _changed(self, change: history.Change) -> None:
+    def _changed(self, change: history.ObjectChange) -> None:
         namespace, name = store.key_of(change.object)
         if change.resource is resources.BUDGETS:
             known = self._selectors.setdefault(namespace, {})
@@ -67,7 +67,7 @@ class Budgets:
                     self._stale |= {(namespace, budget) for budget in self._covering(namespace, pod)}
         if self._stale and self._timer is None:
             with contextlib.suppress(RuntimeError):  # no event loop: recounted on the next read
-                self._timer = asyncio.get_running_loop().call_later(_SETTLE_AFTER, self._settle_later)
+                self._timer = asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._settle_later)
 
     def _settle_later(self) -> None:
         self._timer = None

@@ -50,7 +50,7 @@ _DESTRUCTIVE = {("create", "pods/eviction"), ("patch", "nodes"), ("update", "nod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
+class CallRecord:
     """One request with the properties that a counter omits. ``fault`` names the injected fault that it met."""
 
     at: datetime
@@ -65,9 +65,9 @@ class Calls:
     def __init__(self, *, keys: int = 100_000, recent: int = 50_000) -> None:
         self._counts: Counter[CallKey] = Counter()
         self._keys = keys
-        self._recent: deque[Call] = deque(maxlen=recent)
+        self._recent: deque[CallRecord] = deque(maxlen=recent)
 
-    def record(self, call: Call) -> None:
+    def record(self, call: CallRecord) -> None:
         """Count a request after its response, or a watch at its start."""
         key = call.key
         if key not in self._counts and len(self._counts) >= self._keys:
@@ -96,7 +96,7 @@ class Calls:
         """The number of requests that could take work or a node down, whether they succeeded or not."""
         return sum(count for key, count in self.counted(node=node) if key.destructive)
 
-    def recent(self, *, verb: str = "", resource: str = "", node: str = "") -> list[Call]:
+    def recent(self, *, verb: str = "", resource: str = "", node: str = "") -> list[CallRecord]:
         """The most recent requests, oldest first."""
         return [call for call in self._recent if _fits(call.key, verb=verb, resource=resource, node=node)]
 

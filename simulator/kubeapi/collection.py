@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from simulator.kubeapi import resources, selectors
-from simulator.kubeapi.history import Entry, History
+from simulator.kubeapi.history import History, ObjectVersion
 
 Key = tuple[str, str]  # namespace ("" for cluster-wide kinds), name
 
@@ -13,13 +13,13 @@ class Collection:
 
     def __init__(self, resource: resources.Resource, *, history: int, floor: int) -> None:
         self.resource = resource
-        self.entries: dict[Key, Entry] = {}
+        self.entries: dict[Key, ObjectVersion] = {}
         self.history = History(size=history, floor=floor)
         self._order: list[Key] | None = []
         indexed = (*resource.indexed, *(("metadata.namespace",) if resource.namespaced else ()))
         self._index: dict[str, dict[str, dict[Key, None]]] = {path: {} for path in indexed}
 
-    def put(self, key: Key, entry: Entry) -> None:
+    def put(self, key: Key, entry: ObjectVersion) -> None:
         previous = self.entries.get(key)
         if previous is None:
             self._order = None
@@ -32,7 +32,7 @@ class Collection:
                 self._unindex(index, old, key)
             index.setdefault(value, {})[key] = None
 
-    def drop(self, key: Key) -> Entry:
+    def drop(self, key: Key) -> ObjectVersion:
         entry = self.entries.pop(key)
         self._order = None
         for path, index in self._index.items():
@@ -45,13 +45,13 @@ class Collection:
         if not index[value]:
             del index[value]
 
-    def ordered(self) -> list[Entry]:
+    def ordered(self) -> list[ObjectVersion]:
         """All entries by namespace and name, the order of etcd's keys."""
         if self._order is None:
             self._order = sorted(self.entries)
         return [self.entries[key] for key in self._order]
 
-    def candidates(self, selection: selectors.Selection) -> Iterable[Entry]:
+    def candidates(self, selection: selectors.Selection) -> Iterable[ObjectVersion]:
         """A superset of the selected entries, in order. It is found by name or by index if the selection allows it."""
         for term in selection.fields:
             if term.negated:

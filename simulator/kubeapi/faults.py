@@ -11,8 +11,8 @@ from simulator.kubeapi import errors
 
 TIMEOUT, CUT, HOLD = "timeout", "cut", "hold"
 _STATUSES: tuple[int | str, ...] = (409, 429, 500, 502, 503, 504, TIMEOUT, CUT, HOLD)
-_HOLD = 60.0  # default seconds for which a connection is held
-_HOLD_LIMIT = 600.0
+_DEFAULT_HOLD_SECONDS = 60.0  # default seconds for which a connection is held
+_MAX_HOLD_SECONDS = 600.0
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -79,9 +79,9 @@ class ApiFaults:
         count = body.get("count", 1)
         if not isinstance(count, int) or isinstance(count, bool) or count < -1 or count == 0:
             raise ValueError(f"count: {count!r} must be a positive number or -1 (until cleared)")
-        seconds = body.get("seconds", _HOLD)
-        if not isinstance(seconds, int | float) or not 0 <= seconds <= _HOLD_LIMIT:
-            raise ValueError(f"seconds: {seconds!r} must be between 0 and {_HOLD_LIMIT:.0f}")
+        seconds = body.get("seconds", _DEFAULT_HOLD_SECONDS)
+        if not isinstance(seconds, int | float) or not 0 <= seconds <= _MAX_HOLD_SECONDS:
+            raise ValueError(f"seconds: {seconds!r} must be between 0 and {_MAX_HOLD_SECONDS:.0f}")
         skip = body.get("skip", 0)
         if not isinstance(skip, int) or isinstance(skip, bool) or skip < 0:
             raise ValueError(f"skip: {skip!r} must be a number of requests")

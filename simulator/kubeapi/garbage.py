@@ -23,7 +23,7 @@ class Collector:
             kept = [ref for ref in obj["metadata"]["ownerReferences"] if ref["uid"] != uid]
             self._store.update(plural, {**obj, "metadata": {**obj["metadata"], "ownerReferences": kept}})
 
-    def _changed(self, change: history.Change) -> None:
+    def _changed(self, change: history.ObjectChange) -> None:
         metadata = change.object["metadata"]
         place = (change.resource.key, *store.key_of(change.object))
         now = {ref["uid"] for ref in metadata.get("ownerReferences") or ()}

@@ -128,7 +128,7 @@ class Handler:
             dry_run=request.dry_run,
             applied=applied and not request.dry_run,
         )
-        call = calls.Call(
+        call = calls.CallRecord(
             at=self.objects.now(),
             key=key,
             user=request.who.name,

@@ -15,7 +15,7 @@ Object = dict[str, Any]
 ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 
 
-class Entry:
+class ObjectVersion:
     """One version of one object, and its JSON once it was needed.
 
     ``obj`` belongs to the store and never changes; every write makes a new entry. ``body`` is the JSON without
@@ -44,7 +44,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ObjectChange:
     """A change of one object: ``kind`` is ``ADDED``, ``MODIFIED`` or ``DELETED``.
 
     ``entry`` is the object after it (for a deletion: the last object, with the deletion's resource version),
@@ -53,8 +53,8 @@ class Change:
 
     kind: str
     resource: resources.Resource
-    entry: Entry
-    previous: Entry | None
+    entry: ObjectVersion
+    previous: ObjectVersion | None
 
     @property
     def object(self) -> Object:
@@ -71,11 +71,11 @@ class History:
     """The last changes of one kind, numbered from 0, so that any number of readers can follow at their own pace."""
 
     def __init__(self, *, size: int, floor: int) -> None:
-        self._changes: deque[Change] = deque(maxlen=size)
+        self._changes: deque[ObjectChange] = deque(maxlen=size)
         self._first = 0  # number of the oldest change kept
         self._floor = floor  # resource version of the newest change that was dropped
 
-    def append(self, change: Change) -> None:
+    def append(self, change: ObjectChange) -> None:
         """Add a change; the oldest one is dropped."""
         if len(self._changes) == self._changes.maxlen:
             self._floor = self._changes[0].entry.version
@@ -98,7 +98,7 @@ class History:
         """The number the next change will have."""
         return self._first + len(self._changes)
 
-    def since(self, number: int) -> Iterator[Change]:
+    def since(self, number: int) -> Iterator[ObjectChange]:
         """Changes from a number on. Raises ``ApiError`` 410 if the reader fell behind the history."""
         if number < self._first:
             raise errors.expired(f"too old resource version: the watch fell behind ({self._floor})")

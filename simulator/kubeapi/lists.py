@@ -10,10 +10,10 @@ import msgspec
 
 from simulator.kubeapi import errors, selectors, store
 from simulator.kubeapi.collection import Collection
-from simulator.kubeapi.history import Entry
+from simulator.kubeapi.history import ObjectVersion
 
-_KEPT = 32
-_KEPT_FOR = timedelta(minutes=5)  # etcd compacts as often
+_MAX_SNAPSHOTS = 32
+_SNAPSHOT_LIFETIME = timedelta(minutes=5)  # etcd compacts as often
 _EXPIRED = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
     "the continue parameter."
@@ -25,7 +25,7 @@ class Page:
     """Entries, the resource version they show, and the token of the next page (empty at the end). ``remaining`` is None
     if unknown."""
 
-    entries: list[Entry]
+    entries: list[ObjectVersion]
     version: int
     token: str = ""
     remaining: int | None = None
@@ -44,7 +44,7 @@ class Lists:
 
     def __init__(self, objects: store.Store) -> None:
         self._store = objects
-        self._snapshots: OrderedDict[tuple[str, int], tuple[datetime, list[Entry]]] = OrderedDict()
+        self._snapshots: OrderedDict[tuple[str, int], tuple[datetime, list[ObjectVersion]]] = OrderedDict()
 
     def page(
         self,
@@ -76,7 +76,7 @@ class Lists:
 
     def _continued(self, collection: Collection, selection: selectors.Selection, limit: int, token: _Continue) -> Page:
         found = self._snapshots.get((collection.resource.key, token.rv))
-        if found is None or found[0] < self._store.now() - _KEPT_FOR:
+        if found is None or found[0] < self._store.now() - _SNAPSHOT_LIFETIME:
             raise errors.expired(_EXPIRED)
         start = bisect.bisect_right(found[1], token.start, key=_key)
         entries = [entry for entry in found[1][start:] if selection.matches(entry.obj)]
@@ -84,13 +84,13 @@ class Lists:
             return Page(entries=entries, version=token.rv)
         return self._cut(entries, selection, token.rv, limit)
 
-    def _keep(self, plural: str, version: int, entries: list[Entry]) -> None:
+    def _keep(self, plural: str, version: int, entries: list[ObjectVersion]) -> None:
         self._snapshots[plural, version] = (self._store.now(), entries)
-        while len(self._snapshots) > _KEPT:
+        while len(self._snapshots) > _MAX_SNAPSHOTS:
             self._snapshots.popitem(last=False)
 
     @staticmethod
-    def _cut(entries: list[Entry], selection: selectors.Selection, version: int, limit: int) -> Page:
+    def _cut(entries: list[ObjectVersion], selection: selectors.Selection, version: int, limit: int) -> Page:
         shown = entries[:limit]
         selective = selection.labels or selection.fields
         return Page(
@@ -101,7 +101,7 @@ class Lists:
         )
 
 
-def _key(entry: Entry) -> str:
+def _key(entry: ObjectVersion) -> str:
     """The order of the store's keys as one text; no name contains a NUL."""
     return "\0".join(store.key_of(entry.obj))
 

@@ -11,8 +11,8 @@ from simulator.kubeapi import errors, history, lists, paths, render, selectors, 
 
 Object = dict[str, Any]
 
-_WATCH_SECONDS = 1800.0  # seconds until a watch ends by default
-_IDLE_CHECK_SECONDS = 10.0  # seconds after which an idle watch checks whether its client is connected
+_WATCH_SECONDS = 1800.0  # until a watch ends by default
+_IDLE_CHECK_SECONDS = 10.0  # after which an idle watch checks whether its client is connected
 
 
 class Reader:
@@ -47,13 +47,13 @@ class Reader:
         """The object after a write, in the form that the request accepts."""
         entry = self._store.collection(target.resource).entries.get(store.key_of(obj))
         if entry is None or entry.obj is not obj:  # deleted meanwhile, or a dry run
-            entry = history.Entry(obj, version=self._store.version, written_at=self._store.now())
+            entry = history.ObjectVersion(obj, version=self._store.version, written_at=self._store.now())
         return _sent(self._renderer(http, target).one(entry), status)
 
     def shown_all(self, http: web.Request, target: paths.Target, objects: Iterable[Object]) -> web.Response:
         """The objects that a write deleted."""
         version, now = self._store.version, self._store.now()
-        entries = [history.Entry(obj, version=version, written_at=now) for obj in objects]
+        entries = [history.ObjectVersion(obj, version=version, written_at=now) for obj in objects]
         return _sent(self._renderer(http, target).many(entries, {"resourceVersion": str(version)}))
 
     def list(self, http: web.Request, target: paths.Target) -> web.Response:
@@ -150,7 +150,7 @@ class Reader:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(watch.woken.wait(), timeout=max(wait, 0.0))
 
-    def _changed(self, change: history.Change) -> None:
+    def _changed(self, change: history.ObjectChange) -> None:
         for watch in self._watches.get(change.resource.key, ()):
             watch.woken.set()
 

@@ -61,7 +61,7 @@ class Renderer:
         shown = versions.api_version(group, version)
         self._head = f'{{"kind":"{resource.kind}","apiVersion":"{shown}",'.encode()
 
-    def one(self, entry: history.Entry, *, header: bool = True) -> bytes:
+    def one(self, entry: history.ObjectVersion, *, header: bool = True) -> bytes:
         """One object. ``header`` is False for all but the first table of a watch, as kubectl expects."""
         if self._form.shape == TABLE:
             return msgspec.json.encode(self._table([entry], {"resourceVersion": str(entry.version)}, header=header))
@@ -79,7 +79,7 @@ class Renderer:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         return msgspec.json.encode({"kind": kind, "apiVersion": shown, "metadata": metadata})
 
-    def many(self, entries: Sequence[history.Entry], metadata: Object) -> bytes:
+    def many(self, entries: Sequence[history.ObjectVersion], metadata: Object) -> bytes:
         """A list with its ``metadata`` (resourceVersion, continue, remainingItemCount)."""
         if self._form.shape == TABLE:
             return msgspec.json.encode(self._table(entries, metadata, header=True))
@@ -99,18 +99,18 @@ class Renderer:
             bodies = (self._head + entry.body[1:] for entry in entries)
         return b"".join((msgspec.json.encode(head)[:-1], b',"items":[', b",".join(bodies), b"]}"))
 
-    def _bare(self, entry: history.Entry) -> bytes:
+    def _bare(self, entry: history.ObjectVersion) -> bytes:
         """The object's JSON without kind and apiVersion; encoded again if the version renames fields."""
         if not self._renamed:
             return entry.body
         obj = versions.to_response(self._resource, self._group, self._version, entry.obj)
         return msgspec.json.encode({key: value for key, value in obj.items() if key not in ("apiVersion", "kind")})
 
-    def _metadata(self, entry: history.Entry) -> Object:
+    def _metadata(self, entry: history.ObjectVersion) -> Object:
         version = f"meta.k8s.io/{self._form.version}"
         return {"kind": METADATA, "apiVersion": version, "metadata": entry.obj["metadata"]}
 
-    def _table(self, entries: Sequence[history.Entry], metadata: Object, *, header: bool) -> Object:
+    def _table(self, entries: Sequence[history.ObjectVersion], metadata: Object, *, header: bool) -> Object:
         rows = []
         now = self._now()
         for entry in entries:

@@ -37,9 +37,9 @@ VERSION = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
-BODY_LIMIT = 3 * 1024 * 1024  # bytes, as the API server's
+MAX_BODY_BYTES = 3 * 1024 * 1024  # as the API server's
 _EVENT_LIFETIME = timedelta(hours=1)  # --event-ttl
-_SWEEP_EVERY = 60.0  # seconds
+_SWEEP_SECONDS = 60.0
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -81,7 +81,7 @@ class ApiServer:
 
     def application(self) -> web.Application:
         """An application that serves ``/api`` and ``/apis``; the caller may add routes."""
-        app = web.Application(client_max_size=BODY_LIMIT)
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
         app.router.add_get("/version", self._exposed(self._version))
         for path in ("/healthz", "/livez", "/readyz"):
             app.router.add_get(path, self._exposed(self._healthy))
@@ -170,7 +170,7 @@ class ApiServer:
 
     async def _sweep(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP_EVERY)
+            await asyncio.sleep(_SWEEP_SECONDS)
             self.expire_events()
 
     def expire_events(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 
 from simulator.kubeapi import errors, patches, resources, selectors
 from simulator.kubeapi.collection import Collection, Key
-from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
+from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, ObjectChange, ObjectVersion
 
 Object = dict[str, Any]
 
@@ -60,8 +60,8 @@ class Store:
             for resource in resources.RESOURCES
             if resource.stored
         }
-        self._subscribers: list[Callable[[Change], None]] = []
-        self._undelivered: deque[Change] = deque()
+        self._subscribers: list[Callable[[ObjectChange], None]] = []
+        self._undelivered: deque[ObjectChange] = deque()
         self._delivering = False
 
     @property
@@ -189,7 +189,7 @@ class Store:
 
     # Following
 
-    def subscribe(self, callback: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(self, callback: Callable[[ObjectChange], None]) -> Callable[[], None]:
         """Call back after every change, in the order of the changes; returns a function that ends the subscription.
 
         A callback may write. Its changes are delivered after every subscriber has received the current one.
@@ -204,7 +204,7 @@ class Store:
 
     # Commits
 
-    def _entry(self, collection: Collection, key: Key) -> Entry:
+    def _entry(self, collection: Collection, key: Key) -> ObjectVersion:
         entry = collection.entries.get(key)
         if entry is None:
             raise errors.not_found(collection.resource.group, collection.resource.plural, key[1])
@@ -232,9 +232,9 @@ class Store:
         self._version += 1
         new["metadata"]["resourceVersion"] = str(self._version)
         previous = collection.entries.get(key)
-        entry = Entry(new, version=self._version, written_at=self.now())
+        entry = ObjectVersion(new, version=self._version, written_at=self.now())
         collection.put(key, entry)
-        self._publish(Change(kind, collection.resource, entry, previous))
+        self._publish(ObjectChange(kind, collection.resource, entry, previous))
         return new
 
     def _remove(self, collection: Collection, key: Key, *, last: Object | None = None) -> Object:
@@ -242,11 +242,11 @@ class Store:
         self._version += 1
         gone = dict(last or previous.obj)
         gone["metadata"] = {**gone["metadata"], "resourceVersion": str(self._version)}
-        entry = Entry(gone, version=self._version, written_at=self.now())
-        self._publish(Change(DELETED, collection.resource, entry, previous))
+        entry = ObjectVersion(gone, version=self._version, written_at=self.now())
+        self._publish(ObjectChange(DELETED, collection.resource, entry, previous))
         return gone
 
-    def _publish(self, change: Change) -> None:
+    def _publish(self, change: ObjectChange) -> None:
         self.collection(change.resource).history.append(change)
         self._undelivered.append(change)
         if self._delivering:

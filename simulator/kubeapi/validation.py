@@ -31,7 +31,7 @@ _VALUE_TEXT = (
     "end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
-_ANNOTATIONS_LIMIT = 256 * 1024
+_MAX_ANNOTATION_BYTES = 256 * 1024
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -78,11 +78,11 @@ def _metadata(obj: Object) -> FieldErrors:
     for key in annotations:
         yield from _key(key.lower(), "metadata.annotations")
     size = sum(len(key) + len(value) for key, value in annotations.items())
-    if size > _ANNOTATIONS_LIMIT:
+    if size > _MAX_ANNOTATION_BYTES:
         yield errors.FieldError(
             field="metadata.annotations",
             reason="FieldValueTooLong",
-            message=f"Too long: may not be more than {_ANNOTATIONS_LIMIT} bytes",
+            message=f"Too long: may not be more than {_MAX_ANNOTATION_BYTES} bytes",
         )
 
 

@@ -7,9 +7,9 @@ import msgspec
 
 from simulator.kubeapi import errors, render, selectors
 from simulator.kubeapi.collection import Collection
-from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, Change, Entry
+from simulator.kubeapi.history import ADDED, DELETED, MODIFIED, ObjectChange, ObjectVersion
 
-_BATCH = 512  # changes in one batch, so that a long catch-up does not block the event loop
+_BATCH_CHANGES = 512  # changes in one batch, so that a long catch-up does not block the event loop
 
 
 class Watch:
@@ -52,7 +52,7 @@ class Watch:
         first, self._first = self._first, []
         yield from first
         for count, change in enumerate(self._history.since(self._next)):
-            if count == _BATCH:
+            if count == _BATCH_CHANGES:
                 self.woken.set()
                 return
             self._next += 1
@@ -65,14 +65,14 @@ class Watch:
         """A line with the resource version that this client has reached."""
         return self._line("BOOKMARK", self._renderer.bookmark(version, initial=initial))
 
-    def _seen_as(self, change: Change) -> str | None:
+    def _seen_as(self, change: ObjectChange) -> str | None:
         was = change.before is not None and self._selection.matches(change.before)
         now = change.kind != DELETED and self._selection.matches(change.object)
         if now:
             return MODIFIED if was else ADDED
         return DELETED if was else None
 
-    def _rendered(self, entry: Entry) -> bytes:
+    def _rendered(self, entry: ObjectVersion) -> bytes:
         text = self._renderer.one(entry, header=self._header)
         self._header = False
         return text

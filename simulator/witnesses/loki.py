@@ -15,7 +15,7 @@ from aiohttp import web
 
 MAX_ENTRIES: Final = 5_000  # in one answer
 DEFAULT_LIMIT: Final = 100
-SECOND: Final = 10**9
+NANOSECONDS_PER_SECOND: Final = 10**9
 _MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,|\})')
 _FILTER = re.compile(r'\s*(\|=|!=|\|~|!~)\s*("(?:[^"\\]|\\.)*")')
 
@@ -25,7 +25,7 @@ class QueryError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """A line. ``at``: nanoseconds since 1970."""
 
     at: int
@@ -43,11 +43,11 @@ class LogStore:
     token: str = ""
     tenant: str = ""
     keep: int = 50_000
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[LogEntry] = field(default_factory=list)
 
     def add(self, labels: Mapping[str, str], line: str, *, at: datetime | int) -> None:
         """Stores a line. ``at``: when it was written, which may be long ago."""
-        self.entries.append(Entry(at if isinstance(at, int) else nanoseconds(at), dict(labels), line))
+        self.entries.append(LogEntry(at if isinstance(at, int) else nanoseconds(at), dict(labels), line))
         del self.entries[: -self.keep]
 
     def add_kernel_line(self, node: str, line: str, at: datetime) -> None:
@@ -81,7 +81,7 @@ def nanoseconds(at: datetime) -> int:
     return round((at - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() * 1e6) * 1_000
 
 
-def _streams(entries: list[Entry]) -> list[dict[str, Any]]:
+def _streams(entries: list[LogEntry]) -> list[dict[str, Any]]:
     streams: dict[str, dict[str, Any]] = {}
     for entry in entries:
         key = json.dumps(entry.labels, sort_keys=True)
@@ -90,13 +90,13 @@ def _streams(entries: list[Entry]) -> list[dict[str, Any]]:
     return list(streams.values())
 
 
-def parse(query: str) -> Callable[[Entry], bool]:
+def parse(query: str) -> Callable[[LogEntry], bool]:
     """The function that tells whether an entry belongs to the answer. Raises QueryError."""
     tests = list(_tests(query))
     return lambda entry: all(test(entry) for test in tests)
 
 
-def _tests(query: str) -> Iterator[Callable[[Entry], bool]]:
+def _tests(query: str) -> Iterator[Callable[[LogEntry], bool]]:
     if not query.startswith("{"):
         raise QueryError("a query begins with a stream selector in braces")
     at, closed = 1, False
@@ -114,13 +114,13 @@ def _tests(query: str) -> Iterator[Callable[[Entry], bool]]:
         at = match.end()
 
 
-def _label_test(name: str, sign: str, value: str) -> Callable[[Entry], bool]:
+def _label_test(name: str, sign: str, value: str) -> Callable[[LogEntry], bool]:
     pattern = re.compile(value if sign.endswith("~") else re.escape(value))
     wanted = not sign.startswith("!")
     return lambda entry: (pattern.fullmatch(entry.labels.get(name, "")) is not None) == wanted
 
 
-def _line_test(sign: str, value: str) -> Callable[[Entry], bool]:
+def _line_test(sign: str, value: str) -> Callable[[LogEntry], bool]:
     pattern = re.compile(value if sign.endswith("~") else re.escape(value))
     wanted = sign.startswith("|")
     return lambda entry: (pattern.search(entry.line) is not None) == wanted

@@ -19,8 +19,8 @@ log = logging.getLogger(__name__)
 
 CHECK: Final = "SysLogsXIDError"
 CONTENT_TYPE: Final = "application/cloudevents-batch+json"
-MAX_WAITING: Final = 10_000
-BATCH: Final = 200
+MAX_WAITING_EVENTS: Final = 10_000
+BATCH_EVENTS: Final = 200
 PAUSE, LONGEST_PAUSE = 0.5, 10.0  # seconds
 RESTART_BM: Final = 24
 
@@ -35,7 +35,7 @@ class Exporter:
         self._source = f"nvsentinel://{cluster}/healthevents"
         self._active = active
         self._open: set[Key] = set()
-        self._waiting: deque[dict[str, Any]] = deque(maxlen=MAX_WAITING)
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=MAX_WAITING_EVENTS)
         self._url = self._token = ""
 
     def send_to(self, url: str, token: str) -> None:
@@ -67,7 +67,7 @@ class Exporter:
                     pause = PAUSE if await self._send(session) else min(2 * pause, LONGEST_PAUSE)
 
     async def _send(self, session: aiohttp.ClientSession) -> bool:
-        some = [self._waiting.popleft() for _ in range(min(BATCH, len(self._waiting)))]
+        some = [self._waiting.popleft() for _ in range(min(BATCH_EVENTS, len(self._waiting)))]
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": CONTENT_TYPE}
         try:
             async with session.post(self._url, json=some, headers=headers) as answer:

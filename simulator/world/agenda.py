@@ -14,7 +14,7 @@ Action = Callable[[], None]
 
 
 @dataclass(slots=True, order=True)
-class Entry:
+class PlannedAction:
     """A planned action."""
 
     due: datetime
@@ -33,14 +33,14 @@ class Agenda:
 
     def __init__(self, *, now: Callable[[], datetime]) -> None:
         self.now = now
-        self._entries: list[Entry] = []
+        self._entries: list[PlannedAction] = []
         self._numbers = itertools.count()
         self._wake: asyncio.Event | None = None
         self._ahead: datetime | None = None  # the clock of actions that are played ahead
 
-    def after(self, seconds: float, action: Action) -> Entry:
+    def after(self, seconds: float, action: Action) -> PlannedAction:
         """Plan an action. Actions that are due at the same time run in the order in which they were planned."""
-        entry = Entry((self._ahead or self.now()) + timedelta(seconds=seconds), next(self._numbers), action)
+        entry = PlannedAction((self._ahead or self.now()) + timedelta(seconds=seconds), next(self._numbers), action)
         heapq.heappush(self._entries, entry)
         if self._wake is not None and self._entries[0] is entry:
             self._wake.set()
@@ -96,7 +96,7 @@ class Agenda:
             self._do(heapq.heappop(self._entries))
 
     @staticmethod
-    def _do(entry: Entry) -> None:
+    def _do(entry: PlannedAction) -> None:
         if entry.action is None:
             return
         try:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 Object = dict[str, Any]
 Key = tuple[str, str]
 
-_DELAY = 0.1  # seconds; reconciling a DaemonSet visits every node
+_DELAY_SECONDS = 0.1  # reconciling a DaemonSet visits every node
 
 
 class PodIndex:
@@ -27,7 +27,7 @@ class PodIndex:
         self._objects = objects
         self._pods: dict[str, dict[Key, None]] = {}
 
-    def pod_changed(self, change: history.Change) -> None:
+    def pod_changed(self, change: history.ObjectChange) -> None:
         owner = pods.controller(change.object)
         if owner is None:
             return
@@ -73,7 +73,7 @@ class WorkQueue:
 class Controllers:
     def __init__(self, objects: store.Store, agenda: Agenda, owned: PodIndex) -> None:
         self._objects, self._owned = objects, owned
-        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY)
+        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY_SECONDS)
         self._verbs: dict[str, Callable[[Object], None]] = {
             "Deployment": self._deployment,
             "ReplicaSet": self._replica_set,
@@ -81,7 +81,7 @@ class Controllers:
             "PyTorchJob": self._pytorch_job,
         }
 
-    def changed(self, change: history.Change) -> None:
+    def changed(self, change: history.ObjectChange) -> None:
         """Queue the owners that a change concerns: the object itself, a pod's owner, every DaemonSet for a new node."""
         kind = change.resource.kind
         if kind in self._verbs and change.kind != history.DELETED:

@@ -14,7 +14,7 @@ from simulator.world.controllers import Key, PodIndex, WorkQueue
 
 Object = dict[str, Any]
 
-_DELAY = 0.05  # seconds
+_DELAY_SECONDS = 0.05
 _JOBSET, _VOLCANO = "JobSet", "jobs.batch.volcano.sh"
 _JOBSET_NAME, _VOLCANO_NAME = "jobset.sigs.k8s.io/jobset-name", "volcano.sh/job-name"
 _TARGETS = {"RestartJob": "Restarting", "AbortJob": "Aborted", "ResumeJob": "Pending"}
@@ -23,9 +23,9 @@ _TARGETS = {"RestartJob": "Restarting", "AbortJob": "Aborted", "ResumeJob": "Pen
 class Gangs:
     def __init__(self, objects: store.Store, agenda: Agenda, owned: PodIndex) -> None:
         self._objects, self._owned = objects, owned
-        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY)
+        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY_SECONDS)
 
-    def changed(self, change: history.Change) -> None:
+    def changed(self, change: history.ObjectChange) -> None:
         """Queue a gang that changed, or whose pod or Job changed; obey a new Command."""
         if change.resource is resources.COMMANDS and change.kind == history.ADDED:
             self._obey(change.object)

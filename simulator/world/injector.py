@@ -13,7 +13,7 @@ KINDS = ("xid", "sxid", "hang")
 MAX_CODE = 2**31 - 1
 MAX_COUNT = 10_000
 MAX_LINE = 4096
-CRASHES_AFTER = 2.0  # seconds: the agent has reported the fault by then
+CRASH_DELAY_SECONDS = 2.0  # the agent has reported the fault by then
 _FIELDS = ("node", "kind", "code", "gpu", "count", "line", "drill", "cure", "returns", "kill", "crash")
 
 
@@ -119,7 +119,7 @@ def inject(world: World, order: Order) -> tuple[str, ...]:
     host.add_fault(active, times=order.count)
     if order.crash:
         lasting = replace(active, lines=(), kubelet=False)
-        world.agenda.after(CRASHES_AFTER, lambda: host.crash(lasting))
+        world.agenda.after(CRASH_DELAY_SECONDS, lambda: host.crash(lasting))
     if order.kind == "hang":
         host.hang()
     elif order.kill:

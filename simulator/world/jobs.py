@@ -10,15 +10,15 @@ from simulator.world.controllers import Key, PodIndex, WorkQueue
 
 Object = dict[str, Any]
 
-_DELAY = 0.02  # seconds
+_DELAY_SECONDS = 0.02
 
 
 class Jobs:
     def __init__(self, objects: store.Store, agenda: Agenda, owned: PodIndex) -> None:
         self._objects, self._agenda, self._owned = objects, agenda, owned
-        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY)
+        self._queue = WorkQueue(agenda, self._reconcile, delay=_DELAY_SECONDS)
 
-    def changed(self, change: history.Change) -> None:
+    def changed(self, change: history.ObjectChange) -> None:
         """Queue a job that changed, or whose pod changed."""
         if change.resource is resources.JOBS and change.kind != history.DELETED:
             self._queue.add("Job", store.key_of(change.object))

@@ -10,14 +10,14 @@ from typing import Any
 
 from simulator.kubeapi import history, store
 from simulator.world import events, machine, nodes, pods, workloads
-from simulator.world.agenda import Agenda, Entry
+from simulator.world.agenda import Agenda, PlannedAction
 from simulator.world.pace import Pace
 
 Object = dict[str, Any]
 
 REBOOT_LABEL = "kcover.io/reboot"
 REBOOT_BOOT_ID = "KCOVER_BOOT_ID"
-_MOST_BACK_OFF = 300.0
+_MAX_BACKOFF_SECONDS = 300.0
 _NODE = ""  # key of the node itself among the pods' uids
 
 
@@ -37,12 +37,12 @@ class Kubelet:
         self._objects, self._agenda, self._pace = objects, agenda, pace
         self._host, self._spec, self._number = host, spec, number
         self._addresses = itertools.cycle(range(2, 250))
-        self._planned: dict[str, tuple[str, Entry]] = {}  # by pod uid: its next transition
+        self._planned: dict[str, tuple[str, PlannedAction]] = {}  # by pod uid: its next transition
         host.listeners.append(self)
 
     # Called for changes in the API
 
-    def pod_changed(self, change: history.Change) -> None:
+    def pod_changed(self, change: history.ObjectChange) -> None:
         """A pod of this node was created, changed or deleted."""
         pod = change.object
         if change.kind == history.DELETED:
@@ -97,7 +97,7 @@ class Kubelet:
         if pod["spec"].get("restartPolicy") == "Never":
             self._write(pods.ended(self._objects, pod, succeeded=False, message=message))
             return
-        wait = min(self._pace.back_off * 2 ** min(pods.restarts(pod), 10), _MOST_BACK_OFF)
+        wait = min(self._pace.back_off * 2 ** min(pods.restarts(pod), 10), _MAX_BACKOFF_SECONDS)
         self._plan("restart", pod, wait, self._restart)
         self._write(pods.crashed(self._objects, pod, message=message, exit_code=exit_code))
 

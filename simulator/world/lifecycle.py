@@ -10,7 +10,7 @@ from typing import Any
 
 from simulator.kubeapi import history, store
 from simulator.world import events, machine, nodes, pods
-from simulator.world.agenda import Agenda, Entry
+from simulator.world.agenda import Agenda, PlannedAction
 from simulator.world.pace import Pace
 
 Object = dict[str, Any]
@@ -40,8 +40,8 @@ class HeartbeatWatcher:
 class NodeLifecycle:
     def __init__(self, objects: store.Store, agenda: Agenda, pace: Pace) -> None:
         self._objects, self._agenda, self._pace = objects, agenda, pace
-        self._noticing: dict[str, Entry] = {}
-        self._evicting: dict[str, Entry] = {}
+        self._noticing: dict[str, PlannedAction] = {}
+        self._evicting: dict[str, PlannedAction] = {}
 
     def watch(self, host: machine.Machine) -> None:
         host.listeners.append(HeartbeatWatcher(self, host))
@@ -55,7 +55,7 @@ class NodeLifecycle:
         if entry := self._noticing.pop(name, None):
             entry.cancel()
 
-    def node_changed(self, change: history.Change) -> None:
+    def node_changed(self, change: history.ObjectChange) -> None:
         """Reconcile the controller's own taints, and the readiness of the pods, with a node."""
         if change.kind == history.DELETED:
             return

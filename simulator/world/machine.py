@@ -15,7 +15,7 @@ from simulator.world import agenda
 
 UP, BOOTING, HUNG, DEAD = "up", "booting", "hung", "dead"
 _KERNEL, _PROGRAM = 0, 1  # syslog facilities: programs cannot write with the kernel's
-_RETURNS_AFTER = 2.0  # seconds after a boot until remaining faults are printed again
+_FAULT_RETURN_SECONDS = 2.0  # after a boot until remaining faults are printed again
 
 
 class Listener(Protocol):
@@ -156,7 +156,7 @@ class Machine:
         for listener in tuple(self.listeners):
             listener.came_up()
         if self.faults:
-            self.agenda.after(_RETURNS_AFTER, self._print_again)
+            self.agenda.after(_FAULT_RETURN_SECONDS, self._print_again)
 
     def _begin(self, cause: str) -> None:
         self.boots.append(Boot(boot_id=str(uuid.uuid4()), at=self.agenda.now(), cause=cause))

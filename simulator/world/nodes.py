@@ -13,7 +13,7 @@ _STANDBY_EVERY = 25  # one spare for so many nodes of a pool, in pools of four o
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pool:
+class NodePool:
     """A kind of GPU nodes. ``share``: its part of the fleet. ``product``: the label of the GPU feature discovery."""
 
     name: str
@@ -25,7 +25,7 @@ class Pool:
 
 
 POOLS = (
-    Pool(
+    NodePool(
         name="h100-a",
         share=0.40,
         product="NVIDIA-H100-80GB-HBM3",
@@ -33,7 +33,7 @@ POOLS = (
         instance="h100.8x",
         labels={"app": "training", "env": "prod"},
     ),
-    Pool(
+    NodePool(
         name="h100-b",
         share=0.25,
         product="NVIDIA-H100-80GB-HBM3",
@@ -41,7 +41,7 @@ POOLS = (
         instance="h100.8x",
         labels={"app": "training", "env": "prod"},
     ),
-    Pool(
+    NodePool(
         name="a100",
         share=0.20,
         product="NVIDIA-A100-SXM4-80GB",
@@ -49,7 +49,7 @@ POOLS = (
         instance="a100.8x",
         labels={"app": "demo", "env": "test"},
     ),
-    Pool(
+    NodePool(
         name="inference",
         share=0.15,
         product="NVIDIA-L40S",
@@ -108,7 +108,7 @@ def _sizes(nodes: int) -> list[int]:
     return sizes
 
 
-def _gpu_node(pool: Pool, number: int, *, gpus: int, standby: bool) -> NodeSpec:
+def _gpu_node(pool: NodePool, number: int, *, gpus: int, standby: bool) -> NodeSpec:
     name = f"gpu-{number + 1:04d}"
     labels = {
         "kubernetes.io/hostname": name,

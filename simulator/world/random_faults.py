@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from simulator.world import injector, machine, mix, pods, printk, workloads
 from simulator.world.world import World
 
-_REPEAT_EVERY = 0.5  # seconds between two prints of a repeated line
+_REPEAT_SECONDS = 0.5  # between two prints of a repeated line
 _MAX_REPEATS = 20
-_WATCHDOG = (60.0, 180.0)  # seconds until the watchdog of a hung machine resets it
-_LOST = 0.2  # share of the faults that only a repair cures whose machine does not finish the next boot
-_PROGRAM_DIES = 0.738  # share of Xid 31 that ends its job on H100 (arXiv 2503.11901)
+_WATCHDOG_SECONDS = (60.0, 180.0)  # until the watchdog of a hung machine resets it
+_LOST_SHARE = 0.2  # share of the faults that only a repair cures whose machine does not finish the next boot
+_PROGRAM_DEATH_SHARE = 0.738  # share of Xid 31 that ends its job on H100 (arXiv 2503.11901)
 
 
 @dataclass(slots=True)
@@ -76,13 +76,13 @@ class RandomFaults:
             cure=drawn.cure,
             lines=tuple(lines),
             since=self.world.agenda.now(),
-            comes_back=drawn.cure != "repair" or self.rng.random() >= _LOST,
+            comes_back=drawn.cure != "repair" or self.rng.random() >= _LOST_SHARE,
         )
         host.add_fault(active)
         if drawn.hangs_node:
             host.hang()
             if drawn.cure != "repair":
-                self.world.agenda.after(self.rng.uniform(*_WATCHDOG), lambda: _reset(host))
+                self.world.agenda.after(self.rng.uniform(*_WATCHDOG_SECONDS), lambda: _reset(host))
             return
         if drawn.xids:
             self._repeat(host, drawn.xids[0], lines[:1])
@@ -105,7 +105,7 @@ class RandomFaults:
         ranks = [chosen]
         if self.rng.random() < self.odds.all_ranks:
             ranks = [pod for pod in running if pod["metadata"]["labels"].get(workloads.JOB_NAME) == job]
-        dies = self.rng.random() < _PROGRAM_DIES
+        dies = self.rng.random() < _PROGRAM_DEATH_SHARE
         for pod in ranks:
             node = pods.node_of(pod)
             host = self.world.machines[node]
@@ -122,9 +122,9 @@ class RandomFaults:
         persistence = self.odds.persistence.get(code)
         if not persistence:
             return
-        times = min(int(self.rng.expovariate(1 / persistence) / _REPEAT_EVERY), _MAX_REPEATS)
+        times = min(int(self.rng.expovariate(1 / persistence) / _REPEAT_SECONDS), _MAX_REPEATS)
         for time in range(times):
-            self.world.agenda.after((time + 1) * _REPEAT_EVERY, lambda: host.write(*lines))
+            self.world.agenda.after((time + 1) * _REPEAT_SECONDS, lambda: host.write(*lines))
 
     def _plan_fault(self) -> None:
         def act() -> None:

@@ -10,7 +10,7 @@ from simulator.world.agenda import Agenda
 Object = dict[str, Any]
 Key = tuple[str, str]
 
-_PAUSE = 0.05  # seconds between passes: a drain makes many pods pending at once
+_PAUSE_SECONDS = 0.05  # between passes: a drain makes many pods pending at once
 
 
 class Scheduler:
@@ -24,7 +24,7 @@ class Scheduler:
         self._planned = False
         self._cursor = 0
 
-    def pod_changed(self, change: history.Change) -> None:
+    def pod_changed(self, change: history.ObjectChange) -> None:
         """Count the GPUs of bound pods, and remember the pending ones."""
         pod, key = change.object, store.key_of(change.object)
         node = pods.node_of(pod)
@@ -36,7 +36,7 @@ class Scheduler:
             self._waiting[key] = None
             self._plan()
 
-    def node_changed(self, change: history.Change) -> None:
+    def node_changed(self, change: history.ObjectChange) -> None:
         self._plan()
 
     def free(self, node: Object) -> int:
@@ -58,7 +58,7 @@ class Scheduler:
     def _plan(self) -> None:
         if self._waiting and not self._planned:
             self._planned = True
-            self._agenda.after(_PAUSE, self._pass)
+            self._agenda.after(_PAUSE_SECONDS, self._pass)
 
     def _pass(self) -> None:
         self._planned = False
@@ -78,7 +78,7 @@ class Scheduler:
             else:
                 self._objects.update("Pod", pods.bound(pod, node["metadata"]["name"]))
 
-    def _choose(self, pod: Object, entries: list[history.Entry]) -> Object | None:
+    def _choose(self, pod: Object, entries: list[history.ObjectVersion]) -> Object | None:
         wanted = pods.gpus(pod)
         for step in range(len(entries)):
             at = (self._cursor + step) % len(entries)

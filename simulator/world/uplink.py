@@ -20,8 +20,8 @@ from kcover.faults import fault
 
 log = logging.getLogger(__name__)
 
-_TIMEOUT = 15.0  # seconds, except for long polls
-_AT_ONCE = 24  # concurrent reports and enrolments: a fleet that starts must not overload the portal
+_TIMEOUT_SECONDS = 15.0  # except for long polls
+_MAX_CONCURRENT_CALLS = 24  # concurrent reports and enrolments: a fleet that starts must not overload the portal
 
 
 class PortalSession:
@@ -30,7 +30,7 @@ class PortalSession:
     def __init__(self, url: str, *, token: str, clock: Callable[[], datetime], cluster: str | None = None) -> None:
         self.url = url.rstrip("/")
         self.token, self.clock, self.cluster = token, clock, cluster
-        self.gate = asyncio.Semaphore(_AT_ONCE)
+        self.gate = asyncio.Semaphore(_MAX_CONCURRENT_CALLS)
         self.session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=75),
             headers={"User-Agent": f"kcover-agent/{VERSION} (simulated)"},
@@ -127,7 +127,7 @@ class NodeUplink:
         sent = {**(headers or {}), "Authorization": f"Bearer {bearer}"}
         if self._session.cluster:
             sent["X-Kcover-Cluster"] = self._session.cluster
-        timeout = aiohttp.ClientTimeout(total=_TIMEOUT + patience)
+        timeout = aiohttp.ClientTimeout(total=_TIMEOUT_SECONDS + patience)
         url = self._session.url + path
         try:
             async with self._session.session.request(method, url, data=body, headers=sent, timeout=timeout) as response:

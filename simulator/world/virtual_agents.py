@@ -38,8 +38,8 @@ CHECKS: Mapping[str, tuple[float, float, str]] = {
 }
 PEERS: Mapping[str, tuple[float, str]] = {"ping": (0.0, "%"), "iperf": (94.2, "Gbit/s")}  # every peer responds
 
-_LONG_POLL = 55.0  # seconds; the portal allows 60
-_AGAIN = 5.0  # seconds between polls that return at once
+_LONG_POLL_SECONDS = 55.0  # the portal allows 60
+_RETRY_SECONDS = 5.0  # between polls that return at once
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 _WINDOW = kmsg.REPEAT_WINDOW.total_seconds() + 0.2  # until repeats of a fault are reported with their count
 
@@ -214,7 +214,7 @@ class VirtualAgent:
         while True:
             started = running.time()
             try:
-                commands = await self._line.poll_commands(wait=_LONG_POLL)
+                commands = await self._line.poll_commands(wait=_LONG_POLL_SECONDS)
             except UplinkError as error:
                 await asyncio.sleep((error.retry_after or pause) * self._rng.uniform(0.7, 1.3))
                 pause = min(2 * pause, _LONGEST_PAUSE)
@@ -224,7 +224,7 @@ class VirtualAgent:
             if commands:
                 self._wake.set()  # run new commands, and resend results that the portal lacks
             if not fresh and running.time() - started < 1.0:
-                await asyncio.sleep(_AGAIN)  # a running command is offered again, or the poll is not held open
+                await asyncio.sleep(_RETRY_SECONDS)  # a running command is offered again, or the poll is not held open
 
 
 class AgentFleet:

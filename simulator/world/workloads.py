@@ -18,7 +18,7 @@ MIRROR = "kubernetes.io/config.mirror"
 
 _MODELS = ("llama-70b", "moe-8x22b", "vision-enc", "reward", "speech", "sft-13b", "rl-policy", "embed-xl")
 _JOB_SIZES = (16, 8, 8, 4, 4, 4, 2, 2, 1, 1)  # nodes per job; big jobs use most of the GPU time
-_BUSY = 0.83  # share of a training pool's nodes that run jobs
+_BUSY_SHARE = 0.83  # share of a training pool's nodes that run jobs
 # name, replicas for ten nodes of the pool, GPUs for each replica, budget
 _SERVICES: tuple[tuple[str, int, int, Object], ...] = (
     ("chat-api", 16, 2, {"minAvailable": "80%"}),
@@ -44,7 +44,7 @@ def plan(specs: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
 
 def _training(pool: str, members: Sequence[nodes.NodeSpec]) -> Iterator[Planned]:
     """Jobs until the pool is as busy as real ones are. One job in five must not be restarted."""
-    left = int(len(members) * _BUSY)
+    left = int(len(members) * _BUSY_SHARE)
     number = 0
     while left > 0:
         size = next(size for size in _JOB_SIZES[number % len(_JOB_SIZES) :] if size <= left or size == 1)

@@ -60,7 +60,7 @@ class World:
         return hit
 
 
-_SWING = 60.0  # seconds that are played at once when a world starts: afterwards every pod is placed and running
+_PLAYED_AHEAD_SECONDS = 60.0  # when a world starts: afterwards every pod is placed and running
 
 
 class _Changes:
@@ -79,7 +79,7 @@ class _Changes:
         self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
         objects.subscribe(self._changed)
 
-    def _changed(self, change: history.Change) -> None:
+    def _changed(self, change: history.ObjectChange) -> None:
         kind = change.resource.kind
         if kind == "Pod":
             self._owned.pod_changed(change)
@@ -126,5 +126,5 @@ def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: 
         wanted = size.workloads or kind in ("Namespace", "DaemonSet")
         if wanted and objects.find(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) is None:
             objects.create(kind, obj)
-    agenda.play(ahead=_SWING)
+    agenda.play(ahead=_PLAYED_AHEAD_SECONDS)
     return world
