@@ -140,7 +140,7 @@ def test_a_driver_that_hangs_is_not_waited_for_for_ever(node, what):
         caught_up=lambda: True,
         sink=node.keep,
         clock=lambda: node.now,
-        connect=node.connect,
+        connect=hang if what == "connect" else node.connect,
         release_timeout=0.05,
     )
     if what == "close":
@@ -148,8 +148,6 @@ def test_a_driver_that_hangs_is_not_waited_for_for_ever(node, what):
         node.close = hang
     elif what == "wait":
         node.wait = hang
-    else:
-        source._connect = hang
     if what != "close":
         listening = threading.Thread(target=source.run_once)
         listening.start()
@@ -159,4 +157,7 @@ def test_a_driver_that_hangs_is_not_waited_for_for_ever(node, what):
     hung.set()
     if what != "close":
         listening.join()
-    assert source._resume.is_set()
+    listened = []
+    node.wait = listened.append
+    source.run_once()
+    assert listened

@@ -86,24 +86,20 @@ def test_going_on_again_and_again_asks_nobody_twice(world: World) -> None:
     assert {command.args["r"] for command in Command.objects.all()} == {1}
 
 
-def test_the_answer_rings_for_its_run(world: World, django_capture_on_commit_callbacks: Any, monkeypatch: Any) -> None:
+def test_the_answer_rings_for_its_run(world: World, monkeypatch: Any) -> None:
     rung: list[tuple[str, Any]] = []
-    monkeypatch.setattr("kcover_portal.doorbell._ring", lambda task, ids: rung.append((task, ids)))
     run = begin(world, "gpu-1")
-    with django_capture_on_commit_callbacks(execute=True):
-        answer(world, "gpu-1", FINE)
+    monkeypatch.setattr(tasks.doorbell, "ring", lambda task, *ids: rung.append((task, ids)))
+    answer(world, "gpu-1", FINE)
     assert ("checks.advance_run", (run.pk,)) in rung
 
 
-def test_the_round_finds_every_run_that_goes_on(
-    world: World, django_capture_on_commit_callbacks: Any, monkeypatch: Any
-) -> None:
+def test_the_round_finds_every_run_that_goes_on(world: World, monkeypatch: Any) -> None:
     rung: list[tuple[str, Any]] = []
-    monkeypatch.setattr("kcover_portal.doorbell._ring", lambda task, ids: rung.append((task, ids)))
     going_on, over = begin(world, "gpu-1"), begin(world, "gpu-2")
     check_runs.stop(over, actor="user:ann", reason="enough", now=world.now)
-    with django_capture_on_commit_callbacks(execute=True):
-        tasks.advance_runs()
+    monkeypatch.setattr(tasks.doorbell, "ring", lambda task, *ids: rung.append((task, ids)))
+    tasks.advance_runs()
     assert rung == [("checks.advance_run", (going_on.pk,))]
 
 

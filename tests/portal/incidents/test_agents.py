@@ -29,10 +29,10 @@ class Way:
     """An agent's uplink: straight into the portal's ingest. ``fails`` says what becomes of each answer."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], datetime], fails: Callable[[], str] = lambda: "") -> None:
-        self._cluster, self._clock, self._fails = cluster, clock, fails
+        self._cluster, self._clock, self.fails = cluster, clock, fails
 
     def post_report(self, body: bytes) -> wire.Answer:
-        how = self._fails()
+        how = self.fails()
         if how == "down":
             raise UplinkError("nobody there")
         incoming = report_decoder.read(self._cluster, body, now=self._clock())
@@ -54,7 +54,7 @@ class Node:
     def __init__(self, now: datetime) -> None:
         self.now, self.portals_now = now, now
         self.cluster = Cluster.objects.create(name="east", created_at=now)
-        self.ring = sources.MemoryLog()
+        self.lines: list[tuple[str, datetime]] = []
         self.written: Counter[str] = Counter()
         self.agents: list[tuple[Agent, store.MemoryStore]] = []
 
@@ -62,7 +62,8 @@ class Node:
         """One more agent on the node, from a disk of its own."""
         disk = disk or store.MemoryStore()
         ring = sources.MemoryLog()
-        ring._ring, ring._next = self.ring._ring, self.ring._next  # its own place in the same log
+        for line, at in self.lines:  # its own place in the same log
+            ring.write(line, at=at)
         made = Agent(
             config.Config(node="gpu-1"),
             sources=[ring],
@@ -78,10 +79,11 @@ class Node:
         return made
 
     def log(self, code: int) -> None:
-        self.ring.write(LINE.format(code=code), at=self.now)
+        line = LINE.format(code=code)
+        self.lines.append((line, self.now))
         self.written[str(code)] += 1
         for agent, _ in self.agents:
-            agent.logs.sources[0]._next = self.ring._next
+            agent.logs.sources[0].write(line, at=self.now)
 
     def step(self, seconds: float = 0.0, *, awake: Collection[int] | None = None) -> None:
         """Lets time pass, and the agents at these places do what there is to do; all of them, where none is named."""
@@ -107,7 +109,7 @@ def test_inv_02_answers_that_are_lost_after_the_commit_count_nothing_twice(node:
     for number in range(40):
         node.log(code=(48, 62, 79)[number % 3])
         node.step(draw.choice((0.5, 3, 20)))
-    node.agents[0][0].uplink._fails = lambda: ""
+    node.agents[0][0].uplink.fails = lambda: ""
     for _ in range(5):
         node.step(60)
     assert node.counted() == node.written
