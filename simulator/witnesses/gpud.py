@@ -38,7 +38,7 @@ class Gpud:
                 "time": at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
                 "name": "error_xid",
                 "type": _TYPES.get(catalog.severity("xid", found.code, fatal=found.fatal), "Info"),
-                "message": _said(found.code, found.pci or ""),
+                "message": _message(found.code, found.pci or ""),
             }
         )
         del kept[:-MAX_EVENTS]
@@ -57,7 +57,7 @@ class Gpud:
             code, pci = active[-1]
             state |= {
                 "health": "Unhealthy",
-                "reason": _said(code, pci),
+                "reason": _message(code, pci),
                 "suggested_actions": {"description": "", "repair_actions": ["REBOOT_SYSTEM"]},
             }
         shown = [{"component": XID_COMPONENT, "states": [state]}]
@@ -80,7 +80,7 @@ class Gpud:
         return web.json_response([body] if found else [])
 
 
-def _said(code: int, pci: str) -> str:
+def _message(code: int, pci: str) -> str:
     entry = catalog.xid(code)
     title = f" ({entry.title})" if entry is not None else ""
     return f"XID {code}{title} detected on GPU PCI:{pci}"

@@ -81,7 +81,7 @@ def beat() -> None:
     close_old_connections()
     heartbeats.beat(silence.RECEIVER, gap=silence.HEARTBEAT_GAP, now=timezone.now())
     for cluster in known_accounts.blind():
-        fleet.note_unheard(cluster, now=timezone.now())
+        fleet.record_api_gap(cluster, now=timezone.now())
     ingest_counters.note()
 
 

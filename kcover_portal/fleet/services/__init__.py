@@ -40,7 +40,7 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
     Cluster.objects.filter(pk=cluster.pk).update(**fields)
 
 
-def note_unheard(cluster: int, *, now: datetime) -> None:
+def record_api_gap(cluster: int, *, now: datetime) -> None:
     """Records that the cluster (by id) did not answer until now, so that silent agents before now prove nothing."""
     Cluster.objects.filter(pk=cluster).update(heard_since=now)
 

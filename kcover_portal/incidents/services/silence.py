@@ -52,7 +52,7 @@ def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
     just_up = Q(node__ready=True, node__ready_since__gt=now - fleet.AGENT_SILENT_AFTER)
     known = Exists(_silences().filter(node=OuterRef("node")))
     candidates = fleet.silent_agents(now=now).filter(
-        node__cluster__in=fleet.steadily_heard(since=now - API_RECOVERY, now=now)
+        node__cluster__in=fleet.reachable_without_gap(since=now - API_RECOVERY, now=now)
     )
     silent = candidates.exclude(just_up).exclude(known).exclude(pk__in=busy.values("pk"))
     for agent in silent.select_related("node__cluster").order_by("seen_at")[:MAX_OPENED]:
@@ -66,7 +66,7 @@ def _open(busy: QuerySet[Agent], *, now: datetime) -> None:
 
 def _confirm(*, now: datetime) -> None:
     """Follows the Ready condition of nodes with silent agents."""
-    steady = _silences().filter(node__cluster__in=fleet.steadily_heard(since=now - API_RECOVERY, now=now))
+    steady = _silences().filter(node__cluster__in=fleet.reachable_without_gap(since=now - API_RECOVERY, now=now))
     _set_cause(steady.filter(node__ready=False, is_user_fault=True), is_user_fault=False, severity="fatal", now=now)
     reachable = _silences().filter(node__cluster__watched_at__gte=now - fleet.OUT_OF_REACH_AFTER)
     _set_cause(reachable.filter(node__ready=True, is_user_fault=False), is_user_fault=True, severity="warning", now=now)

@@ -172,10 +172,10 @@ def test_a_portal_that_was_restarted_meanwhile_says_whom_it_cannot_hear(kube: Fa
     app.known_accounts.forget()
     kube.fail("review_token", port.Unavailable("connection refused"), times=99)
     app.beat()
-    assert fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
+    assert fleet.reachable_without_gap(since=now - timedelta(minutes=5), now=now).exists()
     assert agent.report(report()).status == 503
     app.beat()
-    assert not fleet.steadily_heard(since=now - timedelta(minutes=5), now=now).exists()
+    assert not fleet.reachable_without_gap(since=now - timedelta(minutes=5), now=now).exists()
     assert app.known_accounts.blind() == set()
 
 

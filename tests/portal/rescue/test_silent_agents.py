@@ -126,7 +126,7 @@ def test_the_door_that_cannot_ask_says_so_too(world: Quiet) -> None:
     """The watch may have another way to the API server than the door."""
     world.stride = 30
     world.listen(90)
-    fleet.note_unheard(world.cluster.pk, now=world.now)
+    fleet.record_api_gap(world.cluster.pk, now=world.now)
     assert world.listen(270) == []
     assert len(world.listen(60)) == 1
 
