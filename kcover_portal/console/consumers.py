@@ -16,8 +16,8 @@ from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 
-SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
-TOO_MANY = 4429
+CLOSE_CODE_SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
+CLOSE_CODE_TOO_MANY = 4429
 
 _open: Counter[str | None] = Counter()  # sockets of this process by session
 
@@ -57,7 +57,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         self.counted = True
         await self.accept()
         if not await self._reload():
-            await self.close(SIGNED_OUT)
+            await self.close(CLOSE_CODE_SIGNED_OUT)
             return
         await self.channel_layer.group_add(doorbell.PAGES, self.channel_name)
         # From here on the page gets every change. Changes since it was rendered may have been missed.
@@ -81,7 +81,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         """Ignore messages, of which pages send none. The web server bounds the size of each (``--ws-max-size``)."""
         self.received += 1
         if self.received > self.max_received:
-            await self.close(TOO_MANY)
+            await self.close(CLOSE_CODE_TOO_MANY)
 
     async def records_written(self, message: dict[str, Any]) -> None:
         """Queue signals about visible clusters until the next flush."""
@@ -107,7 +107,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
         while True:
             await asyncio.sleep(self.recheck_seconds)
             if not await self._reload():
-                await self.close(SIGNED_OUT)
+                await self.close(CLOSE_CODE_SIGNED_OUT)
                 return
 
     async def _beat(self) -> None:

@@ -45,7 +45,7 @@ class Stream:
         now = self._clock()
         if now - self._began_at > MAX_DURATION:
             raise TooSlow
-        if now - self._renewed_at > self._place.pool.lasts / 4:
+        if now - self._renewed_at > self._place.limit.lasts / 4:
             if not self._place.renew(now=now):
                 raise TooSlow  # no chunk was read for so long that another export may have the place
             self._renewed_at = now

@@ -23,7 +23,7 @@ from kcover_portal.runtime.services import concurrency_limits
 MAX_OPEN = 20  # verifications of everybody
 SLICE_SECONDS = 5.0
 CHUNK_ENTRIES = 5_000  # entries between two writes of progress
-LEASE = timedelta(seconds=60)
+LEASE_TIME = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
 VERIFICATION_RETENTION = timedelta(days=1)
 
@@ -73,7 +73,7 @@ def advance(pk: int, *, clock: Clock) -> None:
 def _slice(pk: int, *, holder: str, clock: Clock) -> None:
     now = clock()
     free = _free(now).filter(pk=pk, state__in=Verification.OPEN)
-    if not free.update(state=State.RUNNING, holder=holder, lease_until=now + LEASE):
+    if not free.update(state=State.RUNNING, holder=holder, lease_until=now + LEASE_TIME):
         return
     row = Verification.objects.get(pk=pk)
     if row.slices >= MAX_SLICES:
@@ -84,7 +84,7 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
     while row.pending or row.position:
         _verify_some(row)
         progress = {name: getattr(row, name) for name in ("pending", "position", "verdicts", "done")}
-        if not _store(row, holder=holder, **progress, slices=0, lease_until=clock() + LEASE):
+        if not _store(row, holder=holder, **progress, slices=0, lease_until=clock() + LEASE_TIME):
             return  # another worker has it
         if time.monotonic() >= until:
             break

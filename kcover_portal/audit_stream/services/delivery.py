@@ -22,7 +22,7 @@ from kcover_portal.runtime.services import leases
 log = logging.getLogger(__name__)
 
 DELIVER = "audit_stream.deliver"
-LEASE = timedelta(seconds=60)  # longer than any send may take
+LEASE_TIME = timedelta(seconds=60)  # longer than any send may take
 BATCHES_PER_TASK = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
 MAX_WAIT = timedelta(minutes=5)
 MAX_REQUESTED_WAIT = timedelta(minutes=30)
@@ -41,7 +41,7 @@ def deliver(sink_id: int, *, clock: Callable[[], datetime]) -> int:
     try:
         for _ in range(BATCHES_PER_TASK):
             now = clock()
-            if not leases.acquire(name, holder=holder, until=now + LEASE, now=now):
+            if not leases.acquire(name, holder=holder, until=now + LEASE_TIME, now=now):
                 break
             sent = _send_batch(sink_id, clock=clock)
             total += sent

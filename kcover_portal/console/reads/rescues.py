@@ -18,7 +18,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
-POLLED = timedelta(seconds=5)  # shorter waits are the engine's own polling and get no countdown
+MIN_COUNTDOWN = timedelta(seconds=5)  # shorter waits are the engine's own polling and get no countdown
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +238,7 @@ def _shown(value: object) -> str:
 
 
 def countdown(rescue: Rescue, *, now: datetime) -> datetime | None:
-    """The time when the portal continues by itself, if that is more than POLLED away."""
-    if rescue.state != Rescue.State.WAITING or rescue.due_at is None or rescue.due_at - now < POLLED:
+    """The time when the portal continues by itself, if that is more than MIN_COUNTDOWN away."""
+    if rescue.state != Rescue.State.WAITING or rescue.due_at is None or rescue.due_at - now < MIN_COUNTDOWN:
         return None
     return rescue.due_at

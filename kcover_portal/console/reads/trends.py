@@ -14,7 +14,7 @@ from kcover_portal.console.fault_names import incident_name
 from kcover_portal.incidents.models import Incident
 
 WEEK = timedelta(days=7)
-BUCKET = timedelta(hours=6)
+BUCKET_LENGTH = timedelta(hours=6)
 MAX_SERIES = 5  # faults with their own series; the others share one
 FAULT = ("kind", "code", "trait", "symptom_kind", "symptom")  # the columns that name an incident's fault
 
@@ -67,7 +67,7 @@ def recovery(scope: Scope, *, now: datetime) -> Recovery:
 
 def faults(scope: Scope, *, now: datetime) -> Trend:
     """New incidents of the last seven days by code, the most frequent codes by name; one query."""
-    size = int(BUCKET.total_seconds())
+    size = int(BUCKET_LENGTH.total_seconds())
     end = (int(now.timestamp()) // size + 1) * size
     starts = range(end - int(WEEK.total_seconds()), end, size)
     since = datetime.fromtimestamp(starts[0], UTC)

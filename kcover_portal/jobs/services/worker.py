@@ -160,7 +160,7 @@ class _Work(OrderCalls):
     def _wait_for_end(self, restart: Restart, since: datetime) -> None:
         phase, back = restart.look(self.kube)
         waited = self.clock() - since
-        minutes = int(restart_jobs.BACK_WITHIN.total_seconds() // 60)
+        minutes = int(restart_jobs.RESTART_TIME_LIMIT.total_seconds() // 60)
         if phase is None:
             self.end(State.DONE, reasons.of("job_gone"))
         elif self.stops:
@@ -169,7 +169,7 @@ class _Work(OrderCalls):
             self.end(State.HELD, reasons.of("job_failed_again", job=str(restart.job)))
         elif back.complete or phase is not port.Phase.RUNNING:
             self.end(State.DONE, reasons.of("jobs_restarted", jobs=str(restart.job)))
-        elif waited >= restart_jobs.BACK_WITHIN:
+        elif waited >= restart_jobs.RESTART_TIME_LIMIT:
             late = reasons.of("jobs_not_back", minutes=minutes)
             self.end(State.HELD, reasons.both(late, missing(restart, back)))
         else:
@@ -180,7 +180,7 @@ class _Work(OrderCalls):
         named = reasons.named(sorted(left), most=MAX_NAMES_SHOWN)
         if not left:
             self.end(State.DONE, reasons.of("job_stopped", job=str(restart.job)))
-        elif waited >= restart_jobs.BACK_WITHIN:
+        elif waited >= restart_jobs.RESTART_TIME_LIMIT:
             self.end(State.HELD, reasons.of("job_not_stopped", minutes=minutes, pods=named))
         else:
             self.wait(reasons.of("job_stops", pods=named), POLL)

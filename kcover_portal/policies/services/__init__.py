@@ -1,6 +1,6 @@
 """Publishes, validates, compares and exports policies."""
 
-from kcover_portal.policies.services.diff import Change, Difference, compare, compare_revisions, two_revisions
+from kcover_portal.policies.services.diff import Difference, PolicyChange, compare, compare_revisions, two_revisions
 from kcover_portal.policies.services.export import export
 from kcover_portal.policies.services.policy_objects import read_policy_objects
 from kcover_portal.policies.services.revisions import Conflict, NotFound, apply, delete, rollback
@@ -19,13 +19,13 @@ from kcover_portal.policies.services.validation import Invalid, Parsed, Reading,
 
 __all__ = [
     "FIRST_MODE",
-    "Change",
     "Conflict",
     "Difference",
     "Invalid",
     "NotFound",
     "Pack",
     "Parsed",
+    "PolicyChange",
     "Reading",
     "UnknownPack",
     "apply",

@@ -17,7 +17,7 @@ ALIGNED = ("rules", "matches")  # lists that are compared entry by entry; any ot
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PolicyChange:
     """A changed value. ``old`` is None if it was added, ``new`` is None if it was removed."""
 
     path: str
@@ -33,7 +33,7 @@ class Difference:
     """
 
     lines: tuple[str, ...]
-    changes: tuple[Change, ...]
+    changes: tuple[PolicyChange, ...]
 
 
 def compare(
@@ -45,7 +45,7 @@ def compare(
     return Difference(
         tuple(map(masked_addresses.mask_text, lines)),
         tuple(
-            Change(change.path, masked_addresses.mask(change.old), masked_addresses.mask(change.new))
+            PolicyChange(change.path, masked_addresses.mask(change.old), masked_addresses.mask(change.new))
             for change in changes
         ),
     )
@@ -82,7 +82,7 @@ def _meaning(content: Mapping[str, Any]) -> Any:
         return content
 
 
-def _changes(old: Any, new: Any, path: yaml_reader.Path) -> Iterator[Change]:
+def _changes(old: Any, new: Any, path: yaml_reader.Path) -> Iterator[PolicyChange]:
     if old == new:
         return
     if isinstance(old, Mapping) and isinstance(new, Mapping):
@@ -91,10 +91,10 @@ def _changes(old: Any, new: Any, path: yaml_reader.Path) -> Iterator[Change]:
     elif isinstance(old, list) and isinstance(new, list) and path and path[-1] in ALIGNED:
         yield from _entries(old, new, path)
     else:
-        yield Change(yaml_reader.spell(path), old, new)
+        yield PolicyChange(yaml_reader.spell(path), old, new)
 
 
-def _entries(old: list[Any], new: list[Any], path: yaml_reader.Path) -> Iterator[Change]:
+def _entries(old: list[Any], new: list[Any], path: yaml_reader.Path) -> Iterator[PolicyChange]:
     """Compares lists. Unchanged entries are matched even if they moved; the others are compared by position."""
     before, after = ([json.dumps(entry, sort_keys=True) for entry in side] for side in (old, new))
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
@@ -105,6 +105,6 @@ def _entries(old: list[Any], new: list[Any], path: yaml_reader.Path) -> Iterator
         for index in range(both):
             yield from _changes(old[old_from + index], new[new_from + index], (*path, new_from + index))
         for index in range(old_from + both, old_to):
-            yield Change(yaml_reader.spell((*path, index)), old[index], None)
+            yield PolicyChange(yaml_reader.spell((*path, index)), old[index], None)
         for index in range(new_from + both, new_to):
-            yield Change(yaml_reader.spell((*path, index)), None, new[index])
+            yield PolicyChange(yaml_reader.spell((*path, index)), None, new[index])

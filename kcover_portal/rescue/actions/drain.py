@@ -18,7 +18,7 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 POLL_SECONDS = 0.5
 BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries while a budget refuses
-FORCED_WITHIN = timedelta(minutes=10)  # a working kubelet has ended the pods by then
+FORCED_END_TIME_LIMIT = timedelta(minutes=10)  # a working kubelet has ended the pods by then
 MAX_NAMES_SHOWN = 8  # pods named in a sentence
 
 
@@ -145,7 +145,7 @@ def _out_of_time(context: Context, left: Sequence[port.Pod]) -> Outcome:
         case "proceed":
             return Done(_pods_reason("drain_timeout_proceed", left))
         case "force":
-            if context.now - _deadline(context) > FORCED_WITHIN:
+            if context.now - _deadline(context) > FORCED_END_TIME_LIMIT:
                 return Hold(_pods_reason("drain_force_failed", left))
             for pod in left:
                 if not pod.deleting:

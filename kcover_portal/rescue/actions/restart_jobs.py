@@ -24,8 +24,8 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 __all__ = ["PROTECTED", "run"]
 
 WINDOW = job_window.WINDOW
-BACK_WITHIN = timedelta(minutes=15)  # an image of 20 GB has been pulled by then
-ROOM_WITHIN = timedelta(minutes=2)  # a scheduler has tried every node by then
+RESTART_TIME_LIMIT = timedelta(minutes=15)  # an image of 20 GB has been pulled by then
+SCHEDULING_TIME_LIMIT = timedelta(minutes=2)  # a scheduler has tried every node by then
 POLL_SECONDS = 1.0
 
 
@@ -118,7 +118,7 @@ def _wait_for_return(context: Context, node: port.Node, since: datetime) -> Outc
             late.append((restart, back))
     waited = context.now - since
     stuck = any(node.name in back.stuck_on for _, back in late)
-    freed = _free_pods(context, node, stuck=stuck, ends=failed is not None or waited >= BACK_WITHIN)
+    freed = _free_pods(context, node, stuck=stuck, ends=failed is not None or waited >= RESTART_TIME_LIMIT)
     return Hold(failed) if failed is not None else _how_far(context, late, waited=waited, freed=freed)
 
 
@@ -130,11 +130,13 @@ def _how_far(
     if not late:
         return Done(done)
     what = reasons.both(*(missing(restart, back) for restart, back in late[:MAX_NAMES_SHOWN]), freed)
-    if waited >= ROOM_WITHIN and all(back.only_lacks_room for _, back in late):
+    if waited >= SCHEDULING_TIME_LIMIT and all(back.only_lacks_room for _, back in late):
         # The repair gives a node back, so waiting for room here could wait for itself.
         return Done(reasons.both(done, what, reasons.of("jobs_lack_room")))
-    if waited >= BACK_WITHIN:
-        return Hold(reasons.both(reasons.of("jobs_not_back", minutes=int(BACK_WITHIN.total_seconds() // 60)), what))
+    if waited >= RESTART_TIME_LIMIT:
+        return Hold(
+            reasons.both(reasons.of("jobs_not_back", minutes=int(RESTART_TIME_LIMIT.total_seconds() // 60)), what)
+        )
     return Wait(POLL_SECONDS, what)
 
 

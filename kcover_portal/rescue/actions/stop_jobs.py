@@ -16,8 +16,8 @@ from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
-ENDED_WITHIN = timedelta(minutes=15)  # as long as a restarted job may take
-HERE_WITHIN = timedelta(minutes=2)  # then what still leaves this node is left to the next steps
+END_TIME_LIMIT = timedelta(minutes=15)  # as long as a restarted job may take
+LOCAL_END_TIME_LIMIT = timedelta(minutes=2)  # then what still leaves this node is left to the next steps
 POLL_SECONDS = 1.0
 
 
@@ -79,10 +79,10 @@ def _wait_for_end(context: Context, since: datetime) -> Outcome:
     done = reasons.of("jobs_stopped", jobs=_names(_progress(context).stopped))
     if not left:
         return Done(_with_left(done, _progress(context).left))
-    if waited >= HERE_WITHIN and all(pod.deleting and pod.node == here for pod in left):
+    if waited >= LOCAL_END_TIME_LIMIT and all(pod.deleting and pod.node == here for pod in left):
         return Done(_with_left(reasons.both(done, reasons.of("pods_not_ended", pods=named)), _progress(context).left))
-    if waited >= ENDED_WITHIN:
-        minutes = int(ENDED_WITHIN.total_seconds() // 60)
+    if waited >= END_TIME_LIMIT:
+        minutes = int(END_TIME_LIMIT.total_seconds() // 60)
         return Hold(reasons.of("job_not_stopped", minutes=minutes, pods=named))
     return Wait(POLL_SECONDS, reasons.of("job_stops", pods=named))
 

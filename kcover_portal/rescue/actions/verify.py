@@ -23,7 +23,7 @@ from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, StartOver, Wait
 
 POLL_SECONDS = 1.0
-AGENT_WITHIN = timedelta(minutes=5)  # ten default heartbeats
+AGENT_TIME_LIMIT = timedelta(minutes=5)  # ten default heartbeats
 MAX_NAMES_SHOWN = 8
 CHECK_SECONDS = 5.0
 CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once an hour and report changes at once
@@ -46,7 +46,7 @@ def run(context: Context) -> Outcome:
     if not node.ready:
         return Wait(POLL_SECONDS, reasons.of("verify_not_ready"))
     if context.step.args_as(core.Args).agent and not _agent_is_fresh(context, since=since, boot_id=node.boot_id):
-        if context.now - since > AGENT_WITHIN:
+        if context.now - since > AGENT_TIME_LIMIT:
             return Hold(reasons.of("agent_not_back"))
         return Wait(POLL_SECONDS, reasons.of("verify_waits_for_agent"))
     left = since + timedelta(seconds=context.cluster.hold_down) - context.now
@@ -67,7 +67,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
         if silent_at is None:
             silent_at = context.now
             context.remember(silent_at=silent_at)
-        if context.now - silent_at > AGENT_WITHIN:
+        if context.now - silent_at > AGENT_TIME_LIMIT:
             return Hold(reasons.of("agent_fell_silent"))
         return Wait(CHECK_SECONDS, reasons.of("verify_waits_for_silent_agent"))
     codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")

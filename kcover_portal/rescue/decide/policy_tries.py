@@ -32,7 +32,7 @@ MAX_INCIDENTS = 1000  # the newest ones of a try
 MAX_OPEN = 20  # tries of everybody
 SLICE_SECONDS = 5.0
 CHUNK_INCIDENTS = 20  # incidents between two writes of progress
-LEASE = timedelta(seconds=60)
+LEASE_TIME = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
 MAX_DURATION = timedelta(minutes=15)  # of the work, without the wait for a place
 TRY_RETENTION = timedelta(days=1)
@@ -104,7 +104,7 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
     if (
         not _free(now)
         .filter(pk=pk, state__in=PolicyTry.OPEN)
-        .update(state=PolicyTry.State.RUNNING, holder=holder, lease_until=now + LEASE)
+        .update(state=PolicyTry.State.RUNNING, holder=holder, lease_until=now + LEASE_TIME)
     ):
         return
     row = PolicyTry.objects.get(pk=pk)
@@ -165,7 +165,7 @@ def _store(row: PolicyTry, left: list[int], results: list[PolicyTryResult], *, h
     """Writes the progress if the try is still open and this worker's. Returns whether it is."""
     with transaction.atomic():
         mine = PolicyTry.objects.filter(pk=row.pk, holder=holder, state=PolicyTry.State.RUNNING)
-        if not mine.update(pending=left, slices=0, lease_until=now + LEASE):
+        if not mine.update(pending=left, slices=0, lease_until=now + LEASE_TIME):
             return False
         PolicyTryResult.objects.bulk_create(results, ignore_conflicts=True)
     return True

@@ -17,7 +17,7 @@ from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 
-LEASE = timedelta(seconds=60)  # kept after a failure, so that nothing is tried again until it expires
+LEASE_TIME = timedelta(seconds=60)  # kept after a failure, so that nothing is tried again until it expires
 NAME = "standbys"
 
 
@@ -28,7 +28,7 @@ def tidy(*, clock: Callable[[], datetime]) -> int:
     """
     holder, now = str(uuid.uuid4()), clock()
     rows = list(standbys.left_over())
-    if not rows or not leases.acquire(NAME, holder=holder, until=now + LEASE, now=now):
+    if not rows or not leases.acquire(NAME, holder=holder, until=now + LEASE_TIME, now=now):
         return 0
     given_back = [_give_back(row, clock=clock) for row in rows]
     if False not in given_back:

@@ -42,9 +42,9 @@ CLUSTER_READS = ConcurrencyLimit(name="cluster read", size=6, per_person=2, last
 class Busy(reasons.ExplainedError):
     """All places are taken, or those of this person. It can be tried again after ``retry_after`` seconds."""
 
-    def __init__(self, pool: ConcurrencyLimit, *, own: bool) -> None:
-        self.retry_after = pool.retry_after
-        wait = reasons.span(timedelta(seconds=pool.retry_after))
+    def __init__(self, limit: ConcurrencyLimit, *, own: bool) -> None:
+        self.retry_after = limit.retry_after
+        wait = reasons.span(timedelta(seconds=limit.retry_after))
         super().__init__(reasons.of("places_own_taken" if own else "places_taken", wait=wait))
 
 
@@ -52,13 +52,13 @@ class Busy(reasons.ExplainedError):
 class ConcurrencySlot:
     """A place that is held until ``give_back``, or until it was not renewed in time."""
 
-    pool: ConcurrencyLimit
+    limit: ConcurrencyLimit
     holder: str
     names: tuple[str, str]  # of the leases: of the person, of the portal
 
     def renew(self, *, now: datetime) -> bool:
         """Returns whether the place was still held."""
-        until = now + self.pool.lasts
+        until = now + self.limit.lasts
         rows = Lease.objects.filter(name__in=self.names, holder=self.holder, until__gt=now)
         return rows.update(until=until, renewed_at=now) == len(self.names)
 
@@ -68,32 +68,32 @@ class ConcurrencySlot:
         Lease.objects.filter(name=own, holder=self.holder).delete()  # one row a person would otherwise stay for ever
 
 
-def take(pool: ConcurrencyLimit, who: str, *, now: datetime) -> ConcurrencySlot:
+def take(limit: ConcurrencyLimit, who: str, *, now: datetime) -> ConcurrencySlot:
     """Takes a place for ``who``, such as ``user:3``. Raises Busy."""
     holder = secrets.token_hex(16)
-    own = _first_free(f"{pool.name} {who}", pool.per_person, pool, holder=holder, now=now)
+    own = _first_free(f"{limit.name} {who}", limit.per_person, limit, holder=holder, now=now)
     if own is None:
-        raise Busy(pool, own=True)
-    shared = _first_free(f"{pool.name} place", pool.size, pool, holder=holder, now=now)
+        raise Busy(limit, own=True)
+    shared = _first_free(f"{limit.name} place", limit.size, limit, holder=holder, now=now)
     if shared is None:
         Lease.objects.filter(name=own, holder=holder).delete()
-        raise Busy(pool, own=False)
-    return ConcurrencySlot(pool, holder, (own, shared))
+        raise Busy(limit, own=False)
+    return ConcurrencySlot(limit, holder, (own, shared))
 
 
 @contextmanager
-def held(pool: ConcurrencyLimit, who: str) -> Iterator[ConcurrencySlot]:
+def held(limit: ConcurrencyLimit, who: str) -> Iterator[ConcurrencySlot]:
     """Holds a place for the block. Raises Busy."""
-    place = take(pool, who, now=timezone.now())
+    place = take(limit, who, now=timezone.now())
     try:
         yield place
     finally:
         place.give_back(now=timezone.now())
 
 
-def _first_free(name: str, size: int, pool: ConcurrencyLimit, *, holder: str, now: datetime) -> str | None:
+def _first_free(name: str, size: int, limit: ConcurrencyLimit, *, holder: str, now: datetime) -> str | None:
     for number in range(1, size + 1):
         lease = f"{name} {number}"
-        if leases.acquire(lease, holder=holder, until=now + pool.lasts, now=now):
+        if leases.acquire(lease, holder=holder, until=now + limit.lasts, now=now):
             return lease
     return None

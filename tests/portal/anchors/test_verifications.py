@@ -95,11 +95,11 @@ def test_another_worker_goes_on_after_a_death_and_gives_up_after_some() -> None:
     client = signed_in("ann", "east")
     pk = begin(client)["id"]
     now = timezone.now()
-    lost = {"state": "running", "holder": "dead", "lease_until": now + verifications.LEASE}
+    lost = {"state": "running", "holder": "dead", "lease_until": now + verifications.LEASE_TIME}
     Verification.objects.filter(pk=pk).update(**lost)
     verifications.advance(pk, clock=lambda: now)
     assert Verification.objects.get(pk=pk).holder == "dead"
-    work(pk, now + verifications.LEASE)
+    work(pk, now + verifications.LEASE_TIME)
     assert read(client, pk)["state"] == "done"
     pk = begin(client)["id"]
     Verification.objects.filter(pk=pk).update(slices=verifications.MAX_SLICES)

@@ -72,11 +72,11 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
     row = PolicyTry.objects.get(pk=pk)
     died_at = timezone.now()
     rows = PolicyTry.objects.filter(pk=pk)
-    rows.update(state="running", holder="dead", lease_until=died_at + policy_tries.LEASE, pending=row.pending[:10])
+    rows.update(state="running", holder="dead", lease_until=died_at + policy_tries.LEASE_TIME, pending=row.pending[:10])
     policy_tries.advance(pk, clock=timezone.now)
     assert state(viewer, pk) == "running"  # the lease of the dead worker
     assert policy_tries.due(now=died_at) == []
-    later = died_at + policy_tries.LEASE + timedelta(seconds=1)
+    later = died_at + policy_tries.LEASE_TIME + timedelta(seconds=1)
     assert policy_tries.due(now=later) == [pk]
     while pk in policy_tries.due(now=later):
         policy_tries.advance(pk, clock=lambda: later)

@@ -146,7 +146,7 @@ def test_a_worker_that_dies_before_the_commit_delivers_twice_and_loses_nothing(
     tell("c1", "one", "two", now=now)
     fresh = Sink.objects.get(pk=sink.pk)
     senders.send(fresh, queries.batch(fresh))  # a worker that was killed after this line moves no position
-    later = now + delivery.LEASE
+    later = now + delivery.LEASE_TIME
     tell("c1", "three", now=later)
     deliver(sink, later)
     assert subjects(syslog.records()) == ["user one", "user two", "user one", "user two", "user three"]
@@ -165,9 +165,9 @@ def test_a_position_never_moves_back(folder: Path, now: datetime) -> None:
 
 def test_one_worker_at_a_time_serves_a_sink(folder: Path, now: datetime) -> None:
     sink = made("file", "audit.jsonl", now=now)
-    leases.acquire(f"audit stream {sink.pk}", holder="another", until=now + delivery.LEASE, now=now)
+    leases.acquire(f"audit stream {sink.pk}", holder="another", until=now + delivery.LEASE_TIME, now=now)
     assert deliver(sink, now) == 0
-    assert deliver(sink, now + delivery.LEASE) == 1
+    assert deliver(sink, now + delivery.LEASE_TIME) == 1
 
 
 def test_a_long_backlog_is_read_in_batches_and_every_chain_gets_its_share(folder: Path, now: datetime) -> None:

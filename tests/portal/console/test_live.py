@@ -14,7 +14,7 @@ from django.test import Client
 from kcover_portal import doorbell
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.asgi import application
-from kcover_portal.console.consumers import SIGNED_OUT, TOO_MANY, PagesConsumer
+from kcover_portal.console.consumers import CLOSE_CODE_SIGNED_OUT, CLOSE_CODE_TOO_MANY, PagesConsumer
 from kcover_portal.fleet.models import Cluster
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -88,12 +88,12 @@ async def tell(topic: str, record: int, cluster: str = "") -> None:
 async def test_a_stranger_is_put_out_with_a_code_that_the_page_knows():
     socket = Socket(Client())
     assert await socket.connect()
-    assert await socket.closed_with() == SIGNED_OUT
+    assert await socket.closed_with() == CLOSE_CODE_SIGNED_OUT
     await socket.hang_up()
 
 
 async def test_a_person_without_a_role_is_put_out(listen):
-    assert await (await listen(None)).closed_with() == SIGNED_OUT
+    assert await (await listen(None)).closed_with() == CLOSE_CODE_SIGNED_OUT
 
 
 async def test_a_signal_arrives_once_however_often_it_was_told(listen):
@@ -126,7 +126,7 @@ async def test_a_role_that_is_taken_away_closes_the_socket(listen, monkeypatch):
     monkeypatch.setattr(PagesConsumer, "recheck_seconds", 0.1)
     socket = await listen("viewer")
     await RoleBinding.objects.all().adelete()
-    assert await socket.closed_with() == SIGNED_OUT
+    assert await socket.closed_with() == CLOSE_CODE_SIGNED_OUT
 
 
 async def test_another_sites_page_may_not_listen(person):
@@ -151,4 +151,4 @@ async def test_a_page_that_talks_is_closed(listen) -> None:
     socket = await listen("viewer")
     for _ in range(PagesConsumer.max_received + 1):
         await socket.send_input({"type": "websocket.receive", "text": "not json"})
-    assert await socket.closed_with() == TOO_MANY
+    assert await socket.closed_with() == CLOSE_CODE_TOO_MANY

@@ -133,7 +133,7 @@ def test_a_person_is_asked_about_a_job_that_does_not_come_back(world: World) -> 
             reasons.of("job_partly_back", job="train/llm", running=0, wanted=2), reasons.of("pods_not_created", count=2)
         ),
     )
-    world.now += restart_jobs.BACK_WITHIN
+    world.now += restart_jobs.RESTART_TIME_LIMIT
     world.work()
     assert world.rescue().state == "held"
     assert codes_of(world.step("restart_jobs").because)[0] == "jobs_not_back"
@@ -146,7 +146,7 @@ def test_a_job_that_waits_for_the_node_to_be_repaired_does_not_hold_the_repair(w
     world.work()
     world.pass_time()
     assert codes_of(world.step("restart_jobs").because) == ["job_partly_back", "pods_lack_room"]
-    world.now += restart_jobs.ROOM_WITHIN
+    world.now += restart_jobs.SCHEDULING_TIME_LIMIT
     world.until("succeeded", rounds=3)
     assert "jobs_lack_room" in codes_of(world.step("restart_jobs").because)
 

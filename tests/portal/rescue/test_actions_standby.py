@@ -174,7 +174,7 @@ def test_a_node_that_has_a_standby_gets_no_second(make) -> None:
     services.request(world.node(), "release", actor="user:anna", reason="mended", now=world.now)
     world.work()
     world.sync()
-    world.now += standby_cleanup.LEASE * 100
+    world.now += standby_cleanup.LEASE_TIME * 100
     world.fault(62)
     world.work()
     assert world.rescue().pk > first.pk
@@ -270,7 +270,7 @@ def test_a_promise_of_a_rescue_that_ends_first_is_given_back(make) -> None:
     assert standby_cleanup.tidy(clock=world.clock) == 0  # the cluster does not answer
     world.kube.apply_node = apply_node
     assert standby_cleanup.tidy(clock=world.clock) == 0  # nor is it asked again at once
-    world.now += standby_cleanup.LEASE
+    world.now += standby_cleanup.LEASE_TIME
     assert standby_cleanup.tidy(clock=world.clock) == 1
     assert shape(world.kube.get_node("spare-1")) == before
     assert Assignment.objects.get().state == "released"

@@ -97,7 +97,7 @@ def test_pods_that_leave_this_node_for_long_are_left_to_the_next_steps(world: Wo
     world.work()
     world.kube.set_ready(NODE, False)  # its kubelet ends nothing any more
     world.pass_time()
-    world.now += stop_jobs.HERE_WITHIN
+    world.now += stop_jobs.LOCAL_END_TIME_LIMIT
     world.until("succeeded")
     assert "pods_not_ended" in str(world.step("stop_jobs").because)
 
@@ -108,7 +108,7 @@ def test_pods_on_other_nodes_that_do_not_end_are_a_persons_concern(world: World)
     world.work()
     world.kube.set_ready("gpu-2", False)
     world.pass_time()
-    world.now += stop_jobs.ENDED_WITHIN
+    world.now += stop_jobs.END_TIME_LIMIT
     world.work()
     assert world.rescue().state == "held"
     assert code_of(world.step("stop_jobs").because) == "job_not_stopped"

@@ -79,7 +79,7 @@ def test_nothing_else_proves_a_reboot_and_a_person_is_asked(world: World, boot: 
     for _ in range(3):
         world.report(boot_id=told)
         world.pass_time()
-    world.now += restart_jobs.BACK_WITHIN
+    world.now += restart_jobs.RESTART_TIME_LIMIT
     world.report(boot_id=told)
     world.work()
     assert (world.rescue().state, world.step("restart_jobs").state) == ("held", "failed")
@@ -193,7 +193,7 @@ def test_a_step_that_gives_up_takes_its_taint_along(world: World) -> None:
     world.report(boot_id="after-the-crash")
     world.pass_time()
     assert taints(world) == [TAINT]
-    world.now += restart_jobs.BACK_WITHIN
+    world.now += restart_jobs.RESTART_TIME_LIMIT
     world.work()
     assert (world.rescue().state, taints(world)) == ("held", [])
 

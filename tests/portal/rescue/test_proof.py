@@ -108,7 +108,7 @@ def test_inv_38_an_agent_that_stays_silent_leaves_the_node_to_a_person(make):
     world.reboot()
     world.pass_time(3600)
     for _ in range(3):
-        world.pass_time(verify.AGENT_WITHIN.total_seconds())
+        world.pass_time(verify.AGENT_TIME_LIMIT.total_seconds())
     assert (world.rescue().state, world.kube.get_node(NODE).unschedulable) == ("held", True)
 
 
