@@ -251,7 +251,7 @@ class Connection:
             try:
                 connection.sock.shutdown(socket.SHUT_RDWR)
             except OSError:
-                log.debug("the connection was closed already")
+                log.debug("the connection was already closed")
         if self._lock.acquire(timeout=1.0):  # a call that is still connecting keeps its socket until it gives up
             try:
                 self._drop()

@@ -44,7 +44,7 @@ def close(
 def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
     """Closes an incident because a person confirms that the fault is gone.
 
-    Raises CloseRefused if it is closed already. Faults that a closed storm held back are decided again at once.
+    Raises CloseRefused if it is already closed. Faults that a closed storm held back are decided again at once.
     """
     with transaction.atomic():
         if not close([incident.pk], because=reasons.with_why("closed_by", reason, by=actor), actor=actor, now=now):
