@@ -22,7 +22,8 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
 from kcover_portal.views import needs_person
 
@@ -151,7 +152,7 @@ def _incident(row: Incident, kind: str, why: Iterable[reasons.Reason | None]) ->
 
 def _unhandled(rows: list[Incident]) -> list[Item]:
     """Faults of nodes that no rescue handles, with the reasons of their last decisions."""
-    latest = {row.incident_id: row for row in Decision.objects.filter(incident__in=rows).order_by("pk")}
+    latest = last_decisions.of(rows)
     return [_incident(row, "incident", latest[row.pk].reasons if row.pk in latest else ()) for row in rows]
 
 

@@ -18,6 +18,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
 from kcover_portal.views import needs_person
 
@@ -199,10 +200,7 @@ def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int
     shown: QuerySet[Any] = ranked.filter(node__in=[node["node"] for node in nodes]).select_related("node", "cluster")
     for incident in shown.order_by("-rank", "-opened_at", "-pk"):
         worst[incident.node_id or 0] = incident  # the last one is the worst, and among those the oldest
-    newest = {
-        decision.incident_id: decision
-        for decision in Decision.objects.filter(incident__in=[row.pk for row in worst.values()]).order_by("pk")
-    }
+    newest = last_decisions.of(worst.values())
     urgent: list[Need] = []
     other: list[Need] = []
     for node in nodes:

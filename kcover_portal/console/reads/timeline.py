@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue.models import Decision, Rescue, Step
-from kcover_portal.rescue.queries import needs_person
+from kcover_portal.rescue.queries import last_decisions, needs_person
 
 MAX_ENTRIES = 60
 FLOW = ("fault", "decision", "rescue", "act", "step")  # the order of kinds with the same time
@@ -206,8 +206,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Why]:
 
 def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
     """The last decision about each open fault that did not lead to a rescue."""
-    keys = [row.pk for row in open_incidents]
-    latest = {row.incident_id: row for row in Decision.objects.filter(incident__in=keys).order_by("pk")}
+    latest = last_decisions.of(open_incidents)
     found = []
     for incident in open_incidents:
         decision, name = latest.get(incident.pk), incident_name(incident)

@@ -8,9 +8,8 @@ from django.db.models import Count, Max
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import PodFailure
-from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import node_exclusion, port, training_jobs
 
-HOSTNAME: Final = "kubernetes.io/hostname"
 MAX_EXCLUDED: Final = 2  # nodes of one job over all its restarts: a job that fails everywhere must still find room
 
 
@@ -25,7 +24,7 @@ def to_exclude(cluster: Cluster, job: training_jobs.Job, workload: port.Workload
         return []
     nodes = _accused(cluster, job, now=now)
     labels = {node.name: node.labels for node in Node.objects.filter(cluster=cluster, name__in=nodes)}
-    hosts = [labels.get(name, {}).get(HOSTNAME, name) for name in nodes]
+    hosts = [labels.get(name, {}).get(node_exclusion.HOSTNAME, name) for name in nodes]
     room = max(0, MAX_EXCLUDED - len(workload.excluded_hosts))
     return sorted([host for host in hosts if host not in workload.excluded_hosts][:room])
 

@@ -5,8 +5,6 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from django.db.models import Max
-
 from kcover import audit, digests, reasons
 from kcover.decisions import decide as core
 from kcover.decisions import guards, match
@@ -18,6 +16,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Decision
+from kcover_portal.rescue.queries import last_decisions
 
 OPENS = ("rescue", "approve")
 
@@ -50,7 +49,8 @@ class StoredDecision:
 
 def store(decided: Sequence[DecidedCase], *, now: datetime) -> list[StoredDecision]:
     """Store decisions. One that differs from its incident's last only in numbers raises that one's count instead."""
-    last = _last_decisions([it.case.incident for it in decided if it.case.incident.decided_at is not None])
+    # The caller holds the nodes' locks, so that the counts are not lost.
+    last = last_decisions.of([it.case.incident for it in decided if it.case.incident.decided_at is not None])
     rows, new, repeated = [], [], []
     for it in decided:
         before = last.get(it.case.incident.pk)
@@ -77,15 +77,6 @@ def _repeats(decision: core.Decision, last: Decision) -> bool:
         return False
     same = (last.answer, last.revision) == (decision.answer, decision.revision)
     return same and reasons.same_but_for_numbers(last.reasons, decision.because)
-
-
-def _last_decisions(incidents: Sequence[Incident]) -> dict[int, Decision]:
-    """The last decision of each incident. The caller holds the nodes' locks, so that the counts are not lost."""
-    if not incidents:
-        return {}
-    newest = Decision.objects.filter(incident__in=incidents).order_by().values("incident").annotate(newest=Max("pk"))
-    rows = Decision.objects.filter(pk__in=newest.values("newest")).defer("facts", "tried", "steps")
-    return {row.incident_id: row for row in rows if row.incident_id is not None}
 
 
 def _row(it: DecidedCase, *, now: datetime) -> Decision:

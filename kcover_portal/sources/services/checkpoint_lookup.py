@@ -1,8 +1,8 @@
 """Asks a cluster's Prometheus for the last checkpoint of jobs, for a step that waits for the next one.
 
-Workers wait for the answers, so all queries of one look share a short time, and a process makes few looks at once. A
-server that gave no answer is left alone for a while. Only a source of the job's own cluster is asked, because a policy
-object of one cluster may name any source.
+A worker waits for the answers. So all queries of one step share a short time limit, and a process runs few look-ups
+concurrently. A source that did not answer is not queried again for a while. Only a source of the job's own cluster is
+queried, because a policy object of one cluster may name any source.
 """
 
 import threading
@@ -23,7 +23,7 @@ from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import prometheus_pull
 from kcover_portal.sources.services.pull_request import NotRead
 
-SECONDS: Final = 3.0  # for all queries of one look
+SECONDS: Final = 3.0  # for all queries of one look-up
 MAX_CONCURRENT_LOOKS: Final = 2  # of a process: a server that hangs must not take the workers from the rescues
 SILENT_FOR: Final = timedelta(seconds=30)  # after a query without an answer, its source is not asked
 
