@@ -9,7 +9,13 @@ wants() { [[ $wanted == *" $1 "* ]]; }
 missing=()
 need() { missing+=("$1"); }
 
-python3 -c 'import ensurepip, venv' 2>/dev/null || [ -x .venv/bin/python ] || need python3-venv
+creates_venv() { "$1" -c 'import ensurepip, venv' 2>/dev/null; }
+if [ ! -x .venv/bin/python ]; then
+  # Root can make the distribution's Python fit; it is preferred (tools/make_venv.sh). For others any Python will do.
+  wanted_python=python3
+  [ "$(id -u)" -ne 0 ] || [ ! -x /usr/bin/python3 ] || wanted_python=/usr/bin/python3
+  creates_venv "$wanted_python" || need python3-venv
+fi
 ! wants postgres || compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null || command -v initdb >/dev/null || need postgresql
 ! wants redis || command -v redis-server >/dev/null || need redis-server
 ! wants chromium || command -v chromium >/dev/null || need chromium

@@ -70,7 +70,7 @@ def test_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=20,
+            max_examples=10,
             stateful_step_count=50,
             database=None,
             print_blob=True,

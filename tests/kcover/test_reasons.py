@@ -195,11 +195,11 @@ def test_alternatives_and_sums_are_one_parameter() -> None:
     assert str(reasons.together(["a", "b"])) == "a and b"
 
 
-@pytest.mark.parametrize("code", sentences.SENTENCES)
-def test_every_text_can_be_said(code: str) -> None:
-    reason = reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "N"))
-    assert "{" not in str(reason).replace("{N}", "")
-    assert str(reason).count("N") >= len(reasons.FIELDS[code])
+def test_every_text_can_be_said() -> None:
+    for code in sentences.SENTENCES:
+        reason = reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "N"))
+        assert "{" not in str(reason).replace("{N}", ""), code
+        assert str(reason).count("N") >= len(reasons.FIELDS[code]), code
 
 
 @pytest.mark.parametrize("trait", guards.TRAITS)

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
+from django.core.management.color import no_style
+from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
@@ -15,9 +17,11 @@ from kcover_portal import doorbell
 from kcover_portal.accounts import queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.fleet.models import Node
+from kcover_portal.checks.models import CheckRun
+from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.console import pools
 from tests.portal.console.pools import OURS, SECRET, THEIRS, TwoPools, body_of
 from tests.portal.console.test_live import Socket
@@ -31,6 +35,15 @@ LISTS_WITH_OURS = {
     *("api:approvals", "api:audit", "api:needs-person"),
 }
 OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
+
+
+@pytest.fixture
+def low_keys(db: None) -> None:
+    """Keys begin at 1 in each table again: few keys name all rows, and the walk over all addresses is short."""
+    models = (Incident, Rescue, Node, Approval, CheckRun, PreflightRun, Maintenance)
+    with connection.cursor() as cursor:
+        for statement in connection.ops.sequence_reset_sql(no_style(), models):
+            cursor.execute(statement)
 
 
 @pytest.fixture
@@ -91,7 +104,7 @@ def _listings() -> list[str]:
     ]
 
 
-def test_no_door_shows_anything_of_another_pool(two: TwoPools, viewer: Client) -> None:
+def test_no_door_shows_anything_of_another_pool(low_keys: None, two: TwoPools, viewer: Client) -> None:
     walked, keys = 0, {node: keys_about(two, node) for node in (OURS, THEIRS)}
     for name, route in doors():
         if name in OPEN_TO_ALL or not name.startswith(("console:", "api:")):

@@ -97,13 +97,15 @@ def _example(code: str) -> reasons.Reason:
     return reasons.of(code, **dict.fromkeys(reasons.FIELDS[code], "4"))
 
 
-@pytest.mark.parametrize("code", sentences.SENTENCES)
-def test_every_sentence_is_translated_without_english_words(code: str) -> None:
-    english = localization.say(_example(code))
-    with translation.override("zh-hans"):
-        chinese = localization.say(_example(code))
-    assert english == str(_example(code))
-    assert [word for word in WORD.findall(chinese) if word not in NAMES] == []
+def test_every_sentence_is_translated_without_english_words() -> None:
+    left = {}
+    for code in sentences.SENTENCES:
+        assert localization.say(_example(code)) == str(_example(code))
+        with translation.override("zh-hans"):
+            chinese = localization.say(_example(code))
+        if words := [word for word in WORD.findall(chinese) if word not in NAMES]:
+            left[code] = words
+    assert left == {}
 
 
 def test_every_text_about_a_fault_is_translated() -> None:
