@@ -39,7 +39,8 @@ class Progress(record.Progress):
     """``checkpoints``: by kind and namespace/name of the job, the time of its last checkpoint when the wait began.
 
     ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: likewise, the
-    ``kind`` of each job whose owner was told before, and the ``channel``. ``owners_told``: they know that it is over.
+    ``job`` (namespace/name), ``kind`` and ``channel`` of each owner who was told before. ``owners_told``: they know
+    that it is over.
     """
 
     checkpoints: Mapping[str, str] = hidden(default={}, kept=True)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Self, get_args, get_origin
 
 from kcover import reasons
+from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop
 
@@ -158,9 +159,9 @@ class JobsProgress(Progress):
     withdrawal: Mapping[str, Any] = hidden(default={})
 
     @property
-    def leftovers(self) -> tuple[str, ...]:
+    def leftovers(self) -> tuple[ObjectName, ...]:
         """The jobs that are not known to be deleted."""
-        return () if self.withdrawal.get("done") else self.jobs
+        return () if self.withdrawal.get("done") else tuple(map(ObjectName.parse, self.jobs))
 
 
 def fields_shown(record: type[Record]) -> list[tuple[str, Shown]]:

@@ -8,6 +8,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import actions, lifecycle, reasons
+from kcover.kube_names import ObjectName
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 
@@ -226,8 +227,8 @@ class Step(models.Model):
         return dataclasses.replace(self.typed_progress, **changes).to_json()
 
     @property
-    def leftovers(self) -> tuple[str, ...]:
-        """``namespace/name`` of the jobs that it requested, or was about to, and that are not known to be deleted."""
+    def leftovers(self) -> tuple[ObjectName, ...]:
+        """The jobs that it requested, or was about to, and that are not known to be deleted."""
         return self.progress_as(actions.JobsProgress).leftovers if self.spec.leaves_jobs else ()
 
     def reserve(self, *, now: datetime) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kcover import actions, reasons
+from kcover.kube_names import ObjectName
 
 ASKED = reasons.of("agent_command", command="1")
 AT = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -154,7 +155,7 @@ def test_what_is_seen_through(progress: actions.Progress, committed: bool) -> No
 
 def test_jobs_are_left_over_until_their_deletion_is_proved() -> None:
     asked = actions.reboot.Progress(jobs=("ns/job",))
-    assert asked.leftovers == ("ns/job",)
+    assert asked.leftovers == (ObjectName("ns", "job"),)
     assert actions.reboot.Progress(jobs=("ns/job",), withdrawal={"done": True}).leftovers == ()
 
 

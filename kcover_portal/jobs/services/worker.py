@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
+from kcover.kube_names import ObjectName
 from kcover_portal import doorbell
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
@@ -87,7 +88,7 @@ class _Work(OrderCalls):
         order = self.order
         if not order.restart and not self._begin():
             return
-        restart = Restart.from_json(f"{order.namespace}/{order.name}", order.restart)
+        restart = Restart.from_json(ObjectName(order.namespace, order.name), order.restart)
         if order.since is None:
             if self.stops:
                 restart.stop(self.kube, self.write)

@@ -105,5 +105,5 @@ def _driver(context: Context) -> dict[str, Any]:
         chosen = "agent" if agent.usable(context) else "job"
     if chosen != "job":
         return {"driver": chosen}
-    place = job.place(context, key=agent.key_of(context.step))
+    place = str(job.place(context, key=agent.key_of(context.step)))
     return {"driver": chosen, "jobs": (*context.step.progress_as(core.Progress).jobs, place)}

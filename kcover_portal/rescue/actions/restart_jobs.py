@@ -14,6 +14,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.actions import restart_jobs as core
+from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
@@ -164,7 +165,7 @@ def _progress(context: Context) -> core.Progress:
 
 def _restarts(restarted: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
     for name, data in restarted.items():
-        yield Restart.from_json(name, data)
+        yield Restart.from_json(ObjectName.parse(name), data)
 
 
 def _with_left(done: reasons.Reason, left: Sequence[str]) -> reasons.Reason:

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.actions import stop_jobs as core
+from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step import checkpoints, node_marks, owners
@@ -93,7 +94,7 @@ def _progress(context: Context) -> core.Progress:
 
 def _stops(stopped: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
     for name, data in stopped.items():
-        yield Restart.from_json(name, data)
+        yield Restart.from_json(ObjectName.parse(name), data)
 
 
 def _with_left(done: reasons.Reason, left: list[str] | tuple[str, ...]) -> reasons.Reason:

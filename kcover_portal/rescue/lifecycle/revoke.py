@@ -19,6 +19,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from kcover import actions, audit, reasons
+from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
@@ -47,7 +48,9 @@ def revoke(rescue: Rescue, *, now: datetime, because: Reason, step: Step | None 
     withdrawn = fleet_services.withdraw_commands(requester, because=because, now=now)
     requests = [reasons.of("agent_command", command=str(pk)) for pk, kind in withdrawn if kind in CANNOT_RECALL]
     rows = rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk)
-    requests += [reasons.of("reboot_job", job=place) for row in _to_withdraw(rows) for place in _schedule(row, now=now)]
+    requests += [
+        reasons.of("reboot_job", job=str(own)) for row in _to_withdraw(rows) for own in _schedule(row, now=now)
+    ]
     return reasons.of("requests_withdrawn", requests=tuple(requests)) if requests else None
 
 
@@ -65,7 +68,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
         _retry_later(step, seconds=HOLD_POLL_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
         return
     try:
-        found = [_delete(step, place, clock=clock) for place in step.leftovers]
+        found = [_delete(step, own, clock=clock) for own in step.leftovers]
     except node_lock.Busy as other:
         _retry_later(step, seconds=LOCK_POLL_SECONDS, why=other.reason, failed=False, now=clock())
         return
@@ -91,8 +94,8 @@ def _to_withdraw(steps: QuerySet[Step]) -> list[Step]:
     return [row for row in unsettled if row.leftovers]
 
 
-def _schedule(step: Step, *, now: datetime) -> tuple[str, ...]:
-    """Makes the step due for withdrawal; returns its jobs by namespace and name."""
+def _schedule(step: Step, *, now: datetime) -> tuple[ObjectName, ...]:
+    """Makes the step due for withdrawal; returns its jobs."""
     # Until then a call that was under way when the rescue was ended may yet create the job.
     until = (now + node_lock.LEASE_TIME).isoformat()
     Step.objects.filter(pk=step.pk).update(
@@ -102,25 +105,24 @@ def _schedule(step: Step, *, now: datetime) -> tuple[str, ...]:
     return step.leftovers
 
 
-def _delete(step: Step, place: str, *, clock: Callable[[], datetime]) -> Reason | None:
+def _delete(step: Step, own: ObjectName, *, clock: Callable[[], datetime]) -> Reason | None:
     """Deletes one job. Returns the result, None if the job does not exist. Raises Busy and the port's errors."""
     kube = fleet.connect(step.rescue.cluster)
-    namespace, _, name = place.partition("/")
-    found = kube.job_state(namespace, name)
+    found = kube.job_state(own.namespace, own.name)
     if not found.exists:
         return None
-    deleted = reasons.of("job_had_run" if found.succeeded else "job_deleted", job=place)
+    deleted = reasons.of("job_had_run" if found.succeeded else "job_deleted", job=str(own))
     with node_lock.acquire(step.rescue.node, clock=clock) as lock:
-        call = _call(step, place)
+        call = _call(step, own)
         _note(step, audit.ClusterCallBegun(**call), now=clock())
         try:
             lock.renew(now=clock())
-            kube.delete_job(namespace, name)
+            kube.delete_job(own.namespace, own.name)
         except (port.KubeError, node_lock.Busy) as error:
             failed = audit.ClusterCallFailed(because=errors.reason_of(error), held_back=False, **call)
             _note(step, failed, now=clock())
             raise
-        removed = audit.JobRemoved(job=place, had_run=bool(found.succeeded))
+        removed = audit.JobRemoved(job=str(own), had_run=bool(found.succeeded))
         _note(step, audit.ClusterCallDone(answer=removed, **call), now=clock())
     return deleted
 
@@ -166,11 +168,11 @@ def _withdrawal(step: Step) -> Mapping[str, Any]:
     return step.progress_as(actions.JobsProgress).withdrawal
 
 
-def _call(step: Step, place: str) -> dict[str, Any]:
+def _call(step: Step, own: ObjectName) -> dict[str, Any]:
     """The fields that every entry about the deletion of one job has."""
     return {
         "call": audit.Call.WITHDRAW,
-        "target": f"job {place}",
+        "target": f"job {own}",
         "node": step.rescue.node.name,
         "rescue": step.rescue_id,
         "step": step.index,

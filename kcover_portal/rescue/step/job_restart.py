@@ -7,6 +7,7 @@ from typing import Any, Protocol, Self
 
 from kcover import audit, reasons
 from kcover.digests import digest
+from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job, Return
 
@@ -49,15 +50,14 @@ class Restart:
         return {**named, "pods": dict(self.pods), "wanted": self.wanted}
 
     @classmethod
-    def from_json(cls, name: str, data: Mapping[str, Any]) -> Self:
-        """What ``to_json`` wrote, under ``name``, which is namespace/name."""
-        namespace, _, own = name.partition("/")
+    def from_json(cls, own: ObjectName, data: Mapping[str, Any]) -> Self:
+        """What ``to_json`` wrote about this job."""
         job = Job(
-            namespace=namespace,
+            namespace=own.namespace,
             kind=data.get("kind", "Job"),
-            name=own,
+            name=own.name,
             label=data["label"],
-            value=data.get("value", own),
+            value=data.get("value", own.name),
             uid=data.get("uid", ""),
         )
         return cls(job=job, pods=data["pods"], wanted=data.get("wanted", len(data["pods"])))

@@ -207,10 +207,9 @@ def _withdraw_jobs(context: Context) -> None:
     leaving = actions.names(lambda spec: spec.leaves_jobs)
     requested = Step.objects.filter(rescue__node=context.node, name__in=leaving).exclude(state__in=("done", "pending"))
     for step in requested:
-        for place in step.leftovers:
-            namespace, _, name = place.partition("/")
-            delete = partial(context.kube.delete_job, namespace, name)
-            context.write(audit.Call.WITHDRAW, delete, target=f"job {place}")
+        for job in step.leftovers:
+            delete = partial(context.kube.delete_job, job.namespace, job.name)
+            context.write(audit.Call.WITHDRAW, delete, target=f"job {job}")
 
 
 def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Reason:

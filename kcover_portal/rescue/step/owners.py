@@ -45,7 +45,8 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
         )
         for name, job in told.items()
     ]
-    _record(context, acts, owners={name: {"kind": job.kind, "channel": job.notify} for name, job in told.items()})
+    owners = {name: {"job": str(job), "kind": job.kind, "channel": job.notify} for name, job in told.items()}
+    _record(context, acts, owners=owners)
 
 
 def _before(context: Context, *, minutes: int) -> reasons.Reason:
@@ -60,13 +61,13 @@ def tell_after(context: Context, outcome: Outcome) -> Outcome:
         because = reasons.of(f"owner_after_{context.step.name}")
         acts = [
             audit.JobMoved(
-                job=key.rpartition(" ")[2],
+                job=owner["job"],
                 kind=owner["kind"],
                 channel=owner["channel"],
                 because=because,
                 **_about(context),
             )
-            for key, owner in progress.owners.items()
+            for owner in progress.owners.values()
         ]
         _record(context, acts, owners_told=True)
     return outcome

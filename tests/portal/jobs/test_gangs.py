@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.step.job_restart import Restart
 from tests.portal.rescue.operators import WithOperators, pods_of
@@ -89,7 +90,7 @@ def _restart(kube: WithOperators, worker: Worker, stored: list[dict]) -> None:
         worker.may_die = attempt < 40
         try:
             for data in stored:
-                Restart.from_json(data["at"], data).make(kube, worker.write)
+                Restart.from_json(ObjectName.parse(data["at"]), data).make(kube, worker.write)
         except Died:
             if worker.rng.random() < 0.5:
                 _controllers(kube)

@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from kcover import reasons
+from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover_portal.kube import port
 from kcover_portal.rescue.step.context import Context
@@ -18,10 +19,10 @@ BELIEVED_AFTER = timedelta(seconds=DEADLINE_SECONDS + 60)
 
 def ask(context: Context, *, key: str, boot_id: str) -> Reason:
     """Creates the job. Its name comes from the key, so that a repeated request does not make a second job."""
-    namespace, _, called = place(context, key=key).partition("/")
+    own = place(context, key=key)
     spec = port.JobSpec(
-        name=called,
-        namespace=namespace,
+        name=own.name,
+        namespace=own.namespace,
         node=context.node.name,
         image=context.cluster.job_image,
         command=("sh", "-c", SCRIPT),
@@ -33,20 +34,20 @@ def ask(context: Context, *, key: str, boot_id: str) -> Reason:
         labels={"kcover.io/reboot": "true", "app.kubernetes.io/managed-by": "kcover-portal"},
     )
     context.kube.ensure_job(spec)
-    return reasons.of("reboot_job", job=f"{spec.namespace}/{spec.name}")
+    return reasons.of("reboot_job", job=str(own))
 
 
 def ended(context: Context, *, key: str) -> Reason | None:
     """The reason why the job failed, if it did. It also fails if its pod dies with the machine, or at its deadline."""
-    namespace, _, called = place(context, key=key).partition("/")
-    state = context.kube.job_state(namespace, called)
+    own = place(context, key=key)
+    state = context.kube.job_state(own.namespace, own.name)
     if not state.failed:
         return None
     return reasons.of("reboot_job_failed", why=state.reason or reasons.of("no_reason_given"))
 
 
-def place(context: Context, *, key: str) -> str:
-    """``namespace/name`` of the job for a key. A job keeps the namespace under which it was first requested."""
+def place(context: Context, *, key: str) -> ObjectName:
+    """The job for a key. It keeps the namespace under which it was first requested."""
     name = f"kcover-{key}"
-    kept = (job for job in context.step.leftovers if job.endswith(f"/{name}"))
-    return next(kept, f"{context.cluster.job_namespace}/{name}")
+    kept = (job for job in context.step.leftovers if job.name == name)
+    return next(kept, ObjectName(context.cluster.job_namespace, name))
