@@ -8,7 +8,7 @@ from kcover import audit, reasons
 from kcover.decisions import decide
 from kcover.notify import events, pager
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify.models import Cursor
 from kcover_portal.notify.services import event_facts
@@ -156,7 +156,7 @@ def _closed(act: audit.IncidentClosed, entry: Entry, known: event_facts.Facts) -
     return _about(
         entry,
         "agent.back" if silent else "incident.closed",
-        what=f"{incident.kind} {incident.code}",
+        what=_what(incident),
         record=incident.pk,
         because=act.because,
         severity=incident.severity,
@@ -170,7 +170,15 @@ def _storm(act: audit.StormOpened, entry: Entry, known: event_facts.Facts) -> ev
     if incident is None:
         return None
     nodes = act.nodes or len(incident.scope)
-    return _about(entry, "storm.opened", what=incident.code, record=incident.pk, nodes=nodes)
+    because = incident.message_reason
+    return _about(entry, "storm.opened", what=_what(incident), record=incident.pk, nodes=nodes, because=because)
+
+
+def _what(incident: Incident) -> str:
+    """The fault in short; of a storm the shared symptom, because its code is for programs."""
+    if incident.kind == STORM:
+        return f"{incident.symptom_kind} {incident.symptom}".strip()
+    return f"{incident.kind} {incident.code}"
 
 
 def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> events.Event | None:

@@ -16,7 +16,7 @@ from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import PortalFault, record_faults
+from kcover_portal.incidents.services import PortalFault, close_by_hand, record_faults
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
@@ -123,12 +123,35 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
     ledger.record("c1", opened, actor="system", now=world.now)
     (document,) = told()
     assert [line.split(" – ")[0] for line in document["lines"]] == [
-        "Storm: code xid 79 · 300 nodes · c1",
+        "Storm: xid 79 · 300 nodes · c1",
         "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
         " and 292 more nodes · c1",
     ]
     assert len(document["happenings"]) == 301
     assert Delivery.objects.count() == 1
+
+
+@pytest.mark.parametrize("language", ["en", "zh-hans"])
+@pytest.mark.parametrize("trait", guards.TRAITS)
+def test_a_storm_says_its_sentence(world: World, channel: Channel, told: Told, trait: str, language: str):
+    services.change_channel(channel, {"language": language}, actor="test", reason="", now=world.now)
+    symptom = guards.Symptom(trait=trait, kind="xid" if trait == "code" else "", value="79", nodes=3)
+    storm, _opened = record_faults.keep_storm(world.cluster, symptom, nodes=["gpu-1"], now=world.now)
+    opened = audit.StormOpened(
+        incident=storm.pk, trait=trait, kind=symptom.kind, value=symptom.value, nodes=3, reached=3
+    )
+    ledger.record("c1", opened, actor="system", now=world.now)
+    close_by_hand(storm, actor="user:bo", reason="switched", now=world.now)
+    (document,) = told()
+    told_of = {one["kind"]: one for one in document["happenings"]}
+    assert {kind: one["what"] for kind, one in told_of.items()} == dict.fromkeys(
+        ("storm.opened", "incident.closed"), symptom.text
+    )
+    assert told_of["storm.opened"]["because_reason"] == {"code": f"storm_of_{trait}", "params": {"value": symptom.text}}
+    with translation.override(language):
+        sentence = localization.say(reasons.of(f"storm_of_{trait}", value=symptom.text))
+    assert told_of["storm.opened"]["because"] == sentence
+    assert document["lines"][0].partition(" – ")[2].startswith(sentence)
 
 
 def test_of_more_than_can_be_kept_the_number_is_told(world: World, channel: Channel, told: Told, monkeypatch: Any):
