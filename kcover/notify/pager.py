@@ -31,6 +31,8 @@ _ALERT_SUBJECTS: Final[Mapping[str, str]] = {
     "incident.opened": "incident",
     "agent.silent": "incident",
     "automation.paused": "pause",
+    "watch.failing": "watch",
+    "source.failing": "source",
 }
 _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "incident.closed": ("incident", "asked"),
@@ -41,9 +43,16 @@ _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "rescue.failed": ("question",),
     "job.ended": ("job",),
     "automation.resumed": ("pause",),
+    "watch.cleared": ("watch",),
+    "source.cleared": ("source",),
 }
 # The severity of kinds whose events carry none. A rescue that waits for a person withholds capacity meanwhile.
-_SEVERITIES: Final[Mapping[str, str]] = {"storm.opened": "fatal", "automation.paused": "warning"}
+_SEVERITIES: Final[Mapping[str, str]] = {
+    "ledger.diverged": "fatal",
+    "storm.opened": "fatal",
+    "automation.paused": "warning",
+    "source.failing": "warning",
+}
 _DEFAULT_SEVERITY: Final = "degraded"
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    "need_withdrawn": _("{name} was deleted or switched off."),
     "quoted_text": _("{text}"),  # what a person, a rule or a program wrote
     "acted": _("by {by}"),
     "acted_because": _("{by}: {why}"),

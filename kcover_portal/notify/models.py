@@ -227,6 +227,24 @@ class Alert(models.Model):
         return self.name
 
 
+class OpenNeed(models.Model):
+    """A need that no entry of the audit log announces: a watch or a source that fails. Deleted once it has ended."""
+
+    kind = models.CharField(max_length=12, help_text="kcover.needs")
+    record = models.BigIntegerField(help_text="the id of the cluster or the source")
+    cluster = models.CharField(max_length=100)
+    name = models.CharField(max_length=120, help_text="of the source; the source may be deleted")
+    since = models.DateTimeField()
+    announced_at = models.DateTimeField(null=True, help_text="null: it has not lasted long enough yet")
+    absent_since = models.DateTimeField(null=True, help_text="null: it is still there")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("kind", "record"), name="one_open_need_a_record"),)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name or self.cluster}"
+
+
 class Cursor(models.Model):
     """The position up to which one source of events was read: a cluster's chain in the ledger, or incidents by id."""
 

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover_portal import needs_person
 from kcover_portal.anchors import queries as anchors
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.checks.models import CheckRun
@@ -26,7 +27,6 @@ from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.sources import queries as sources
-from kcover_portal.views import needs_person
 
 DAY = timedelta(days=1)
 MAX_DECISIONS = 5_000

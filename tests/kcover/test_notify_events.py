@@ -6,6 +6,7 @@ import pytest
 
 from kcover import reasons
 from kcover.faults import catalog
+from kcover.needs import Need
 from kcover.notify import events
 from kcover.notify.events import Event, Route
 
@@ -132,3 +133,17 @@ def test_when_to_remind_of_an_approval_request(after: int | None, hours: float |
     at = events.reminder_at(NOW, NOW + timedelta(days=1), after=after)
     assert at == (None if hours is None else NOW + timedelta(hours=hours))
     assert events.reminder_at(NOW, NOW, after=after) is None
+
+
+def test_each_kind_of_need_is_announced() -> None:
+    assert set(events.ANNOUNCEMENTS) == set(Need)
+    announcing = [kind for kinds in events.ANNOUNCEMENTS.values() for kind in kinds]
+    assert all(events.ANNOUNCEMENTS.values())
+    assert len(set(announcing)) == len(announcing)  # an event announces one kind of need
+    assert set(announcing) <= set(events.KINDS)
+
+
+def test_each_urgent_event_announces_a_need_or_says_why_not() -> None:
+    announcing = {kind for kinds in events.ANNOUNCEMENTS.values() for kind in kinds}
+    assert set(events.URGENT_KINDS) - announcing == set(events.URGENT_WITHOUT_NEED)
+    assert all(reason.endswith(".") for reason in events.URGENT_WITHOUT_NEED.values())

@@ -14,6 +14,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from kcover import reasons
+from kcover.needs import Need
+from kcover_portal import needs_person
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
@@ -25,7 +27,6 @@ from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
-from kcover_portal.views import needs_person
 
 MAX_LISTED = 100  # items of one kind; ``counts`` has the number of all
 TYPES = ("incident", "rescue", "job_order", "cluster", "source")
@@ -62,7 +63,7 @@ class AboutSerializer(serializers.Serializer[Any]):
 class ItemSerializer(serializers.Serializer[Item]):
     """One item that waits for a person."""
 
-    kind = serializers.ChoiceField(needs_person.KINDS)
+    kind = serializers.ChoiceField([str(kind) for kind in Need])
     cluster = serializers.CharField()
     node = serializers.CharField(help_text='"" if it is not about one node')
     about = serializers.SerializerMethodField()
@@ -115,8 +116,8 @@ class NeedsPersonList(APIView):
 Part = tuple[int, list[Item]]  # the number of all, and the listed ones
 
 
-def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mapping[str, Part]:
-    """The items in these clusters by kind, in the order of ``needs_person.KINDS``."""
+def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mapping[Need, Part]:
+    """The items in these clusters by kind, in the order of ``Need``."""
 
     def part(rows: QuerySet[Any], order: str, items: Callable[[list[Any]], Iterable[Item]]) -> Part:
         here = rows.filter(cluster__in=clusters).select_related("cluster")
@@ -127,14 +128,14 @@ def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mappin
         return lambda rows: [_incident(row, kind, (row.message_reason,)) for row in rows]
 
     return {
-        "ledger": part(waiting.ledgers, "opened_at", of_cluster("ledger")),
-        "storm": part(waiting.storms, "opened_at", of_cluster("storm")),
-        "rescue": part(waiting.rescues.select_related("node"), "opened_at", lambda rows: map(_left, rows)),
-        "approval": part(waiting.approvals.select_related("node"), "expires_at", lambda rows: map(_approval, rows)),
-        "incident": part(waiting.incidents.select_related("node"), "opened_at", _unhandled),
-        "job": part(waiting.orders, "asked_at", lambda rows: map(_order, rows)),
-        "watch": (len(waiting.clusters), [_unwatched(cluster) for cluster in waiting.clusters[:MAX_LISTED]]),
-        "source": part(waiting.sources, "error_at", lambda rows: map(_failing, rows)),
+        Need.LEDGER: part(waiting.ledgers, "opened_at", of_cluster("ledger")),
+        Need.STORM: part(waiting.storms, "opened_at", of_cluster("storm")),
+        Need.RESCUE: part(waiting.rescues.select_related("node"), "opened_at", lambda rows: map(_left, rows)),
+        Need.APPROVAL: part(waiting.approvals.select_related("node"), "expires_at", lambda rows: map(_approval, rows)),
+        Need.INCIDENT: part(waiting.incidents.select_related("node"), "opened_at", _unhandled),
+        Need.JOB: part(waiting.orders, "asked_at", lambda rows: map(_order, rows)),
+        Need.WATCH: (len(waiting.clusters), [_unwatched(cluster) for cluster in waiting.clusters[:MAX_LISTED]]),
+        Need.SOURCE: part(waiting.sources, "error_at", lambda rows: map(_failing, rows)),
     }
 
 

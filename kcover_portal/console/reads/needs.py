@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from kcover.faults import catalog
-from kcover_portal import localization
+from kcover_portal import localization, needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.fault_names import incident_name, of_rescue, symptom
@@ -20,7 +20,6 @@ from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
-from kcover_portal.views import needs_person
 
 MAX_ROWS = 60  # rows of one kind; the list links to the rest
 WORST_FIRST = tuple(reversed(catalog.SEVERITIES))

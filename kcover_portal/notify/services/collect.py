@@ -16,7 +16,7 @@ from kcover.notify import events, pager
 from kcover_portal import doorbell
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
-from kcover_portal.notify.services import alerts, event_sources
+from kcover_portal.notify.services import alerts, event_sources, open_needs
 from kcover_portal.notify.services.alerts import PendingNotice
 from kcover_portal.notify.services.new_event import NewEvent
 from kcover_portal.rescue.control import notify_steps
@@ -32,13 +32,13 @@ RULE_BATCHING, RULE_INTERVAL = timedelta(seconds=2), timedelta(seconds=10)
 
 def collect(*, now: datetime) -> int:
     """Reads the new events. Returns how many of them were added to a channel."""
-    if not event_sources.has_news():
+    if not (event_sources.has_news() or open_needs.has_changes(now=now)):
         return 0
     with transaction.atomic():
         row = lock(now=now)
         if row is None:
             return 0
-        found = event_sources.read_new(first=row.position == 0, now=now)
+        found = [*event_sources.read_new(first=row.position == 0, now=now), *open_needs.read_new(now=now)]
         if row.position == 0:
             Cursor.objects.filter(name=LOCK).update(position=1, at=now)
         return _hand_out(found, now=now)

@@ -35,6 +35,7 @@ VERBS = (
             audit.JobOrderSettled,
             audit.JobMoving,
             audit.JobMoved,
+            audit.DatabaseDiverged,
         )
     ),
     audit.DecisionMade.verb_of(audit.Decided.HOLD),
@@ -83,6 +84,9 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
             return _mode(act, entry)
         case audit.RescueAct() | audit.StepHeld():
             return _rescue(act, entry, known)
+        case audit.DatabaseDiverged():
+            because = reasons.both(reasons.of("database_diverged", at=reasons.moment(act.anchored_at)), *act.because)
+            return _about(entry, "ledger.diverged", because=because)
         case audit.PreflightExpired():
             because = reasons.of("preflight_incomplete", received=act.received, expected=act.expected)
             what = f"{act.namespace}/{act.workload}"

@@ -30,9 +30,12 @@ TITLES: Final = {
     "rescue.human": gettext_lazy("A rescue needs a person"),
     "rescue.failed": gettext_lazy("Rescue failed"),
     "job.human": gettext_lazy("A training job needs a person"),
+    "ledger.diverged": gettext_lazy("Audit log differs from its anchor"),
     "storm.opened": gettext_lazy("Storm"),
     "breaker.tripped": gettext_lazy("Breaker tripped"),
     "automation.paused": gettext_lazy("Automation paused"),
+    "watch.failing": gettext_lazy("Watch disconnected"),
+    "source.failing": gettext_lazy("Source failing"),
     "rule.notify": gettext_lazy("Message from a rule"),
     "incident.opened": gettext_lazy("Incident opened"),
     "agent.silent": gettext_lazy("Agent silent"),
@@ -48,6 +51,8 @@ TITLES: Final = {
     "job.moved": gettext_lazy("A job has moved"),
     "incident.closed": gettext_lazy("Incident closed"),
     "agent.back": gettext_lazy("Agent reports again"),
+    "watch.cleared": gettext_lazy("Watch failure ended"),
+    "source.cleared": gettext_lazy("Source failure ended"),
 }
 SEVERITIES: Final = dict(Route.SEVERITIES)
 # The page of each record. The console is a higher layer, so its paths are repeated here; a test opens them.
@@ -57,6 +62,8 @@ PAGES: Final = {
     "approval": "/approvals/#question-{record}",
     "preflight": "/preflight/{record}/",
     "job": "/jobs/",
+    "watch": "/nodes/",
+    "source": "/sources/",
 }
 OF_INCIDENTS: Final = (
     "incident.opened",
@@ -72,6 +79,10 @@ OTHER_PAGES: Final = {
     "preflight.expired": "preflight",
     "job.human": "job",
     "job.ended": "job",
+    "watch.failing": "watch",
+    "watch.cleared": "watch",
+    "source.failing": "source",
+    "source.cleared": "source",
 }
 
 

@@ -10,6 +10,7 @@ from django.core.management import CommandError, call_command
 from prometheus_client.parser import text_string_to_metric_families
 
 from kcover import audit
+from kcover_portal import needs_person
 from kcover_portal.anchors import queries, senders, services, signed_heads
 from kcover_portal.anchors.models import Divergence, Publication
 from kcover_portal.fleet import services as fleet
@@ -21,7 +22,6 @@ from kcover_portal.ledger import signatures
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.operate import health, metrics
 from kcover_portal.runtime import queries as runtime
-from kcover_portal.views import needs_person
 from tests.portal.anchors.conftest import SECRET
 from tests.portal.ledger.tampering import unguarded
 

@@ -9,6 +9,8 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover.needs import Need
+from kcover_portal import needs_person
 from kcover_portal.api.v1 import needs_person as door
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
@@ -16,7 +18,6 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.sources.models import Source
-from kcover_portal.views import needs_person
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, problem
 
 pytestmark = pytest.mark.django_db
@@ -82,7 +83,7 @@ def by_kind(api: Api, query: str = "") -> dict[str, dict[str, Any]]:
 
 def test_every_kind_is_listed_with_its_row(waiting: dict[str, str], viewer: Api, now: datetime) -> None:
     found = by_kind(viewer)
-    assert list(found) == list(needs_person.KINDS)
+    assert list(found) == list(Need)
     assert {kind: row["about"]["id"] for kind, row in found.items()} == waiting
     assert {row["about"]["type"] for row in found.values()} == set(door.TYPES)
     assert {row["cluster"] for row in found.values()} == {"east"}
@@ -99,7 +100,7 @@ def test_every_kind_is_listed_with_its_row(waiting: dict[str, str], viewer: Api,
 def test_the_numbers_are_those_of_the_metrics(waiting: dict[str, str], viewer: Api) -> None:
     counts = viewer.get("needs-person").json()["counts"]
     known = needs_person.counts(list(Cluster.objects.all()))
-    assert counts == {kind: known["east", kind] for kind in needs_person.KINDS}
+    assert counts == {kind: known["east", kind] for kind in Need}
 
 
 def test_of_more_than_is_listed_the_number_is_told(
@@ -116,9 +117,9 @@ def test_of_more_than_is_listed_the_number_is_told(
 
 def test_only_of_what_the_caller_may_see(waiting: dict[str, str], west: Cluster, viewer: Api, now: datetime) -> None:
     api = caller("viewer", now, cluster=west)
-    assert api.get("needs-person").json() == {"count": 0, "counts": dict.fromkeys(needs_person.KINDS, 0), "results": []}
+    assert api.get("needs-person").json() == {"count": 0, "counts": dict.fromkeys(Need, 0), "results": []}
     problem(api.get("needs-person?cluster=east"), 404)
     assert by_kind(viewer, "?cluster=west") == {}
-    assert set(by_kind(viewer, "?cluster=east")) == set(needs_person.KINDS)
+    assert set(by_kind(viewer, "?cluster=east")) == set(Need)
     assert "nonsense" in fields(viewer.get("needs-person?nonsense=1"))
     problem(Api().get("needs-person"), 401)

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
+from kcover_portal import needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.reads import needs
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
-from kcover_portal.views import needs_person
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db

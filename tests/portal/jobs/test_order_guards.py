@@ -5,13 +5,13 @@ from datetime import timedelta
 import pytest
 
 from kcover.notify import events
+from kcover_portal import needs_person
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify.services import entry_events
-from kcover_portal.views import needs_person
 from tests.codes import codes_of
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch

@@ -1,4 +1,4 @@
-"""What needs a person, across all apps: the list of the console, and its counts for metrics."""
+"""What needs a person, across all apps: for the console, REST, metrics and notifications."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db.models import Count, QuerySet
 
+from kcover.needs import Need
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -17,8 +18,6 @@ from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person as rescue
 from kcover_portal.sources import queries as sources
 from kcover_portal.sources.models import Source
-
-KINDS = ("ledger", "storm", "rescue", "approval", "incident", "job", "watch", "source")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,20 +48,20 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
     )
 
 
-def counts(clusters: Collection[Cluster]) -> dict[tuple[str, str], int]:
+def counts(clusters: Collection[Cluster]) -> dict[tuple[str, Need], int]:
     """The number of rows that need a person, by cluster and kind; zeros included. Seven queries."""
     found = of(Scope.of(*clusters), clusters)
-    rows: dict[str, QuerySet[Any]] = {
-        "ledger": found.ledgers,
-        "storm": found.storms,
-        "rescue": found.rescues,
-        "approval": found.approvals,
-        "incident": found.incidents,
-        "job": found.orders,
-        "source": found.sources,
+    rows: dict[Need, QuerySet[Any]] = {
+        Need.LEDGER: found.ledgers,
+        Need.STORM: found.storms,
+        Need.RESCUE: found.rescues,
+        Need.APPROVAL: found.approvals,
+        Need.INCIDENT: found.incidents,
+        Need.JOB: found.orders,
+        Need.SOURCE: found.sources,
     }
-    numbers = Counter({(cluster.name, "watch"): 1 for cluster in found.clusters})
+    numbers = Counter({(cluster.name, Need.WATCH): 1 for cluster in found.clusters})
     for kind, queryset in rows.items():
         for name, n in queryset.order_by().values_list("cluster__name").annotate(n=Count("pk")):
             numbers[name, kind] = n
-    return {(cluster.name, kind): numbers[cluster.name, kind] for cluster in clusters for kind in KINDS}
+    return {(cluster.name, kind): numbers[cluster.name, kind] for cluster in clusters for kind in Need}

@@ -1,0 +1,16 @@
+"""What needs a person, by kind. Each app states its own part; the portal joins them."""
+
+from enum import StrEnum
+
+
+class Need(StrEnum):
+    """The kinds, most urgent first: the order in lists and counts."""
+
+    LEDGER = "ledger"  # the audit log differs from an anchor
+    STORM = "storm"  # one symptom on many nodes
+    RESCUE = "rescue"  # a rescue that was left to people
+    APPROVAL = "approval"  # a rescue that waits for an answer
+    INCIDENT = "incident"  # a fault that no rescue handles
+    JOB = "job"  # an order about a training job that waits for a person
+    WATCH = "watch"  # a cluster that the watch cannot read
+    SOURCE = "source"  # a source of faults that fails

@@ -1,0 +1,132 @@
+"""Needs that no entry of the audit log announces: a watch or a source that fails. Their begin and end are events.
+
+What needs a person is read from ``needs_person``, as by the console. A need is announced once, when it has lasted for
+STEADY_TIME. It has ended when it has been absent for as long. So a short failure is no message, and one that comes and
+goes is a single message.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+from typing import Final
+
+from kcover import reasons
+from kcover.needs import Need
+from kcover.notify import events, pager
+from kcover_portal import needs_person
+from kcover_portal.accounts.queries import Scope
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.notify.models import OpenNeed
+from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.sources.models import Source
+
+STEADY_TIME = timedelta(minutes=1)
+# The events at the begin and at the end of a need.
+EVENTS: Final[Mapping[str, tuple[str, str]]] = {
+    Need.WATCH: ("watch.failing", "watch.cleared"),
+    Need.SOURCE: ("source.failing", "source.cleared"),
+}
+Key = tuple[str, int]  # kind and record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Present:
+    """A need that exists now."""
+
+    cluster: str
+    name: str = ""
+    because: reasons.Reason | None
+
+
+class _Change(Enum):
+    """A change of the row of a need."""
+
+    BEGIN = auto()
+    ANNOUNCE = auto()
+    RETURN = auto()  # before its absence was an end
+    FORGET = auto()  # it was too short to be announced
+    ABSENT = auto()
+    END = auto()
+
+
+def has_changes(*, now: datetime) -> bool:
+    """Returns whether a need has begun or ended. Called in each sweep, so it uses no lock and no transaction."""
+    return any(_changes(_present(), now=now))
+
+
+def read_new(*, now: datetime) -> list[NewEvent]:
+    """The events of needs that began or ended. Moves their rows, as part of the caller's transaction."""
+    present = _present()
+    found = (_apply(change, row, present, now=now) for change, row in list(_changes(present, now=now)))
+    return [event for event in found if event is not None]
+
+
+def _present() -> dict[Key, _Present]:
+    clusters = list(fleet.clusters())
+    waiting = needs_person.of(Scope.of(*clusters), clusters)
+    found: dict[Key, _Present] = {}
+    for cluster in waiting.clusters:
+        because = reasons.of("quoted_text", text=cluster.watch_error)
+        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=because)
+    for source in waiting.sources:
+        found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
+    return found
+
+
+def _changes(present: Mapping[Key, _Present], *, now: datetime) -> Iterator[tuple[_Change, OpenNeed]]:
+    rows = {(row.kind, row.record): row for row in OpenNeed.objects.all()}
+    for (kind, record), need in present.items():
+        if (kind, record) not in rows:
+            yield _Change.BEGIN, OpenNeed(kind=kind, record=record, cluster=need.cluster, name=need.name, since=now)
+    for key, row in rows.items():
+        change = _change(row, is_present=key in present, now=now)
+        if change is not None:
+            yield change, row
+
+
+def _change(row: OpenNeed, *, is_present: bool, now: datetime) -> _Change | None:
+    if is_present:
+        if row.absent_since is not None:
+            return _Change.RETURN
+        steady = now - row.since >= STEADY_TIME
+        return _Change.ANNOUNCE if row.announced_at is None and steady else None
+    if row.announced_at is None:
+        return _Change.FORGET
+    if row.absent_since is None:
+        return _Change.ABSENT
+    return _Change.END if now - row.absent_since >= STEADY_TIME else None
+
+
+def _apply(change: _Change, row: OpenNeed, present: Mapping[Key, _Present], *, now: datetime) -> NewEvent | None:
+    begin, end = EVENTS[row.kind]
+    match change:
+        case _Change.BEGIN:
+            row.save(force_insert=True)
+        case _Change.ANNOUNCE:
+            OpenNeed.objects.filter(pk=row.pk).update(announced_at=now)
+            return _event(row, begin, because=present[row.kind, row.record].because, now=now)
+        case _Change.RETURN | _Change.ABSENT:
+            absent_since = now if change is _Change.ABSENT else None
+            OpenNeed.objects.filter(pk=row.pk).update(absent_since=absent_since)
+        case _Change.FORGET | _Change.END:
+            event = _event(row, end, because=_withdrawn(row), now=now) if change is _Change.END else None
+            OpenNeed.objects.filter(pk=row.pk).delete()
+            return event
+    return None
+
+
+def _event(row: OpenNeed, kind: str, *, because: reasons.Reason | None, now: datetime) -> NewEvent:
+    event = events.Event(kind=kind, at=now, cluster=row.cluster, what=row.name, record=row.record, because=because)
+    key = f"need-{row.pk}-{kind}"
+    return NewEvent(key, event, pager.alert_changes(event, key=key))
+
+
+def _withdrawn(row: OpenNeed) -> reasons.Reason | None:
+    """The reason of an end that is no repair: what the need was about is gone."""
+    if row.kind == Need.WATCH:
+        there = Cluster.objects.filter(pk=row.record).exists()
+    else:
+        there = Source.objects.filter(pk=row.record, enabled=True).exists()
+    return None if there else reasons.of("need_withdrawn", name=row.name or row.cluster)
