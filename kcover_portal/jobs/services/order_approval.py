@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import training_jobs
 
@@ -44,17 +45,11 @@ def standing(
     """
     if cluster.hand_approval != Cluster.HandApproval.ALWAYS:
         return Standing()
-    held = JobOrder.objects.filter(
-        cluster=cluster,
-        namespace=job.namespace,
-        kind=job.kind,
-        name=job.name,
-        action=action,
-        state=JobOrder.State.HELD,
-    )
+    about = {"namespace": job.namespace, "kind": job.kind, "name": job.name, "action": action}
+    held = queries.left_to_people().filter(cluster=cluster, **about)
     if may_approve and held.exclude(cause=JobOrder.Cause.PERSON).exists():
         return Standing()
-    asked = held.filter(awaits_approval=True, asked_at__gt=now - VALID_FOR).first()
+    asked = waiting(cluster).filter(**about, asked_at__gt=now - VALID_FOR).first()
     if asked is None:
         return Standing(waits=True)
     if may_approve and not is_own(asked, people):
@@ -64,7 +59,7 @@ def standing(
 
 def waiting(cluster: Cluster) -> QuerySet[JobOrder]:
     """Returns the orders of the cluster that wait for another person."""
-    return JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.HELD, awaits_approval=True)
+    return queries.left_to_people().filter(cluster=cluster, awaits_approval=True)
 
 
 def is_own(asked: JobOrder, people: Collection[str]) -> bool:
