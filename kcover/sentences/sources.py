@@ -70,6 +70,7 @@ SENTENCES: Mapping[str, str] = {
     "condition_status": _('Must be "True" or "False". "Unknown" proves nothing.'),
     "condition_reason": _("Must be the reason of a condition, such as DockerHung, or empty for any."),
     "condition_severity": _("Must be info, warning, degraded or fatal."),
+    "source_in_use": _("Source {source} is used by rule {rules}. Change the rule first."),
     "source_builtin": _("Source {source} is built in. To switch it off, set enabled to false."),
     "source_builtin_kind": _("Sources of kind {kind} are built in. Change the existing one."),
     "source_off": _("Source {source} is switched off."),

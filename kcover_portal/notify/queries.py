@@ -9,11 +9,9 @@ from django.db.models import Count, Exists, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Concat
 
 from kcover.notify import events
-from kcover.policy import document
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain
 from kcover_portal.notify.models import Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
-from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Step
 
 INCIDENTS = "incidents"  # name of the cursor
@@ -80,21 +78,6 @@ def routes() -> list[tuple[Route, events.Route]]:
 def as_core(row: Route) -> events.Route:
     """A route as the core's value."""
     return events.Route(kinds=frozenset(row.kinds), cluster=row.cluster.name if row.cluster else "", least=row.least)
-
-
-def rules_naming(channel: str) -> list[str]:
-    """The rules in force that name the channel, which must not be deleted then."""
-    found = []
-    for row in policies.in_force():
-        try:
-            policy = document.read(row.document)
-        except document.PolicyInvalid:
-            continue
-        rules = policy.rules if isinstance(policy, document.Policy) else ()
-        for rule in rules:
-            if channel in {name for _, name in rule.channels}:
-                found.append(f"{policy.name}#{rule.index + 1}")
-    return found
 
 
 def due(*, now: datetime, limit: int = 20) -> list[int]:

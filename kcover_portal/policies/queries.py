@@ -151,6 +151,17 @@ def _parse(row: Revision) -> document.Policy | document.StandbyPolicy | None:
         return None
 
 
+def rules_naming(attribute: str, name: str) -> list[str]:
+    """Returns the rules in force, as ``policy#1``, of which an action names this channel or source, sorted."""
+    found = []
+    for row in in_force():
+        policy = _parse(row)
+        for rule in policy.rules if isinstance(policy, document.Policy) else ():
+            if name in {value for _index, value in rule.named(attribute)}:
+                found.append(f"{row.policy.name}#{rule.index + 1}")
+    return found
+
+
 def effective(
     *,
     kind: str,

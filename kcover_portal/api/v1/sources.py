@@ -164,7 +164,7 @@ class Sources(base.Reads[Source]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, name: str) -> Response:
-        """Removes a source and revokes its tokens. 409 for a source that exists for each cluster."""
+        """Removes a source and revokes its tokens. 409 for a built-in source, or one that a rule names."""
         base.known_only(request)
         row = self.get_object()
         require(request, Verb.CONFIGURE, row.cluster)

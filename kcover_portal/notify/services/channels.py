@@ -14,13 +14,14 @@ from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.faults import catalog
 from kcover.notify import events, pager
+from kcover.policy.document.model import CHANNEL
 from kcover_portal import doorbell, encryption, stored_secrets
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
-from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
 from kcover_portal.notify.senders import pagers
+from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.control import notify_steps
 
 SECRET: Final = ("url", "secret")
@@ -87,7 +88,7 @@ def delete_channel(channel: Channel, *, actor: str, reason: str, now: datetime) 
     """Deletes a channel and its routes; its deliveries stay. Raises FieldError while a rule in force names it."""
     with transaction.atomic():
         row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
-        rules = queries.rules_naming(row.name)
+        rules = policies.rules_naming(CHANNEL, row.name)
         if rules:
             used = reasons.of("channel_in_use", channel=row.name, rules=", ".join(rules))
             raise FieldError("name", used, conflict=True)

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 
 from kcover import audit, masked_addresses, reasons
 from kcover.actions import attributes
+from kcover.actions.moved_jobs import SOURCE
 from kcover.sources import settings
 from kcover.sources.observation import Unreadable
 from kcover_portal import doorbell, encryption, stored_secrets
@@ -17,6 +18,7 @@ from kcover_portal.accounts.services import tokens
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.policies import queries as policies
 from kcover_portal.sources.models import Source
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -101,11 +103,15 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
 def delete_source(source: Source, *, actor: str, reason: str, now: datetime) -> None:
     """Deletes a source and revokes its tokens; incidents that it opened stay.
 
-    Raises FieldError for a source that exists for each cluster.
+    Raises FieldError for a source that exists for each cluster, and while a rule in force names the source.
     """
     if source.is_builtin:
         raise FieldError("", reasons.of("source_builtin", source=source.name), conflict=True)
     with transaction.atomic():
+        rules = policies.rules_naming(SOURCE, source.name)
+        if rules:
+            used = reasons.of("source_in_use", source=source.name, rules=", ".join(rules))
+            raise FieldError("", used, conflict=True)
         act = audit.SourceDeleted(source=source.name, kind=source.kind, reason=reason)
         for token in ApiToken.objects.filter(kind=ApiToken.Kind.SOURCE, source=source.name, revoked_at=None):
             tokens.revoke_token(token, actor=actor, reason=reason, now=now)

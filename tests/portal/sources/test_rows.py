@@ -17,6 +17,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
+from kcover_portal.policies import services as policies
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source, TakenEvent
 from tests.portal.sources.conftest import Sender, add, notification
@@ -66,6 +67,37 @@ def test_an_admin_adds_changes_and_removes_a_source(admin: Admin) -> None:
         ("source.deleted", "source loki-a", "east"),
     ]
     assert SECRET not in str(list(entries.values()))
+
+
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: move}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["62"]
+      actions:
+        - {name: cordon}
+        - name: drain
+          attribute: {checkpointWait: 10min, checkpointQuery: 'max(saved{job="{job}"})', checkpointSource: metrics}
+"""
+
+
+def test_a_source_that_a_rule_names_stays(admin: Admin, now: datetime) -> None:
+    admin.call("post", "", body(name="metrics", kind="prometheus", url="http://prometheus:9090", token=""))
+    admin.call("post", "", body())
+    policies.apply(POLICY, author="test", reason="", now=now)
+    refused = admin.call("delete", "/metrics")
+    assert (refused.status_code, refused.json()["code"]) == (409, "source_in_use")
+    assert refused.json()["params"] == {"source": "metrics", "rules": "move#1"}
+    page = admin.client.post("/sources/metrics/delete/", {"reason": "x"})
+    assert (page.status_code, "move#1" in page.content.decode()) == (422, True)
+    with pytest.raises(CommandError, match="move#1"):
+        call_command("source", "remove", "metrics")
+    assert admin.call("delete", "/loki-a").status_code == 204
+    policies.delete("move", author="test", reason="", now=now)
+    assert admin.call("delete", "/metrics").status_code == 204
 
 
 def test_the_token_is_stored_encrypted_and_never_told(admin: Admin) -> None:
