@@ -34,7 +34,7 @@ from kcover import blocked_addresses, reasons
 SIGNATURE: Final = "X-Kcover-Signature"
 MAX_RESPONSE_BYTES: Final = 256 * 1024  # of a response
 MAX_ERROR: Final = 200  # characters of an error's text in a reason
-TRIED: Final = 3  # addresses of one name
+MAX_ADDRESSES: Final = 3  # addresses of one name
 MAX_WAIT_SECONDS: Final = 86_400
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -272,7 +272,7 @@ def addresses(host: str, port: int | None, *, until: float) -> list[str]:
     blocked = (address for address in found if blocked_addresses.is_blocked(address))
     if host not in allowed and any(str(address) not in allowed for address in blocked):
         raise Silent(reasons.of("address_blocked", host=host), arrived=False)
-    return list(dict.fromkeys(map(str, found)))[:TRIED]
+    return list(dict.fromkeys(map(str, found)))[:MAX_ADDRESSES]
 
 
 def _without_address(host: str, error: str | reasons.Reason) -> Silent:

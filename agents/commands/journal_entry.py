@@ -18,7 +18,7 @@ class State(enum.StrEnum):
     OFFERED = "offered"  # not started; in memory only
     STARTED = "started"
     FINISHED = "finished"  # the portal may not have the result
-    ACKNOWLEDGED = "told"  # the portal has the result
+    ACKNOWLEDGED = "acknowledged"  # the portal has the result
 
 
 @dataclass(slots=True, kw_only=True)

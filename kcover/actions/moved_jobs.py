@@ -39,8 +39,8 @@ class Progress(record.Progress):
     """``checkpoints``: by kind and namespace/name of the job, the time of its last checkpoint when the wait began.
 
     ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: likewise, the
-    ``job`` (namespace/name), ``kind`` and ``channel`` of each owner who was told before. ``owners_told``: they know
-    that it is over.
+    ``job`` (namespace/name), ``kind`` and ``channel`` of each owner who was notified before. ``owners_notified``: also of
+    the end.
     """
 
     checkpoints: Mapping[str, str] = hidden(default={}, kept=True)
@@ -48,7 +48,7 @@ class Progress(record.Progress):
     checkpoint_over: datetime | None = shown(_("Waited for a checkpoint until"), Form.MOMENT, default=None, kept=True)
 
     owners: Mapping[str, Mapping[str, str]] = hidden(default={}, kept=True)
-    owners_told: bool = hidden(default=False, kept=True)
+    owners_notified: bool = hidden(default=False, kept=True)
 
     @property
     def checkpoint_waited(self) -> timedelta:

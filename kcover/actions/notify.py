@@ -21,10 +21,10 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``told``: the result, as the JSON of a reason in ``because``, and its time in ``at``."""
+    """``result``: what became of the message, as the JSON of a reason in ``because``, and its time in ``at``."""
 
     asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
-    told: Mapping[str, Any] | None = hidden(default=None)
+    result: Mapping[str, Any] | None = hidden(default=None)
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
@@ -38,7 +38,7 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
 SPEC = ActionSpec(
     name="notify",
     title=_("Notify people"),
-    place=(Stage.TELL, 0),
+    place=(Stage.NOTIFY, 0),
     policy=PolicyAction(name="notify", attributes={"channel": attributes.channel, "message": attributes.text}),
     plan=_plan,
     args=Args,

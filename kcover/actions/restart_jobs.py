@@ -16,7 +16,7 @@ from kcover.sentences.i18n import gettext_noop as _
 class Progress(moved_jobs.Progress):
     """``restarted``: by namespace/name of the job, how its pods are found, and its ``pods`` then as name to uid.
 
-    It is stored before the first pod is deleted. ``since``: when every one of these jobs had been told to restart.
+    It is stored before the first pod is deleted. ``since``: when every one of these jobs had been requested to restart.
     ``silent_since``: when the step first saw that the node's kubelet is silent while pods of these jobs are stuck.
     """
 

@@ -23,7 +23,7 @@ class Stage(IntEnum):
     """
 
     KEEP_AWAY = 1  # nothing new is scheduled on the node
-    TELL = 2  # people are notified before work is taken away
+    NOTIFY = 2  # people are notified before work is taken away
     MOVE = 3  # the work moves: room for it first, then the jobs, then the rest
     REPAIR = 4  # the empty node is repaired
     PROVE = 5  # the node is verified to be healthy

@@ -17,7 +17,7 @@ from kcover.sentences.i18n import gettext_noop as _
 class Progress(moved_jobs.Progress):
     """``stopped``: how the pods of each job are found, by its namespace/name; stored before the job is stopped.
 
-    ``since``: when every one of these jobs had been told to stop.
+    ``since``: when every one of these jobs had been requested to stop.
     """
 
     stopped: Mapping[str, Mapping[str, Any]] = shown(_("Jobs stopped"), Form.NAMES, default={})
@@ -26,7 +26,7 @@ class Progress(moved_jobs.Progress):
 
     @property
     def committed(self) -> bool:
-        """A job that was told to stop is waited for."""
+        """The step waits for each job whose stop it requested."""
         return self.begun
 
     def retried(self) -> Self:

@@ -54,7 +54,7 @@ class JobOrderSettled(JobOrderAct):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobMoveAct(Act):
-    """A step of a rescue takes away the work of a job whose owner wants to be told.
+    """A step of a rescue takes away the work of a job whose owner wants a message.
 
     ``action``: of the step. ``kind`` and ``job`` (namespace/name): the job. ``channel``: the one that the owner names.
     """

@@ -107,15 +107,17 @@ def flapping(moves: Sequence[datetime], *, now: datetime) -> bool:
     return sum(max(lately) - at <= FLAP_WINDOW for at in lately) >= MIN_FLAP_MOVES
 
 
-def counts(check: str, *, seen_at: datetime, heard_at: datetime | None) -> bool:
-    """Return whether a result is still valid at the agent's last report ``heard_at``.
+def counts(check: str, *, seen_at: datetime, reported_at: datetime | None) -> bool:
+    """Return whether a result is still valid at the agent's last report ``reported_at``.
 
     Agents repeat valid results. A result that was not repeated concerns a device that is gone or no longer checked.
     Results do not age while an agent is silent.
     """
-    if check in CHECKS_VALID_UNTIL_RERUN or heard_at is None:
+    if check in CHECKS_VALID_UNTIL_RERUN or reported_at is None:
         return True
-    return heard_at - seen_at <= (AUTOPILOT_RESULT_VALID_FOR if check in autopilot.CHECKS else PROBE_RESULT_VALID_FOR)
+    return reported_at - seen_at <= (
+        AUTOPILOT_RESULT_VALID_FOR if check in autopilot.CHECKS else PROBE_RESULT_VALID_FOR
+    )
 
 
 def status_moves(changes: Iterable[tuple[str, str, datetime]]) -> tuple[datetime, ...]:
@@ -146,14 +148,14 @@ def of_node(
 ) -> Health:
     """The health of the node. ``ready`` None: the node's condition is unknown and proves nothing.
 
-    ``out_of_reach``: the API server does not answer, so agents' reports may be refused (cause ``untold``).
+    ``out_of_reach``: the API server does not answer, so agents' reports may be refused (cause ``unconfirmed``).
     """
     causes = [*_of_faults(faults, now=now), *_of_checks(checks, now=now)]
-    heard = silence(seen_at, now=now, interval=interval)
+    agent_state = silence(seen_at, now=now, interval=interval)
     if ready is False:
         causes.append(Cause(kind="ready", about="", state="unhealthy"))
-    if heard in ("silent", "never"):
-        about = "untold" if out_of_reach and heard == "silent" else heard
+    if agent_state in ("silent", "never"):
+        about = "unconfirmed" if out_of_reach and agent_state == "silent" else agent_state
         causes.append(Cause(kind="silence", about=about, state="unhealthy" if ready is False else "unknown"))
     return _worst(causes)
 

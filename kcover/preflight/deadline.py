@@ -6,7 +6,7 @@ from datetime import timedelta
 from kcover import reasons
 from kcover.quote import short_repr
 
-LEAST, MOST = timedelta(minutes=1), timedelta(days=1)
+MIN_DEADLINE, MAX_DEADLINE = timedelta(minutes=1), timedelta(days=1)
 _TEXT = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})(?:min|m))?(?:([0-9]{1,6})s)?")
 
 
@@ -20,14 +20,14 @@ def parse_deadline(value: object) -> timedelta:
     Raises DeadlineInvalid, also outside of one minute to one day.
     """
     found = _seconds(value)
-    if found is None or not LEAST <= found <= MOST:
+    if found is None or not MIN_DEADLINE <= found <= MAX_DEADLINE:
         raise DeadlineInvalid(reasons.of("preflight_deadline_invalid", value=short_repr(value)))
     return found
 
 
 def _seconds(value: object) -> timedelta | None:
     if isinstance(value, int) and not isinstance(value, bool):
-        return timedelta(seconds=value) if abs(value) <= MOST.total_seconds() else None
+        return timedelta(seconds=value) if abs(value) <= MAX_DEADLINE.total_seconds() else None
     if not isinstance(value, str):
         return None
     text = value.strip()

@@ -45,7 +45,7 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
     """
     rejected: list[Rejected] = []
     found = list(_events(events, rejected, node=node, now=now))
-    told = {one.code for one in found}
+    event_components = {one.code for one in found}
     current: dict[str, str] = {}
     reported: set[str] = set()
     unread: set[str] = set()
@@ -59,7 +59,7 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
                 key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.pci}"
                 if key not in current and len(current) == MAX_SHOWN:
                     raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
-                if key not in current and shown.get(key) != value and component not in told:
+                if key not in current and shown.get(key) != value and component not in event_components:
                     found.append(seen)
                 current[key] = value
         except Unreadable as error:

@@ -18,7 +18,7 @@ from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
 
-EVERY = timedelta(seconds=50)  # shorter than the schedule, so that a late message does not skip a minute
+PUBLISH_EVERY = timedelta(seconds=50)  # shorter than the schedule, so that a late message does not skip a minute
 POLL_SECONDS = 1.0
 
 
@@ -26,7 +26,7 @@ POLL_SECONDS = 1.0
 def publish() -> None:
     """Publishes the signed heads, once a minute among all workers."""
     now = timezone.now()
-    if leases.throttle("ledger heads", every=EVERY, now=now):
+    if leases.throttle("ledger heads", every=PUBLISH_EVERY, now=now):
         services.publish(now=now)
 
 

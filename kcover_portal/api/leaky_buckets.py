@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 MAX_SENDERS = 200_000  # in memory, twice: those that sent lately, and those before them
-KEPT_SECONDS = 120.0  # longer than any sender has to wait
+RETENTION_SECONDS = 120.0  # longer than any sender has to wait
 
-_MAX_AHEAD_SECONDS = KEPT_SECONDS / 2
+_MAX_AHEAD_SECONDS = RETENTION_SECONDS / 2
 _ROUNDING_SECONDS = 1e-6  # sums of intervals are not exact
 
 Sender = TypeVar("Sender")
@@ -39,7 +39,7 @@ class LeakyBuckets(Generic[Sender]):
         """Counts a request and returns 0, or returns the seconds to wait if the sender has sent too many."""
         with self._lock:
             now = self._clock()
-            if now - self._renewed_at > KEPT_SECONDS or len(self._current) >= MAX_SENDERS:
+            if now - self._renewed_at > RETENTION_SECONDS or len(self._current) >= MAX_SENDERS:
                 self._current, self._earlier, self._renewed_at = {}, self._current, now
             ahead = self._ahead(sender, now)
             if ahead > self._burst - self._interval + _ROUNDING_SECONDS:

@@ -26,7 +26,7 @@ from kcover_portal import private_files
 
 KEY_BYTES: Final = 32  # AES-256
 COMMAND_SECONDS: Final = 20.0
-READ_AGAIN_SECONDS: Final = 10.0  # after the keys could not be read, or one was unknown
+REREAD_SECONDS: Final = 10.0  # after the keys could not be read, or one was unknown
 MAX_ERROR: Final = 200  # characters of a command's error message
 
 
@@ -91,13 +91,13 @@ def _find(known: tuple[Key, ...], key_id: str) -> Key | None:
 
 
 def _current(*, again: bool) -> _Loaded:
-    """The keys of the configured source; read again, at most each READ_AGAIN_SECONDS, if asked or after a failure."""
+    """The keys of the configured source; read again, at most each REREAD_SECONDS, if asked or after a failure."""
     global _loaded
     configured = source()
     with _lock:
         loaded, now = _loaded, time.monotonic()
         if loaded is not None and loaded.source == configured:
-            fresh = now - loaded.at < READ_AGAIN_SECONDS
+            fresh = now - loaded.at < REREAD_SECONDS
             if fresh or not (again or loaded.problem):
                 return loaded
         try:

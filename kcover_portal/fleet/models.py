@@ -133,7 +133,7 @@ class Cluster(ModelWithSecrets):
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
     )
-    heard_since = models.DateTimeField(null=True, help_text="end of its API server's last period of silence")
+    reachable_since = models.DateTimeField(null=True, help_text="end of its API server's last period of silence")
     watched_at = models.DateTimeField(null=True, help_text="when the cluster last answered the watch")
     watch_error = models.CharField(max_length=500, blank=True)
     version = models.CharField(max_length=40, blank=True)

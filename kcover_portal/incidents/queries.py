@@ -16,8 +16,8 @@ from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, N
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.prepared import Prepared
 
-MOST_DUE = 200  # incidents that one sweep takes up
-MOST_SIGHTINGS = 5_000  # of programs' faults in a cluster; the latest
+MAX_DUE_INCIDENTS = 200  # incidents that one sweep takes up
+MAX_PROGRAM_FAULTS = 5_000  # of programs' faults in a cluster; the latest
 _PROGRAM_CODES = tuple(str(code) for code in program_context.CODES)
 
 
@@ -50,7 +50,7 @@ def due_for_decision(*, now: datetime) -> list[tuple[int, tuple[datetime | None,
 def _due(now: datetime) -> QuerySet[Incident, tuple[Any, ...]]:
     place = Window(RowNumber(), partition_by=F("node"), order_by=("decide_at", "pk"))
     rows = undecided(now=now).annotate(place=place)
-    return rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")[:MOST_DUE]
+    return rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")[:MAX_DUE_INCIDENTS]
 
 
 _DUE = Prepared(_due, now=datetime)
@@ -125,7 +125,7 @@ def program_context_of(incident: Incident, *, now: datetime) -> program_context.
     columns = rows.order_by("-pk").values_list("node_id", "incident__device", "message")
     sightings = [
         program_context.Sighting(gpu=f"{node} {device}", program=program_context.program_of(message))
-        for node, device, message in columns[:MOST_SIGHTINGS]
+        for node, device, message in columns[:MAX_PROGRAM_FAULTS]
     ]
     return program_context.judge(f"{incident.node_id} {incident.device}", sightings)
 
@@ -228,8 +228,8 @@ def _checks(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
         statuses[node, name, device] = status
     failing = CheckResult.objects.filter(node__in=nodes, status="fail").order_by()
     rows = failing.values_list("node_id", "name", "device", "seen_at", "node__agent__seen_at")
-    for node, name, device, seen_at, heard_at in rows:
-        if health.counts(name, seen_at=seen_at, heard_at=heard_at):
+    for node, name, device, seen_at, reported_at in rows:
+        if health.counts(name, seen_at=seen_at, reported_at=reported_at):
             statuses[node, name, device] = "fail"
     found: defaultdict[int, list[health.Check]] = defaultdict(list)
     for (node, name, device), status in statuses.items():

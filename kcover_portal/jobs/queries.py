@@ -23,7 +23,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.rescue.models import JobRestart, Rescue
 
-KEPT: Final = timedelta(seconds=5)
+JOBS_CACHED_FOR: Final = timedelta(seconds=5)
 SIDE_BY_SIDE: Final = 4  # clusters that are asked at once
 RUNNING, RESTARTING, WAITING, FAILED, STOPPED = "running", "restarting", "waiting", "failed", "stopped"
 STATES: Final = (RUNNING, RESTARTING, WAITING, FAILED, STOPPED)
@@ -151,14 +151,14 @@ def _look(cluster: Cluster, *, now: datetime) -> tuple[_Read, ...] | reasons.Rea
     key = cluster.pk
     with _lock:
         at, read = _kept.get(key, (None, ()))
-    if at is not None and timedelta(0) <= now - at < KEPT:
+    if at is not None and timedelta(0) <= now - at < JOBS_CACHED_FOR:
         return read
     try:
         read = tuple(_read(fleet.connect(cluster)))
     except port.KubeError as error:
         return kube_reasons.of(error)
     with _lock:
-        for old in [other for other, (then, _) in _kept.items() if now - then >= KEPT]:
+        for old in [other for other, (then, _) in _kept.items() if now - then >= JOBS_CACHED_FOR]:
             del _kept[old]
         _kept[key] = (now, read)
     return read

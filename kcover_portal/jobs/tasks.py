@@ -16,7 +16,7 @@ from kcover_portal.kube import port
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
-MOST_AT_ONCE = 50  # due orders for which one sweep wakes workers
+MAX_ORDERS_PER_SWEEP = 50  # due orders for which one sweep wakes workers
 LOOK_LEASE = timedelta(minutes=5)  # longer than a look may take
 
 
@@ -29,7 +29,7 @@ def run(pk: int) -> None:
 @shared_task(name="jobs.sweep")
 def sweep() -> None:
     """Wakes a worker for each order that is due."""
-    for pk in queries.due_orders(now=timezone.now()).values_list("pk", flat=True)[:MOST_AT_ONCE]:
+    for pk in queries.due_orders(now=timezone.now()).values_list("pk", flat=True)[:MAX_ORDERS_PER_SWEEP]:
         doorbell.ring("jobs.run", pk)
 
 

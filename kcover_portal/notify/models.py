@@ -194,7 +194,7 @@ class Notice(models.Model):
     )
     action = models.CharField(max_length=11, blank=True, help_text="for a pager: trigger, acknowledge or resolve")
     page = models.CharField(max_length=160, blank=True, help_text="for a pager: by which it recognises repetitions")
-    told_at = models.DateTimeField(null=True, help_text="for a pager: when it accepted this event")
+    accepted_at = models.DateTimeField(null=True, help_text="for a pager: when it accepted this event")
 
     class Meta:
         ordering = ("id",)

@@ -11,7 +11,7 @@ from kcover_portal.operate import event_batches, feed_watch
 from kcover_portal.sources import services as sources
 
 STREAM_SECONDS = 50.0  # maximum duration of one watch request
-AGAIN_SECONDS = 5.0  # the same while a failure has to be looked at again
+RETRY_SECONDS = 5.0  # the same while a failure has to be looked at again
 
 
 class PodWatch(feed_watch.FeedWatch):
@@ -41,7 +41,7 @@ class PodWatch(feed_watch.FeedWatch):
 
     def stream(self, version: str) -> str:
         """Follows changes for STREAM_SECONDS; returns the resource version to continue from."""
-        timeout = AGAIN_SECONDS if self._feed.is_waiting else STREAM_SECONDS
+        timeout = RETRY_SECONDS if self._feed.is_waiting else STREAM_SECONDS
         changes = queries.connect(self._cluster).watch_pods(version, timeout=timeout)
         for batch in event_batches.batches(_of_consequence(changes)):
             if self._stop.is_set():

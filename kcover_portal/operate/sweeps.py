@@ -70,6 +70,6 @@ SWEEPS: Final = (
     Sweep(
         task="preflight.sweep",
         every=5.0,
-        has_work=lambda now: bool(preflight.expiring(now=now) or preflight.to_tell(limit=1)),
+        has_work=lambda now: bool(preflight.expiring(now=now) or preflight.unreported_verdicts(limit=1)),
     ),
 )

@@ -63,7 +63,7 @@ class PreflightReport(models.Model):
     body = models.JSONField(help_text="the known fields of the report")
     verdict = models.CharField(max_length=10, choices=Verdict.choices, blank=True)
     at = models.DateTimeField()
-    told_at = models.DateTimeField(null=True, help_text="when the verdict was reported as a fault")
+    reported_at = models.DateTimeField(null=True, help_text="when the verdict was reported as a fault")
 
     class Meta:
         ordering = ("run_id", "node_id")
@@ -71,8 +71,8 @@ class PreflightReport(models.Model):
         indexes = (
             models.Index(
                 fields=("id",),
-                condition=models.Q(verdict__in=("abnormal", "slow"), told_at=None),
-                name="preflight_to_tell",
+                condition=models.Q(verdict__in=("abnormal", "slow"), reported_at=None),
+                name="preflight_unreported",
             ),
         )
 

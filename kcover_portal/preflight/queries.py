@@ -20,8 +20,8 @@ def expiring(*, now: datetime) -> list[int]:
     return list(rows.values_list("pk", flat=True))
 
 
-def to_tell(*, limit: int) -> list[int]:
+def unreported_verdicts(*, limit: int) -> list[int]:
     """Returns the ids of reports whose verdict is not reported as a fault yet, oldest first."""
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)
-    rows = PreflightReport.objects.filter(verdict__in=flagged, told_at=None).order_by("pk")
+    rows = PreflightReport.objects.filter(verdict__in=flagged, reported_at=None).order_by("pk")
     return list(rows.values_list("pk", flat=True)[:limit])

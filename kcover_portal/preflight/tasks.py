@@ -14,10 +14,10 @@ from kcover_portal.preflight import queries, services
 log = logging.getLogger(__name__)
 
 
-@shared_task(name="preflight.tell")
-def tell() -> None:
+@shared_task(name="preflight.report_verdicts")
+def report_verdicts() -> None:
     """Reports the faults of flagged nodes."""
-    while services.tell(now=timezone.now()) >= services.MAX_VERDICTS:
+    while services.report_verdicts(now=timezone.now()) >= services.MAX_VERDICTS:
         pass
 
 
@@ -26,7 +26,7 @@ def sweep() -> None:
     """Ends runs past their deadline and reports faults whose wake-up was lost."""
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
-    tell()
+    report_verdicts()
 
 
 @shared_task(name="preflight.read_objects")

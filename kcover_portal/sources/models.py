@@ -31,7 +31,7 @@ class Source(ModelWithSecrets):
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
-    heard_at = models.DateTimeField(null=True, help_text="when it last sent or answered anything")
+    last_contact_at = models.DateTimeField(null=True, help_text="when it last sent or answered anything")
     event_at = models.DateTimeField(null=True, help_text="when the portal took its last event")
     lag = models.FloatField(null=True, help_text="seconds from the last event's own time to its arrival")
     accepted = models.PositiveBigIntegerField(default=0)

@@ -47,7 +47,7 @@ def all_sources() -> QuerySet[Source]:
 
 def failing(clusters: Collection[Cluster]) -> QuerySet[Source]:
     """Sources that cannot be read, or whose last request could not be read. A person must repair them."""
-    since = Q(heard_at=None) | Q(error_at__gt=F("heard_at"))
+    since = Q(last_contact_at=None) | Q(error_at__gt=F("last_contact_at"))
     pulled = Q(kind__in=settings.PULLED)
     broken = (pulled & Q(attempts__gte=FAILING_AFTER)) | (~pulled & ~Q(error={}) & since)
     return all_sources().filter(broken, enabled=True, cluster__in=clusters)
@@ -74,9 +74,9 @@ def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reas
 
 def read_until(source: Source) -> datetime:
     """Up to when a source that the portal asks has been read."""
-    heard_at = source.heard_at or source.created_at
+    last_contact_at = source.last_contact_at or source.created_at
     positions = [position["until"] for position in source.cursor.values() if _is_position(position)]
-    return min(heard_at, datetime.fromtimestamp(min(positions) / 1e9, tz=UTC)) if positions else heard_at
+    return min(last_contact_at, datetime.fromtimestamp(min(positions) / 1e9, tz=UTC)) if positions else last_contact_at
 
 
 def _is_position(position: object) -> bool:

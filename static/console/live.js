@@ -20,7 +20,7 @@ const word = dot?.querySelector(".live-word");
 const since = dot?.querySelector(".live-since");
 
 let fetchedAt = Date.now();
-let heardAt = Date.now();
+let lastMessageAt = Date.now();
 let failed = false; // the last refresh
 let lostAt = 0;
 let wait = 500;
@@ -97,11 +97,11 @@ function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const socket = new WebSocket(`${scheme}://${location.host}${body.dataset.ws}`);
   const patience = setTimeout(() => socket.readyState === WebSocket.CONNECTING && socket.close(), CONNECTS);
-  const silence = setInterval(() => Date.now() - heardAt > SILENCE && lost(), 1000);
+  const silence = setInterval(() => Date.now() - lastMessageAt > SILENCE && lost(), 1000);
   let over = false;
   socket.onopen = () => {
     clearTimeout(patience);
-    heardAt = Date.now();
+    lastMessageAt = Date.now();
     wait = 500;
     show(failed ? "lost" : "live");
     clearInterval(polling);
@@ -109,7 +109,7 @@ function connect() {
     lostAt = 0; // the server's first word is a resync
   };
   socket.onmessage = (event) => {
-    heardAt = Date.now();
+    lastMessageAt = Date.now();
     const { t, id } = JSON.parse(event.data);
     if (t !== "beat") signal(t, id);
   };
@@ -124,7 +124,7 @@ function connect() {
     clearInterval(silence);
     socket.onopen = socket.onmessage = null;
     socket.close();
-    heardAt = Date.now(); // the next socket has its own time to answer
+    lastMessageAt = Date.now(); // the next socket has its own time to answer
     lostAt ||= Date.now();
     show(polling && !failed ? "polling" : "lost");
     if (!polling) setTimeout(poll, POLL_AFTER);

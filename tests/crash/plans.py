@@ -63,14 +63,14 @@ spec:
       actions: [{name: cordon}, {name: restartJobs}]
 """
 # A channel for each node, so that what is told of one is a message of its own.
-TELL = """
+NOTIFY = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy
 metadata: {{name: tell}}
 spec:
   rules:
 {rules}"""
-_TELL_OF = """\
+_NOTIFY_RULE = """\
     - priority: 10
       errorCode: ["74"]
       nodeSelector: {{operator: all, labels: {{kubernetes.io/hostname: {node}}}}}
@@ -140,4 +140,4 @@ def channel(node: str) -> str:
 
 def tell(nodes: Iterable[str]) -> str:
     """The policy by which people are told of each of these nodes."""
-    return TELL.format(rules="".join(_TELL_OF.format(node=node, channel=channel(node)) for node in nodes))
+    return NOTIFY.format(rules="".join(_NOTIFY_RULE.format(node=node, channel=channel(node)) for node in nodes))

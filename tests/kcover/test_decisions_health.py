@@ -103,7 +103,7 @@ def test_silence_is_no_health_and_a_fault_only_with_the_clusters_word(
 
 def test_a_silence_that_the_portal_may_have_made_itself_is_told_apart() -> None:
     found = node(ready=None, seen_at=LONG_AGO, out_of_reach=True)
-    assert [(cause.kind, cause.about, cause.state) for cause in found.causes] == [("silence", "untold", "unknown")]
+    assert [(cause.kind, cause.about, cause.state) for cause in found.causes] == [("silence", "unconfirmed", "unknown")]
     assert node(ready=None, seen_at=None, out_of_reach=True).causes[0].about == "never"
     assert node(ready=None, out_of_reach=True).state == "healthy"
 
@@ -126,8 +126,8 @@ def test_the_worst_comes_first_and_is_the_answer() -> None:
     ],
 )
 def test_what_would_have_been_told_again_counts_no_longer(check: str, hours: int, counts: bool) -> None:
-    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=NOW) is counts
-    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), heard_at=None)
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), reported_at=NOW) is counts
+    assert health.counts(check, seen_at=NOW - timedelta(hours=hours), reported_at=None)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ be guessed. Each pod has at most two places in a lane. Rejected tokens are remem
 
 A review is valid for REVIEW_VALID_SECONDS. While the API server does not answer, a confirmed token stays valid for
 REVIEW_VALID_IN_OUTAGE_SECONDS. A token that was never reviewed gets a 503, and the agent keeps its report. A rejection
-ends the validity at once. Reviews are kept in memory only. After a restart, agents may therefore be unheard until the
-API server answers, and their silence then proves nothing (``blind``).
+ends the validity at once. Reviews are kept in memory only. After a restart, agents may therefore go unrecognised until
+the API server answers, and their silence then proves nothing (``blind``).
 """
 
 import asyncio

@@ -51,7 +51,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
         model = Source
         fields = (
             *("id", "name", "kind", "cluster", "url", "has_token", "settings", "enabled", "builtin"),
-            *("heard_at", "last_event_at", "lag_seconds", "accepted", "duplicates", "rejected"),
+            *("last_contact_at", "last_event_at", "lag_seconds", "accepted", "duplicates", "rejected"),
             *("error", "error_reason", "error_at", "created_by", "created_at"),
         )
 

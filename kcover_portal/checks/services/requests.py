@@ -74,8 +74,8 @@ def ask(run: CheckRun, batch: int, held: Mapping[str, Reason], *, now: datetime)
     """
     targets = list(run.targets.filter(batch=batch, state=Waiting).select_related("node").order_by("place"))
     nodes = [target.node_id for target in targets]
-    heard = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
-    present = set(heard.values_list("pk", flat=True))
+    reporting = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
+    present = set(reporting.values_list("pk", flat=True))
     loaded = dict(
         CheckTarget.objects.filter(node__in=nodes, state=Asked, invasive=True).values_list("node_id", "run_id")
     )

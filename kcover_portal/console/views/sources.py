@@ -53,7 +53,7 @@ def _state(row: Source, trouble: reasons.Reason | None) -> str:
         return "off"
     if trouble is not None:
         return "trouble"
-    return "works" if row.heard_at else "new"
+    return "works" if row.last_contact_at else "new"
 
 
 @require_http_methods(["GET", "POST"])

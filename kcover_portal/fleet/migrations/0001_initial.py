@@ -263,7 +263,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "heard_since",
+                    "reachable_since",
                     models.DateTimeField(help_text="end of its API server's last period of silence", null=True),
                 ),
                 ("watched_at", models.DateTimeField(help_text="when the cluster last answered the watch", null=True)),

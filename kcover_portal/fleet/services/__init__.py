@@ -34,7 +34,7 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
     if not error:
         fields["watched_at"] = now
         if not Cluster.objects.filter(pk=cluster.pk, watched_at__gte=now - queries.WATCH_GAP).exists():
-            fields["heard_since"] = now
+            fields["reachable_since"] = now
     if version:
         fields["version"] = version
     Cluster.objects.filter(pk=cluster.pk).update(**fields)
@@ -42,7 +42,7 @@ def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str
 
 def record_api_gap(cluster: int, *, now: datetime) -> None:
     """Records that the cluster (by id) did not answer until now, so that silent agents before now prove nothing."""
-    Cluster.objects.filter(pk=cluster).update(heard_since=now)
+    Cluster.objects.filter(pk=cluster).update(reachable_since=now)
 
 
 def ask_agent(

@@ -11,7 +11,7 @@ from kcover_portal.incidents.services import record_faults
 from kcover_portal.incidents.services.portal_fault import PortalFault
 
 LOOK_BACK = timedelta(minutes=5)  # for incidents that were seen again; the task runs every minute
-MOST_AT_ONCE = 200
+MAX_INCIDENTS_PER_ROUND = 200
 
 
 def suspect_gpus(*, now: datetime) -> int:
@@ -20,7 +20,7 @@ def suspect_gpus(*, now: datetime) -> int:
     An open suspicion is not repeated. No rule acts on it unless the rule lists it.
     """
     opened = 0
-    for row in queries.program_faults(since=now - LOOK_BACK, limit=MOST_AT_ONCE):
+    for row in queries.program_faults(since=now - LOOK_BACK, limit=MAX_INCIDENTS_PER_ROUND):
         found = queries.program_context_of(row, now=now)
         if found is not None and found.suspect is program_context.Suspect.GPU:
             opened += _open(row, found, now=now)

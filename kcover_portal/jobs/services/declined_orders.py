@@ -10,7 +10,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import order_approval, orders
 
-EXPIRED_AT_ONCE = 100
+MAX_EXPIRED_ORDERS = 100
 ACTOR = "system"
 
 
@@ -46,7 +46,7 @@ def decline(
 def expire(cluster: Cluster, *, now: datetime) -> None:
     """Ends orders that nobody approved in time."""
     old = order_approval.waiting(cluster).filter(asked_at__lte=now - order_approval.VALID_FOR).order_by("pk")
-    for order in old.select_related("cluster")[:EXPIRED_AT_ONCE]:
+    for order in old.select_related("cluster")[:MAX_EXPIRED_ORDERS]:
         with transaction.atomic():
             because = reasons.of("job_order_expired", span=reasons.span(order_approval.VALID_FOR))
             orders.settle(order, JobOrder.State.FAILED, because, actor=ACTOR, now=now)

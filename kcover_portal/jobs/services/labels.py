@@ -18,11 +18,11 @@ from kcover_portal.kube.training_jobs import NEEDS_RECOVERY, PROTECTED
 
 log = logging.getLogger(__name__)
 ASKED_BY = f"label {NEEDS_RECOVERY}"
-MOST_NEW = 15  # labelled jobs that one look reads
-MOST_TOLD = 5  # of those whose order was refused or waits for a person
+MAX_NEW_JOBS_PER_LOOK = 15  # labelled jobs that one look reads
+MAX_REPEATED_JOBS_PER_LOOK = 5  # of those whose order was refused or waits for a person
 PERIOD = timedelta(hours=1)
-MOST_ORDERS = 60  # by label, of a namespace within PERIOD; anybody who may label jobs can give them
-MOST_REFUSED = 5  # of them
+MAX_ORDERS_PER_NAMESPACE = 60  # by label, of a namespace within PERIOD; anybody who may label jobs can give them
+MAX_REFUSED_ORDERS_PER_NAMESPACE = 5  # of them
 
 
 def look_for_labels(cluster: Cluster, *, now: datetime) -> list[JobOrder]:
@@ -65,28 +65,28 @@ class _Lately:
 
     def has_room(self, namespace: str, state: str = "") -> bool:
         """Returns whether the namespace may have another order, also if it ends in this state."""
-        if state == JobOrder.State.FAILED and self._refused[namespace] >= MOST_REFUSED:
+        if state == JobOrder.State.FAILED and self._refused[namespace] >= MAX_REFUSED_ORDERS_PER_NAMESPACE:
             return False
-        return self._all[namespace] < MOST_ORDERS
+        return self._all[namespace] < MAX_ORDERS_PER_NAMESPACE
 
 
 def _chosen(
     cluster: Cluster, found: Sequence[port.Workload], lately: _Lately, *, now: datetime
 ) -> Iterator[port.Workload]:
-    """The jobs that this look reads: none with a running order, and few that were told already."""
+    """The jobs that this look reads: none with a running order, and few whose order exists already."""
     places = ("namespace", "kind", "name")
     running = set(JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.RUNNING).values_list(*places))
     by_label = JobOrder.objects.filter(cluster=cluster, cause=JobOrder.Cause.LABEL)
     waiting = by_label.filter(state__in=(JobOrder.State.FAILED, JobOrder.State.HELD))
-    told = set(waiting.filter(namespace__in={one.namespace for one in found}).values_list(*places))
+    repeated = set(waiting.filter(namespace__in={one.namespace for one in found}).values_list(*places))
     new: list[port.Workload] = []
     known: list[port.Workload] = []
     for one in found:
         place = one.namespace, one.kind, one.name
         if place not in running and lately.has_room(one.namespace):
-            (known if place in told else new).append(one)
+            (known if place in repeated else new).append(one)
     turn = int(now.timestamp()) // LOOK_EVERY
-    for jobs, most in ((new, MOST_NEW), (known, MOST_TOLD)):
+    for jobs, most in ((new, MAX_NEW_JOBS_PER_LOOK), (known, MAX_REPEATED_JOBS_PER_LOOK)):
         yield from shares.rotated(jobs, lambda one: one.namespace, most=most, turn=turn)
 
 
@@ -105,7 +105,7 @@ def _order(
         state, because = JobOrder.State.FAILED, reasons.both(*obstacles)
     elif recovery.mode_of(cluster) == "approve":
         state, because = JobOrder.State.HELD, reasons.of("job_needs_approver")
-    if _is_told(cluster, job, state, because) or not lately.has_room(job.namespace, state):
+    if _is_recorded(cluster, job, state, because) or not lately.has_room(job.namespace, state):
         return None
     try:
         return orders.create(
@@ -122,7 +122,7 @@ def _order(
         return None
 
 
-def _is_told(cluster: Cluster, job: training_jobs.Job, state: str, because: reasons.Reason | None) -> bool:
+def _is_recorded(cluster: Cluster, job: training_jobs.Job, state: str, because: reasons.Reason | None) -> bool:
     """Returns whether the job's newest order says the same, or is under way and will clear the label."""
     newest = JobOrder.objects.filter(cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name).first()
     if newest is None:

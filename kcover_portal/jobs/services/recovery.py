@@ -20,8 +20,8 @@ from kcover_portal.rescue.models import JobRestart
 from kcover_portal.rescue.step import job_window
 
 ACTOR = "system"
-LOOP = timedelta(hours=1)
-MOST_RESTARTS = 5  # of one job within LOOP; then a person is asked
+RESTART_WINDOW = timedelta(hours=1)
+MAX_RESTARTS_PER_JOB = 5  # of one job within RESTART_WINDOW; then a person is asked
 OFF = "off"
 
 
@@ -89,7 +89,7 @@ def recover_job(
         return None
     state, why, due_at = JobOrder.State.RUNNING, None, now
     mode = mode_of(cluster)
-    lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), asked_at__gt=now - LOOP)
+    lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), asked_at__gt=now - RESTART_WINDOW)
     if mode in fleet.SILENT:
         if lately.exists():
             return None
@@ -98,7 +98,7 @@ def recover_job(
         state, why = JobOrder.State.HELD, reasons.of("job_needs_approver")
     else:
         count = lately.exclude(state=JobOrder.State.SHADOW).count()
-        if count >= MOST_RESTARTS:
+        if count >= MAX_RESTARTS_PER_JOB:
             state, why = JobOrder.State.HELD, reasons.of("job_crash_loop", count=count)
         elif count:
             due_at = now + job_window.WINDOW * 2 ** (count - 1)

@@ -15,7 +15,7 @@ from kcover_portal.rescue.models import JobRestart
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 50  # jobs that one look reads
+MAX_JOBS_PER_LOOK = 50  # jobs that one look reads
 LOOK_EVERY = 10  # seconds
 PLACE = ("namespace", "kind", "name")  # of a job
 Place = tuple[str, str, str]
@@ -24,8 +24,8 @@ Place = tuple[str, str, str]
 def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
     """Reads jobs that failed or wait for a person, and ends what is over. Raises port.Unavailable.
 
-    Orders by hand that nobody approved in time end. One look reads MOST_AT_ONCE jobs, as many of each namespace, and
-    the next look reads the next ones.
+    Orders by hand that nobody approved in time end. One look reads MAX_JOBS_PER_LOOK jobs, as many of each namespace,
+    and the next look reads the next ones.
     """
     declined_orders.expire(cluster, now=now)
     held = JobOrder.objects.filter(cluster=cluster, state=JobOrder.State.HELD)
@@ -37,7 +37,7 @@ def look_for_returns(cluster: Cluster, *, now: datetime) -> None:
     if left:
         kube = fleet.connect(cluster)
         turn = int(now.timestamp()) // LOOK_EVERY
-        for place in shares.rotated(left, lambda one: one[0], most=MOST_AT_ONCE, turn=turn):
+        for place in shares.rotated(left, lambda one: one[0], most=MAX_JOBS_PER_LOOK, turn=turn):
             try:
                 _look(cluster, kube, place, now=now)
             except port.Unavailable:

@@ -28,11 +28,11 @@ from kcover_portal.rescue.step.node_lock import LEASE_TIME
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
-LONGEST_HOLD = timedelta(seconds=15)  # a guard may release at any time
+MAX_HOLD = timedelta(seconds=15)  # a guard may release at any time
 MAX_ATTEMPTS = 20
 COMMAND_OBEYED = timedelta(seconds=30)  # a controller that took a Command has begun to end the pods by then
 COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.Verb.COMMAND)
-LONGEST_BACK_OFF = timedelta(minutes=1)
+MAX_BACK_OFF = timedelta(minutes=1)
 State = JobOrder.State
 
 
@@ -55,7 +55,7 @@ def _go_on(work: "_Work") -> None:
         work.go_on()
     except HeldBack as held:
         until = held.again_at - work.clock() if held.again_at else HELD_BACK
-        work.wait(held.reason, max(HELD_BACK, min(until, LONGEST_HOLD)))
+        work.wait(held.reason, max(HELD_BACK, min(until, MAX_HOLD)))
     except port.KubeError as error:
         is_open = isinstance(error, port.Unavailable) and error.ambiguous
         work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer), is_open=is_open)
@@ -203,7 +203,7 @@ class _Work(OrderCalls):
             self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
             return
         least = COMMAND_OBEYED if is_open and self.order.kind in COMMANDED else timedelta(0)
-        self.wait(why, max(least, min(POLL * 2 ** min(attempts, 10), LONGEST_BACK_OFF)), attempts=attempts)
+        self.wait(why, max(least, min(POLL * 2 ** min(attempts, 10), MAX_BACK_OFF)), attempts=attempts)
 
     def end(self, state: str, why: reasons.Reason) -> None:
         """Settles the order, with its entry."""

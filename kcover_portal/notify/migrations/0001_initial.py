@@ -228,7 +228,7 @@ class Migration(migrations.Migration):
                         blank=True, help_text="for a pager: by which it recognises repetitions", max_length=160
                     ),
                 ),
-                ("told_at", models.DateTimeField(help_text="for a pager: when it accepted this event", null=True)),
+                ("accepted_at", models.DateTimeField(help_text="for a pager: when it accepted this event", null=True)),
                 (
                     "channel",
                     models.ForeignKey(

@@ -117,7 +117,7 @@ def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]
     groups: dict[tuple[str, str], list[Notice]] = {}
     for row in rows:
         late = row.action != pager.RESOLVE and over.get(row.page, 0) > row.pk
-        if row.told_at is None and not late:
+        if row.accepted_at is None and not late:
             groups.setdefault((row.page, row.action), []).append(row)
     return tuple(_event(delivery, group) for group in groups.values())
 

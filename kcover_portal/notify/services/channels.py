@@ -33,7 +33,7 @@ SETTINGS: Final = (
 # Kinds that may have a secret beside their address: a signing key, or a pager's key.
 SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 SHORTEST_SECRET: Final = 16
-MOST_RECIPIENTS: Final = 20
+MAX_RECIPIENTS: Final = 20
 MAX_BATCHING, MAX_INTERVAL, MAX_REMIND = 3600, 86_400, 30 * 86_400  # seconds
 
 
@@ -211,8 +211,8 @@ def _check_address(row: Channel) -> None:
         raise FieldError("url", reasons.of("url_of_mail"))
     if not settings.EMAIL_HOST:
         raise FieldError("kind", reasons.of("mail_unset"))
-    if not row.recipients or len(row.recipients) > MOST_RECIPIENTS:
-        raise FieldError("recipients", reasons.of("recipients_count", most=MOST_RECIPIENTS))
+    if not row.recipients or len(row.recipients) > MAX_RECIPIENTS:
+        raise FieldError("recipients", reasons.of("recipients_count", most=MAX_RECIPIENTS))
     for address in row.recipients:
         try:
             validate_email(address)

@@ -177,7 +177,7 @@ def _taken(delivery: Delivery, event: senders.PagerEvent, *, now: datetime) -> N
     """Records it, and settles the steps that waited for this event, independently of the others."""
     with transaction.atomic():
         rows = delivery.notices.filter(pk__in=event.notices)
-        rows.update(told_at=now)
+        rows.update(accepted_at=now)
         for step in rows.filter(step__isnull=False).values_list("step", flat=True):
             notify_steps.settle_step(step, because=reasons.of("notify_delivered", channel=delivery.name), now=now)
 

@@ -65,10 +65,10 @@ def _due(*, now: datetime) -> Sequence[_Due]:
         assert channel is not None  # filtered
         if notice.at < rescue.expires_at - timedelta(seconds=rescue.approval_seconds):
             continue  # of an earlier request of the same rescue
-        told_at = notice.delivery.closed_at
-        if told_at is None:
+        delivered_at = notice.delivery.closed_at
+        if delivered_at is None:
             continue  # not sent yet, so a reminder would come with the request itself
-        at = events.reminder_at(told_at, rescue.expires_at, after=channel.remind)
+        at = events.reminder_at(delivered_at, rescue.expires_at, after=channel.remind)
         if at is not None and at <= now:
             found.append(_Due(channel, _reminder(notice, rescue, now=now)))
     keys = {reminder.found.key for reminder in found}

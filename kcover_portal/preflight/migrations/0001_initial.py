@@ -76,7 +76,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("at", models.DateTimeField()),
-                ("told_at", models.DateTimeField(help_text="when the verdict was reported as a fault", null=True)),
+                ("reported_at", models.DateTimeField(help_text="when the verdict was reported as a fault", null=True)),
                 (
                     "node",
                     models.ForeignKey(
@@ -157,9 +157,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="preflightreport",
             index=models.Index(
-                condition=models.Q(("told_at", None), ("verdict__in", ("abnormal", "slow"))),
+                condition=models.Q(("reported_at", None), ("verdict__in", ("abnormal", "slow"))),
                 fields=["id"],
-                name="preflight_to_tell",
+                name="preflight_unreported",
             ),
         ),
         migrations.AddConstraint(

@@ -10,7 +10,7 @@ from kcover_portal.preflight.services.collection import (
 )
 from kcover_portal.preflight.services.node_reports import SentReport, receive_from_node
 from kcover_portal.preflight.services.report_objects import read_report_objects
-from kcover_portal.preflight.services.verdict_faults import MAX_VERDICTS, tell
+from kcover_portal.preflight.services.verdict_faults import MAX_VERDICTS, report_verdicts
 
 __all__ = [
     "MAX_OPEN_RUNS",
@@ -23,5 +23,5 @@ __all__ = [
     "read_report_objects",
     "receive",
     "receive_from_node",
-    "tell",
+    "report_verdicts",
 ]

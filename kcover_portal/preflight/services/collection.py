@@ -137,7 +137,7 @@ def _take(
             "body": _kept(body, report),
             "verdict": verdict,
             "at": now,
-            "told_at": row.told_at if row is not None and row.verdict == verdict else None,
+            "reported_at": row.reported_at if row is not None and row.verdict == verdict else None,
         },
     )
     received = F("received") + int(change.name != "replaced")
@@ -150,7 +150,7 @@ def _take(
         run.abnormal = list(abnormal.values_list("node__name", flat=True))
         run.save(update_fields=["abnormal"])
     if run.abnormal or run.slow:
-        doorbell.ring("preflight.tell")
+        doorbell.ring("preflight.report_verdicts")
     doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
     return Taken(run=run, change=change.name, because=change.because)
 

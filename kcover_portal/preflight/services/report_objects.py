@@ -23,9 +23,10 @@ from kcover_portal.preflight.services import node_reports
 
 log = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 200  # reports read per cluster and round, as many of each namespace; each asks for a node's pods
-MOST_REPORT_CHARS = 256 * 1024
-MOST_NAMED = 5
+# Reports read per cluster and round, as many of each namespace; each asks for a node's pods.
+MAX_REPORTS_PER_ROUND = 200
+MAX_REPORT_CHARS = 256 * 1024
+MAX_NAMESPACES_SHOWN = 5
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
 
 _ignored: dict[int, set[str]] = {}  # by cluster: the namespaces that the log has named
@@ -45,7 +46,7 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
     fresh = [found[uid] for uid in new if (found[uid].created_at or now) >= earliest]
     fresh.sort(key=lambda one: (one.created_at or now, one.uid))
     done = new - {one.uid for one in fresh}
-    for one in shares.in_turns(fresh, lambda one: one.namespace)[:MOST_AT_ONCE]:
+    for one in shares.in_turns(fresh, lambda one: one.namespace)[:MAX_REPORTS_PER_ROUND]:
         try:
             _take(cluster, one, now=now)
         except node_selection.Unanswered as silent:
@@ -72,7 +73,7 @@ def _trusted(cluster: Cluster, objects: Iterable[port.CustomObject]) -> list[por
         else:
             others.add(one.namespace)
     if others and others != _ignored.get(cluster.pk):
-        shown = ", ".join(sorted(others)[:MOST_NAMED])
+        shown = ", ".join(sorted(others)[:MAX_NAMESPACES_SHOWN])
         log.warning("cluster %s: PreflightReports in %s do not count: see preflight_namespaces", cluster.name, shown)
     _ignored[cluster.pk] = others
     return trusted
@@ -105,7 +106,7 @@ def _report(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the report, which the object holds as JSON text."""
     text = spec.get("report")
     try:
-        content = json.loads(text) if isinstance(text, str) and len(text) <= MOST_REPORT_CHARS else None
+        content = json.loads(text) if isinstance(text, str) and len(text) <= MAX_REPORT_CHARS else None
     except (ValueError, RecursionError) as error:
         raise FieldError("spec/report", reasons.of("preflight_not_json", error=str(error)[:200])) from error
     if not isinstance(content, dict):

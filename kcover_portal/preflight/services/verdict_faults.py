@@ -18,15 +18,17 @@ MAX_VERDICTS = 200  # reported as faults per round
 Verdict = PreflightReport.Verdict
 
 
-def tell(*, now: datetime) -> int:
+def report_verdicts(*, now: datetime) -> int:
     """Reports a fault for each flagged node, once; returns the number of faults."""
-    return sum(_tell(pk, now=now) for pk in queries.to_tell(limit=MAX_VERDICTS))
+    return sum(_report_verdict(pk, now=now) for pk in queries.unreported_verdicts(limit=MAX_VERDICTS))
 
 
 @transaction.atomic
-def _tell(report_id: int, *, now: datetime) -> bool:
-    waiting = PreflightReport.objects.filter(pk=report_id, told_at=None, verdict__in=(Verdict.ABNORMAL, Verdict.SLOW))
-    if not waiting.update(told_at=now):
+def _report_verdict(report_id: int, *, now: datetime) -> bool:
+    waiting = PreflightReport.objects.filter(
+        pk=report_id, reported_at=None, verdict__in=(Verdict.ABNORMAL, Verdict.SLOW)
+    )
+    if not waiting.update(reported_at=now):
         return False
     report = PreflightReport.objects.select_related("run", "node__cluster").get(pk=report_id)
     run = report.run

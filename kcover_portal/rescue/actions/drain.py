@@ -24,7 +24,7 @@ MAX_NAMES_SHOWN = 8  # pods named in a sentence
 
 def run(context: Context) -> Outcome:
     """One round: requests the eviction of every pod that is still in the way, then waits for the pods to exit."""
-    return owners.tell_after(context, _drain(context))
+    return owners.notify_after(context, _drain(context))
 
 
 def _drain(context: Context) -> Outcome:
@@ -35,8 +35,8 @@ def _drain(context: Context) -> Outcome:
     if not context.step.progress_as(core.Progress).asked:
         # Once the pods have left, nobody could tell any more whose node it was.
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
-        owners.tell_before(context, lambda: _jobs_to_tell(context, left))
-    waits = checkpoints.wait(context, lambda: _jobs_to_tell(context, left))
+        owners.notify_before(context, lambda: _jobs_to_notify(context, left))
+    waits = checkpoints.wait(context, lambda: _jobs_to_notify(context, left))
     if waits is not None:
         return waits
     progress = context.step.progress_as(core.Progress)
@@ -85,7 +85,7 @@ def in_the_way(pods: Sequence[port.Pod]) -> list[port.Pod]:
     return [pod for pod in pods if not (pod.daemonset or pod.mirror or pod.terminal)]
 
 
-def _jobs_to_tell(context: Context, pods: Sequence[port.Pod]) -> Iterable[training_jobs.Job]:
+def _jobs_to_notify(context: Context, pods: Sequence[port.Pod]) -> Iterable[training_jobs.Job]:
     """The jobs of these pods. Jobs that the portal may not read do not delay a drain."""
     try:
         return training_jobs.find(context.kube, pods)

@@ -23,8 +23,8 @@ def run(context: Context) -> Outcome:
     node_marks.expect_isolated(context)
     context.step.refresh_from_db(fields=["progress"])
     progress = context.step.progress_as(core.Progress)
-    if progress.told is not None:
-        return Done(reasons.from_json(progress.told["because"]))
+    if progress.result is not None:
+        return Done(reasons.from_json(progress.result["because"]))
     until = (progress.asked_at or context.now) + TIME_LIMIT
     left = (until - context.now).total_seconds()
     if left <= 0:

@@ -32,7 +32,7 @@ POLL_SECONDS = 1.0
 
 def run(context: Context) -> Outcome:
     """Finishes the restarts that were begun, restarts the protected jobs of the node, and waits for all of them."""
-    return owners.tell_after(context, _restart(context))
+    return owners.notify_after(context, _restart(context))
 
 
 def _restart(context: Context) -> Outcome:
@@ -41,7 +41,7 @@ def _restart(context: Context) -> Outcome:
         return Hold(reasons.of("node_schedulable"))
     if _progress(context).since is None:
         if not _progress(context).restarted:
-            owners.tell_before(context, lambda: _mine(context))
+            owners.notify_before(context, lambda: _mine(context))
             waits = checkpoints.wait(context, lambda: _jobs_here(context))
             if waits is not None:
                 return waits

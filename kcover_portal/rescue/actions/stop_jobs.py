@@ -24,14 +24,14 @@ POLL_SECONDS = 1.0
 
 def run(context: Context) -> Outcome:
     """Finishes the stops that were begun, stops the protected jobs of the node, and waits for their pods to end."""
-    return owners.tell_after(context, _stop(context))
+    return owners.notify_after(context, _stop(context))
 
 
 def _stop(context: Context) -> Outcome:
     node_marks.expect_isolated(context)
     if _progress(context).since is None:
         if not _progress(context).stopped:
-            owners.tell_before(context, lambda: _mine(context))
+            owners.notify_before(context, lambda: _mine(context))
             waits = checkpoints.wait(context, lambda: _jobs_here(context))
             if waits is not None:
                 return waits

@@ -15,7 +15,7 @@ NAME = actions.notify.SPEC.name
 def waiting_steps() -> QuerySet[Step]:
     """The steps of open rescues that wait for a notification, oldest first."""
     rows = Step.objects.filter(name=NAME, rescue__state__in=lifecycle.OPEN_RESCUE, state__in=("running", "waiting"))
-    waiting = rows.filter(progress__asked_at__isnull=False, progress__told__isnull=True)
+    waiting = rows.filter(progress__asked_at__isnull=False, progress__result__isnull=True)
     return waiting.select_related("rescue__node", "rescue__cluster").order_by("pk")
 
 
@@ -31,8 +31,8 @@ def settle_step(step_id: int, *, because: reasons.Reason, now: datetime) -> bool
         step = waiting_steps().filter(pk=step_id).first()
         if rescue is None or step is None:
             return False
-        answer = {"because": because.to_json(), "at": now.isoformat()}
-        Step.objects.filter(pk=step_id).update(progress=step.with_progress(told=answer))
+        result = {"because": because.to_json(), "at": now.isoformat()}
+        Step.objects.filter(pk=step_id).update(progress=step.with_progress(result=result))
         waiting = Rescue.objects.filter(pk=rescue.pk, state=Rescue.State.WAITING)
         if waiting.update(state=Rescue.State.RUNNING, due_at=now, because={}):
             doorbell.ring("rescue.run", rescue.pk)

@@ -1,4 +1,4 @@
-"""Tell the owners of jobs before a step takes their work away, and after it.
+"""Notify the owners of jobs before a step takes their work away, and after it.
 
 The owner names a channel in an annotation of the job. The step only records it in the audit log, once; the notify app
 sends the message, if an admin released the channel for owners. No step waits for a message.
@@ -21,7 +21,7 @@ from kcover_portal.rescue.step.outcomes import Done, Outcome
 MAX_JOBS = 50  # of one node, whose owners get messages
 
 
-def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
+def notify_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     """Records once, for each of ``jobs`` whose owner names a channel, that the step is about to take its work away.
 
     Raises HeldBack if a guard prevents the step; then no message is sent.
@@ -32,9 +32,9 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     if not named:
         return
     context.check_guards(destructive=True)
-    told = dict(sorted(named.items())[:MAX_JOBS])
+    named = dict(sorted(named.items())[:MAX_JOBS])
     minutes = int(checkpoints.limit(context).total_seconds()) // 60
-    waited_for = checkpoint_times.read(context, told.values()) if minutes else {}
+    waited_for = checkpoint_times.read(context, named.values()) if minutes else {}
     acts = [
         audit.JobMoving(
             job=str(job),
@@ -43,9 +43,9 @@ def tell_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
             because=_before(context, minutes=minutes if name in waited_for else 0),
             **_about(context),
         )
-        for name, job in told.items()
+        for name, job in named.items()
     ]
-    owners = {name: {"job": str(job), "kind": job.kind, "channel": job.notify} for name, job in told.items()}
+    owners = {name: {"job": str(job), "kind": job.kind, "channel": job.notify} for name, job in named.items()}
     _record(context, acts, owners=owners)
 
 
@@ -54,10 +54,10 @@ def _before(context: Context, *, minutes: int) -> reasons.Reason:
     return reasons.both(reasons.of(f"owner_before_{context.step.name}"), write)
 
 
-def tell_after(context: Context, outcome: Outcome) -> Outcome:
-    """Records once that the step is done, for the owners who were told before. Returns ``outcome``."""
+def notify_after(context: Context, outcome: Outcome) -> Outcome:
+    """Records once that the step is done, for the owners who were notified before. Returns ``outcome``."""
     progress = context.step.progress_as(core.Progress)
-    if isinstance(outcome, Done) and progress.owners and not progress.owners_told:
+    if isinstance(outcome, Done) and progress.owners and not progress.owners_notified:
         because = reasons.of(f"owner_after_{context.step.name}")
         acts = [
             audit.JobMoved(
@@ -69,7 +69,7 @@ def tell_after(context: Context, outcome: Outcome) -> Outcome:
             )
             for owner in progress.owners.values()
         ]
-        _record(context, acts, owners_told=True)
+        _record(context, acts, owners_notified=True)
     return outcome
 
 

@@ -46,7 +46,10 @@ class Migration(migrations.Migration):
                 ("enabled", models.BooleanField(default=True)),
                 ("created_by", models.CharField(max_length=200)),
                 ("created_at", models.DateTimeField()),
-                ("heard_at", models.DateTimeField(help_text="when it last sent or answered anything", null=True)),
+                (
+                    "last_contact_at",
+                    models.DateTimeField(help_text="when it last sent or answered anything", null=True),
+                ),
                 ("event_at", models.DateTimeField(help_text="when the portal took its last event", null=True)),
                 (
                     "lag",

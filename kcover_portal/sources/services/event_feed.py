@@ -21,7 +21,7 @@ from kcover_portal.sources.services import intake, rows
 log = logging.getLogger(__name__)
 
 SETTINGS_READ_EVERY = timedelta(seconds=5)
-HEARD_NOTED_EVERY = timedelta(seconds=30)
+CONTACT_NOTED_EVERY = timedelta(seconds=30)
 FIRST_LOOK_BACK = timedelta(minutes=10)  # a cluster keeps Events for an hour, and its first ones may be long over
 MAX_ORDERS = 1_000  # that wait for the API server
 MAX_ORDERS_OF_NAMESPACE = 100
@@ -51,7 +51,7 @@ class EventFeed:
             if self._source is None:
                 self._since = None
             elif self._since is None:
-                self._since = (self._source.heard_at or now) - FIRST_LOOK_BACK
+                self._since = (self._source.last_contact_at or now) - FIRST_LOOK_BACK
         return self._source is not None
 
     def is_of_consequence(self, event: port.SeenEvent) -> bool:
@@ -78,9 +78,9 @@ class EventFeed:
         if problem is not None or self._is_broken:
             self._is_broken = problem is not None
             rows.note_error(self._source, problem, now=now)
-        elif self._noted_at is None or now - self._noted_at >= HEARD_NOTED_EVERY:
+        elif self._noted_at is None or now - self._noted_at >= CONTACT_NOTED_EVERY:
             self._noted_at = now
-            Source.objects.filter(pk=self._source.pk).update(heard_at=now)
+            Source.objects.filter(pk=self._source.pk).update(last_contact_at=now)
 
     def _feed(self, source: Source, events: Sequence[port.SeenEvent], *, now: datetime) -> None:
         found: list[Observation] = []

@@ -31,8 +31,8 @@ PLACES: Final = ("{node}", "{address}")
 SECONDS: Final = 3.0  # for one request to a node
 LATENESS: Final = timedelta(seconds=60)  # each reading of events begins so long before the end of the last one
 TOGETHER: Final = 8  # nodes that are asked at a time
-SLICE: Final = 64  # nodes whose answers are stored together
-TURN: Final = timedelta(seconds=20)
+NODES_PER_WRITE: Final = 64  # nodes whose answers are stored together
+MAX_TURN: Final = timedelta(seconds=20)
 TESTED: Final = 20  # nodes that a test asks
 
 Answer = gpud.NodeReading | reasons.Reason  # what the node says, or why it says nothing
@@ -40,7 +40,7 @@ State = dict[str, Any]
 
 
 def read(source: Source, *, clock: Clock) -> bool:
-    """Reads the nodes after the last one that was read, for TURN. Returns whether there are more of them.
+    """Reads the nodes after the last one that was read, for MAX_TURN. Returns whether there are more of them.
 
     Raises NotRead if no node gave an answer.
     """
@@ -55,7 +55,7 @@ def read(source: Source, *, clock: Clock) -> bool:
         answers = _ask_all(source, some, state, now=now)
         state["after"] = some[-1].name
         _store(source, answers, state, now=now)
-        if clock() - started > TURN and some[-1] is not nodes[-1]:
+        if clock() - started > MAX_TURN and some[-1] is not nodes[-1]:
             return True
     names = {node.name for node in _nodes(source)}
     state |= {"after": "", "nodes": {name: kept for name, kept in state["nodes"].items() if name in names}}
@@ -79,7 +79,7 @@ def _nodes(source: Source) -> list[Node]:
 
 
 def _slices(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
-    return (nodes[at : at + SLICE] for at in range(0, len(nodes), SLICE))
+    return (nodes[at : at + NODES_PER_WRITE] for at in range(0, len(nodes), NODES_PER_WRITE))
 
 
 def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: datetime) -> dict[str, Answer]:

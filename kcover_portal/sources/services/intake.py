@@ -145,7 +145,7 @@ def _note(source: Source, taken: Taken, new: Sequence[Observation], *, now: date
     """Counts on the source's row, and stores the last error."""
     times = [one.seen_at for one in new if one.seen_at is not None]
     changes = {
-        "heard_at": now,
+        "last_contact_at": now,
         "accepted": F("accepted") + taken.accepted,
         "duplicates": F("duplicates") + taken.duplicates,
         "rejected": F("rejected") + len(taken.rejected),

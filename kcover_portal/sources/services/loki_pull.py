@@ -20,8 +20,8 @@ from kcover_portal.sources.services.pull_request import TooLarge, ask, headers_o
 
 PATH: Final = "/loki/api/v1/query_range"
 WINDOW: Final = 600 * loki.SECOND  # nanoseconds, so that a long outage is caught up piece by piece
-PAGES: Final = 8  # of each query in one turn
-TURN: Final = timedelta(seconds=20)  # then each query reads the page that it has begun, and no further one
+MAX_PAGES_PER_QUERY: Final = 8  # of each query in one turn
+MAX_TURN: Final = timedelta(seconds=20)  # then each query reads the page that it has begun, and no further one
 NARROWEST: Final = loki.SECOND // 1_000
 
 
@@ -45,13 +45,13 @@ class Position:
 
 def read(source: Source, *, clock: Clock) -> bool:
     """Reads what is new of both queries. Returns whether there is more to read at once."""
-    headers, until = headers_of(source), clock() + TURN
+    headers, until = headers_of(source), clock() + MAX_TURN
     behind = [_read_query(source, query, headers, clock=clock, until=until) for query in loki.queries(source.settings)]
     return any(behind)
 
 
 def _read_query(source: Source, query: loki.Query, headers: dict[str, str], *, clock: Clock, until: datetime) -> bool:
-    for _ in range(PAGES):
+    for _ in range(MAX_PAGES_PER_QUERY):
         now = clock()
         if not _turn(source, query, headers, now=now):
             return False

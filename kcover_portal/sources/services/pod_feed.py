@@ -26,7 +26,7 @@ from kcover_portal.sources.services.intake import take
 log = logging.getLogger(__name__)
 
 SETTINGS_READ_EVERY = timedelta(seconds=5)
-CONSENT_KEPT = timedelta(seconds=30)  # kcover reads a job's labels as often
+CONSENT_CACHED_FOR = timedelta(seconds=30)  # kcover reads a job's labels as often
 MAX_WAITING = 1_000  # failed pods that are looked at; a job has one first failure, however many pods follow
 
 
@@ -168,14 +168,14 @@ class PodFeed:
         """The pod's job if its owner consents to a restart and its controller creates the pods again."""
         key = pod.namespace, pod.owner_kind, pod.owner_name, pod.job
         at, job = self._jobs.get(key, (None, None))
-        if at is None or now - at >= CONSENT_KEPT:
+        if at is None or now - at >= CONSENT_CACHED_FOR:
             try:
                 job = training_jobs.of_pod(fleet.connect(self._cluster), pod)
             except port.Unavailable:
                 raise
             except port.KubeError as error:
                 job = error
-            for old in [other for other, (then, _) in self._jobs.items() if now - then >= CONSENT_KEPT]:
+            for old in [other for other, (then, _) in self._jobs.items() if now - then >= CONSENT_CACHED_FOR]:
                 del self._jobs[old]
             self._jobs[key] = now, job
         if isinstance(job, port.KubeError):

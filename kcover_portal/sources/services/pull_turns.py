@@ -25,9 +25,9 @@ log = logging.getLogger(__name__)
 
 PULL: Final = "sources.pull"
 LEASE: Final = timedelta(minutes=4)  # longer than a turn may take: with a slow Loki 20 s and then 16 requests of 10 s
-PACE: Final = timedelta(seconds=1)  # between turns while the source catches up
-LONGEST_WAIT: Final = timedelta(minutes=5)
-LONGEST_REQUESTED_WAIT: Final = timedelta(minutes=30)
+CATCH_UP_PAUSE: Final = timedelta(seconds=1)  # between turns while the source catches up
+MAX_BACK_OFF: Final = timedelta(minutes=5)
+MAX_RETRY_AFTER: Final = timedelta(minutes=30)
 INTERVAL_SECONDS: Final[Mapping[str, int]] = {"loki": 10, "gpud": 60, "prometheus": 30}
 
 Clock = Callable[[], datetime]
@@ -81,15 +81,15 @@ def _read(source: Source, *, clock: Clock) -> None:
     else:
         now = clock()
         interval = timedelta(seconds=source.settings.get("interval", INTERVAL_SECONDS[source.kind]))
-        due_at = now + (PACE if more else interval)
-        Source.objects.filter(pk=source.pk).update(due_at=due_at, attempts=0, heard_at=now)
+        due_at = now + (CATCH_UP_PAUSE if more else interval)
+        Source.objects.filter(pk=source.pk).update(due_at=due_at, attempts=0, last_contact_at=now)
         if source.attempts:
             rows.note_error(source, None, now=now)
 
 
 def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = min(timedelta(seconds=2 ** min(source.attempts + 1, 10)), LONGEST_WAIT)
-    due_at = now + max(back_off, min(timedelta(seconds=wait), LONGEST_REQUESTED_WAIT))
+    back_off = min(timedelta(seconds=2 ** min(source.attempts + 1, 10)), MAX_BACK_OFF)
+    due_at = now + max(back_off, min(timedelta(seconds=wait), MAX_RETRY_AFTER))
     log.warning("source %s: %s", source.name, reason)
     Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
     rows.note_error(source, reason, now=now)

@@ -122,7 +122,7 @@ def delete_source(source: Source, *, actor: str, reason: str, now: datetime) -> 
 def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) -> None:
     """Stores why a source could not be read; None after it could."""
     if reason is None:
-        Source.objects.filter(pk=source.pk).update(error={}, error_at=None, heard_at=now)
+        Source.objects.filter(pk=source.pk).update(error={}, error_at=None, last_contact_at=now)
     else:
         Source.objects.filter(pk=source.pk).update(error=reason.to_json(), error_at=now)
     doorbell.publish("source", source.pk)

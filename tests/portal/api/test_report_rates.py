@@ -99,7 +99,7 @@ def test_many_distinct_faults_count_as_several_reports(rates: ReportRates, clock
 def test_a_node_never_waits_for_longer_than_it_is_remembered(rates: ReportRates, clock: Clock) -> None:
     for _ in range(100):
         rates.charge(NODE, faults(1_000))
-    assert 0 < wait_of(rates) < leaky_buckets.KEPT_SECONDS / 2
+    assert 0 < wait_of(rates) < leaky_buckets.RETENTION_SECONDS / 2
 
 
 def test_the_memory_is_bounded(rates: ReportRates, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,14 +108,14 @@ def test_the_memory_is_bounded(rates: ReportRates, clock: Clock, monkeypatch: py
         rates.admit((1, f"gpu-{number}"))
         assert len(rates) <= 200
     for _ in range(2):
-        clock.at += leaky_buckets.KEPT_SECONDS + 1
+        clock.at += leaky_buckets.RETENTION_SECONDS + 1
         rates.admit(NODE)
     assert len(rates) <= 2
 
 
 def test_a_busy_node_is_not_forgotten(rates: ReportRates, clock: Clock) -> None:
     accepted(rates, BURST_REPORTS)
-    clock.at = 1_000.0 + leaky_buckets.KEPT_SECONDS - 1
+    clock.at = 1_000.0 + leaky_buckets.RETENTION_SECONDS - 1
     accepted(rates, BURST_REPORTS)
     clock.at += 1.5  # the generations change
     assert accepted(rates, BURST_REPORTS) <= 1.5 * SUSTAINED_REPORTS_PER_SECOND < BURST_REPORTS

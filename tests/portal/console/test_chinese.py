@@ -236,7 +236,7 @@ def explain(world: World) -> None:
 
 def silence(world: World) -> None:
     """Adds incidents that the portal opens itself: a slow node of a preflight, and a silent agent."""
-    preflight.tell(now=world.now)
+    preflight.report_verdicts(now=world.now)
     because = reasons.of("agent_silent", since=reasons.moment(world.now))
     seen = incidents.PortalFault(kind="agent", code="silent", because=because, source="portal")
     incidents.keep_fault(world.node("gpu-4"), seen, boot_id="b", now=world.now)

@@ -89,6 +89,6 @@ def test_a_new_key_in_the_file_is_found_without_a_restart(
     settings.KCOVER_ENCRYPTION_KEY_FILE = str(path)
     [old] = keyring.load()
     path.write_text(f"{second}\n{first}")
-    monkeypatch.setattr(keyring, "READ_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(keyring, "REREAD_SECONDS", 0.0)
     assert keyring.find("unknown") is None
     assert keyring.load()[1] == old

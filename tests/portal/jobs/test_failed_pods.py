@@ -42,7 +42,7 @@ class Watch:
 
     def __init__(self, world: JobWorld, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pod_watch, "STREAM_SECONDS", 0)
-        monkeypatch.setattr(pod_watch, "AGAIN_SECONDS", 0)
+        monkeypatch.setattr(pod_watch, "RETRY_SECONDS", 0)
         sources.make_watched_sources(world.now)
         self._world, self._version = world, ""
         self.again()

@@ -243,7 +243,7 @@ def test_an_approver_orders_what_job_recovery_asks_for(world: JobWorld) -> None:
 def test_a_crash_loop_ends_with_a_person(world: JobWorld) -> None:
     add_job(world, "llm", "gpu-1")
     waits = []
-    for _ in range(recovery.MOST_RESTARTS):
+    for _ in range(recovery.MAX_RESTARTS_PER_JOB):
         order = recover(world)
         assert order is not None
         waits.append((order.due_at - world.now).total_seconds())

@@ -80,7 +80,7 @@ def test_failed_pods_of_one_job_leave_room_for_others(world: JobWorld, monkeypat
 
 
 def test_jobs_that_stay_down_leave_looks_for_others(world: JobWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returns, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(returns, "MAX_JOBS_PER_LOOK", 2)
     watch = Watch(world, monkeypatch)
     type(world.cluster).objects.update(job_recovery="off")
     for name in ("a-hostile", "b-hostile", "llm"):

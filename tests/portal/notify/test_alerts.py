@@ -200,7 +200,7 @@ def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
     (event,) = receiver.asked
     assert event["payload"]["summary"] == "Message from a rule: xid 62 · gpu-1 · c1 – Hi"
     assert not row.alerts.exists()
-    assert codes.code_of(world.step("notify").progress["told"]["because"]) == "notify_delivered"
+    assert codes.code_of(world.step("notify").progress["result"]["because"]) == "notify_delivered"
 
 
 def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, told: Told):

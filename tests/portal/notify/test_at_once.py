@@ -67,7 +67,7 @@ def test_each_happening_is_told_once_and_each_message_sent_once(busy: World, rec
     assert len(receiver.asked) == 1
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts) == ("sent", 1)
-    assert codes.code_of(busy.step("notify").progress["told"]["because"]) == "notify_delivered"
+    assert codes.code_of(busy.step("notify").progress["result"]["because"]) == "notify_delivered"
 
 
 def test_what_comes_while_a_message_is_claimed_is_in_it_or_in_the_next(busy: World, receiver: Receiver):

@@ -28,7 +28,7 @@ def flagged(world: World) -> None:
     for body in reports("both"):
         receive(world, body)
     receive(world, raw(3, gpu_check=2), uid="alone")
-    assert services.tell(now=world.now) == 2
+    assert services.report_verdicts(now=world.now) == 2
     world.now += timedelta(minutes=5)
 
 

@@ -60,7 +60,7 @@ def test_the_objects_of_a_job_become_a_run(world: World) -> None:
 
 
 def test_objects_of_one_namespace_delay_no_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(report_objects, "MOST_AT_ONCE", 2)
+    monkeypatch.setattr(report_objects, "MAX_REPORTS_PER_ROUND", 2)
     world.kube.add_namespace("evil")
     for number in range(4):
         world.kube.put_custom_object(KIND, f"a-{number}", {}, namespace="evil")

@@ -87,13 +87,13 @@ def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World,
         run = taken.run
         assert (run.state, run.slow, run.abnormal, run.suspects, run.received) == ("complete", ["gpu-2"], [], [], 4)
     assert PreflightRun.objects.count() == 24
-    assert services.tell(now=world.now) == 24
+    assert services.report_verdicts(now=world.now) == 24
     incident = Incident.objects.get()
     assert (incident.kind, incident.code, incident.node.name, incident.count) == ("preflight", "slow", "gpu-2", 24)
     because = reasons.from_json(incident.because)
     assert codes_of(because) == ["preflight_flagged", "preflight_slow"]
     assert (dict(because.params)["workload"], incident.message) == ("ml/job", str(because))
-    assert services.tell(now=world.now) == 0
+    assert services.report_verdicts(now=world.now) == 0
 
 
 def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None:
@@ -117,18 +117,18 @@ def test_inv_41_two_nodes_are_suspects_not_two_slow_nodes(world: World) -> None:
     for node in (1, 2):
         taken = receive(world, raw(node, size=2, failed={(0, 3 - node)}))
     assert (taken.run.state, taken.run.slow, taken.run.suspects) == ("complete", [], ["gpu-1", "gpu-2"])
-    assert services.tell(now=world.now) == 0
+    assert services.report_verdicts(now=world.now) == 0
 
 
 def test_an_abnormal_node_is_told_at_once(world: World) -> None:
     run = receive(world, raw(3, gpu_check=2)).run
     assert (run.state, run.abnormal) == ("waiting", ["gpu-3"])
-    assert services.tell(now=world.now) == 1
+    assert services.report_verdicts(now=world.now) == 1
     assert Incident.objects.get().code == "abnormal"
     for node in (1, 2, 4):
         run = receive(world, raw(node)).run
     assert (run.state, run.abnormal, run.slow) == ("complete", ["gpu-3"], [])
-    assert services.tell(now=world.now) == 0
+    assert services.report_verdicts(now=world.now) == 0
     assert "gpu-3 failed gpu_check" in Incident.objects.get().message
 
 
@@ -136,7 +136,7 @@ def test_a_report_that_takes_itself_back_is_no_longer_abnormal(world: World) -> 
     receive(world, raw(3, storage_check=2))
     taken = receive(world, raw(3))
     assert (taken.change, taken.run.abnormal, taken.run.received) == ("replaced", [], 1)
-    assert services.tell(now=world.now) == 0
+    assert services.report_verdicts(now=world.now) == 0
 
 
 def test_a_rerun_a_size_of_its_own_and_late_reports_begin_anew(world: World) -> None:
@@ -256,9 +256,9 @@ def test_a_storm_of_flagged_nodes_is_told_once_each_across_crashes(world: World,
     keep = incidents.keep_fault
     monkeypatch.setattr(incidents, "keep_fault", dies)
     with pytest.raises(RuntimeError, match="killed"):
-        services.tell(now=world.now)
-    assert PreflightReport.objects.filter(told_at=None).count() == 2
-    assert services.tell(now=world.now) == 2
+        services.report_verdicts(now=world.now)
+    assert PreflightReport.objects.filter(reported_at=None).count() == 2
+    assert services.report_verdicts(now=world.now) == 2
     assert Incident.objects.filter(kind="preflight").count() == 4
     assert {one.count for one in Incident.objects.all()} == {1}
 

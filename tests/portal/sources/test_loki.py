@@ -112,7 +112,7 @@ def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: Stand
     back = now + timedelta(minutes=300)
     row = pull(loki, at=back)
     assert row.due_at == back + timedelta(seconds=1)
-    assert len(stand_ins.asked) == 2 * loki_pull.PAGES
+    assert len(stand_ins.asked) == 2 * loki_pull.MAX_PAGES_PER_QUERY
     assert seen()[0][3] < 300
     for _ in range(4):
         row = pull(row, at=back)
@@ -253,4 +253,4 @@ def test_a_slow_loki_keeps_its_worker_for_a_bounded_time(loki: Source, stand_ins
     loki.refresh_from_db()
     assert len(stand_ins.asked) == 3
     assert loki.due_at is not None
-    assert loki.due_at - loki.heard_at == SECOND
+    assert loki.due_at - loki.last_contact_at == SECOND

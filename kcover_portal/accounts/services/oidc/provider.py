@@ -1,7 +1,7 @@
 """Calls to the OpenID Connect provider: discovery, keys, tokens, userinfo.
 
 Discovery and keys are remembered in the process for CACHE_SECONDS. A token with an unknown key causes one new look at
-the keys, at most once in KEYS_AGAIN_SECONDS, so that forged tokens cause no flood of calls.
+the keys, at most once in KEYS_REFETCH_SECONDS, so that forged tokens cause no flood of calls.
 """
 
 import base64
@@ -21,7 +21,7 @@ from kcover_portal.accounts.services.oidc.problems import SignOnRefused, place
 from kcover_portal.oidc_settings import Oidc
 
 CACHE_SECONDS = 600.0
-KEYS_AGAIN_SECONDS = 60.0
+KEYS_REFETCH_SECONDS = 60.0
 CALL_SECONDS = 10.0
 MAX_KEYS = 100
 KEY_TYPES = ("RSA", "EC", "OKP")  # symmetric keys verify nothing: everybody who may verify could sign
@@ -75,7 +75,7 @@ def keys(client: Oidc, *, again: bool = False) -> jwk.KeySet:
     """Returns the provider's keys; ``again``: a token names a key that is not among the remembered ones."""
     cache = _cache_of(client.issuer)
     age = time.monotonic() - cache.keys_at
-    if cache.keys is None or age > CACHE_SECONDS or (again and age > KEYS_AGAIN_SECONDS):
+    if cache.keys is None or age > CACHE_SECONDS or (again and age > KEYS_REFETCH_SECONDS):
         cache.keys = _keys(_json("GET", metadata(client).jwks_uri, part="jwks"))
         cache.keys_at = time.monotonic()
     return cache.keys

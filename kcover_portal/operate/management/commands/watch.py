@@ -12,7 +12,7 @@ from kcover_portal.operate.watcher import Watch
 
 
 class Command(BaseCommand):
-    """Runs the watch until told to stop."""
+    """Runs the watch until it is stopped."""
 
     help = "list and watch every registered cluster; of several processes, only the leader works"
 
