@@ -13,7 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from bench.result import Result
-from kcover.decisions.guards import Past, chance
+from kcover.decisions.guards import FaultHistory, chance
 
 TRACE = Path(__file__).parent / "traces" / "infinitehbd_days_0_200.csv"
 NODES = 400
@@ -66,7 +66,7 @@ def judge(outages: Sequence[Outage], *, since: float) -> Judged:
     """Replays the outages from day ``since``; each day is judged by what the days before it taught."""
     held: set[int] = set()
     judged = [place for place, outage in enumerate(outages) if outage.at >= START + timedelta(days=since)]
-    pasts: dict[int, Past] = {}
+    pasts: dict[int, FaultHistory] = {}
     for place in judged:
         now = outages[place]
         past = pasts.setdefault(now.day, learned(outages, day=now.day))
@@ -86,7 +86,7 @@ def judge(outages: Sequence[Outage], *, since: float) -> Judged:
     )
 
 
-def learned(outages: Sequence[Outage], *, day: int) -> Past:
+def learned(outages: Sequence[Outage], *, day: int) -> FaultHistory:
     """The data that the guard has at the beginning of a day."""
     days = min(day, LEARNS)
     before = [(one.at, one.node) for one in outages if day - days <= one.day < day]

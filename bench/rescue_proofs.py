@@ -65,12 +65,12 @@ def _episode(number: int) -> Iterator[dict[str, Any]]:
     """The statements about each rescue of an episode."""
     from kcover_portal.rescue.models import Rescue  # noqa: PLC0415  Django is set up by now
     from kcover_portal.rescue.queries import proof  # noqa: PLC0415
-    from tests.invariants import rest, walk  # noqa: PLC0415
+    from tests.invariants import episode_end, walk  # noqa: PLC0415
 
     with walk.fresh_bed() as bed:
         for step in walk.steps_of(f"{SEED} {number}", soak.STEPS):
             walk.take(bed, step)
-        rest.settle(bed, random.Random(soak.STEPS))
+        episode_end.settle(bed, random.Random(soak.STEPS))
         yield from [proof.unsigned(rescue) for rescue in Rescue.objects.all()]
 
 

@@ -39,7 +39,7 @@ MAX_WAIT_SECONDS: Final = 86_400
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
-class Silent(reasons.ExplainedError):
+class NoResponse(reasons.ExplainedError):
     """There is no usable response: unreachable, too slow, a bad status or not JSON. The message says which.
 
     ``arrived``: the other side may have received the request.
@@ -51,7 +51,7 @@ class Silent(reasons.ExplainedError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RawResponse:
     """The raw response."""
 
     status: int
@@ -60,7 +60,7 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class DecodedResponse:
     """A response with status 200 to 299 and its decoded JSON; None without a body."""
 
     status: int
@@ -77,17 +77,17 @@ def signed(secret: str, body: bytes, header: str) -> bool:
     return bool(secret) and hmac.compare_digest(signature(secret, body).encode(), header.strip().encode())
 
 
-def post(url: str, document: Any, *, secret: str, seconds: float) -> Answer:
-    """Sends a document once and returns the JSON response within ``seconds``; follows no redirect. Raises Silent."""
+def post(url: str, document: Any, *, secret: str, seconds: float) -> DecodedResponse:
+    """Sends a document once, without redirects, and returns the JSON response in ``seconds``. Raises NoResponse."""
     reply, where = send(url, document, secret=secret, seconds=seconds), urlsplit(url).netloc
     if not 200 <= reply.status < 300:
-        raise Silent(reasons.of("host_answered", host=where, status=str(reply.status)))
+        raise NoResponse(reasons.of("host_answered", host=where, status=str(reply.status)))
     if len(reply.data) > MAX_RESPONSE_BYTES:
-        raise Silent(reasons.of("answer_too_large", host=where, bytes=MAX_RESPONSE_BYTES))
+        raise NoResponse(reasons.of("answer_too_large", host=where, bytes=MAX_RESPONSE_BYTES))
     try:
-        return Answer(status=reply.status, body=json.loads(reply.data) if reply.data.strip() else None)
+        return DecodedResponse(status=reply.status, body=json.loads(reply.data) if reply.data.strip() else None)
     except (ValueError, RecursionError) as error:
-        raise Silent(reasons.of("answer_not_json", host=where, error=str(error)[:MAX_ERROR])) from error
+        raise NoResponse(reasons.of("answer_not_json", host=where, error=str(error)[:MAX_ERROR])) from error
 
 
 def send(
@@ -98,7 +98,7 @@ def send(
     seconds: float,
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MAX_RESPONSE_BYTES,
-) -> Reply:
+) -> RawResponse:
     """Sends a document once and returns the raw response; see ``request``. Signed if there is a ``secret``."""
     body = json.dumps(document, separators=(",", ":")).encode()
     own = {"Content-Type": "application/json"}
@@ -116,8 +116,8 @@ def request(
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MAX_RESPONSE_BYTES,
     verify: bool = True,
-) -> Reply:
-    """Makes a request once and returns the raw response within ``seconds``. Raises Silent.
+) -> RawResponse:
+    """Makes a request once and returns the raw response within ``seconds``. Raises NoResponse.
 
     Follows no redirect. Reads at most ``most`` + 1 bytes, so that the caller can see that a response is too long.
     ``verify`` False accepts any certificate: only for addresses that an admin has marked so.
@@ -135,11 +135,11 @@ def request(
     except (http.client.HTTPException, OSError, ValueError) as error:
         late = time.monotonic() >= until
         why = _too_slow(parts.netloc, seconds) if late else _not_answering(parts.netloc, error)
-        raise Silent(why, arrived=sent.is_set()) from error
+        raise NoResponse(why, arrived=sent.is_set()) from error
     finally:
         connected.close()
     if time.monotonic() >= until:  # a response that was cut off may look complete
-        raise Silent(_too_slow(parts.netloc, seconds))
+        raise NoResponse(_too_slow(parts.netloc, seconds))
     return reply
 
 
@@ -147,7 +147,7 @@ def request(
 def connection(host: str, port: int, *, tls: bool, seconds: float) -> Iterator[socket.socket]:
     """A TCP connection under the rules of ``request``, for other protocols. It is cut after ``seconds``.
 
-    Raises Silent if there is no connection, OSError if the block uses it after that time.
+    Raises NoResponse if there is no connection, OSError if the block uses it after that time.
     """
     until = time.monotonic() + seconds
     parts = SplitResult("", f"[{host}]:{port}" if ":" in host else f"{host}:{port}", "", "", "")
@@ -185,7 +185,7 @@ def _not_answering(host: str, error: Exception) -> reasons.Reason:
 
 
 def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socket.socket:
-    """Connects to the first address that accepts; the remaining time is divided among the addresses. Raises Silent."""
+    """Connects to the first address that accepts; they share the remaining time. Raises NoResponse."""
     port = parts.port or (443 if parts.scheme == "https" else 80)
     for remaining, address in zip(range(len(addresses) - 1, -1, -1), addresses, strict=True):
         left = max(until - time.monotonic(), 0.1)
@@ -193,11 +193,11 @@ def _connect(parts: SplitResult, addresses: list[str], *, until: float) -> socke
             connected = socket.create_connection((address, port), timeout=left / (remaining + 1))
         except OSError as error:
             if not remaining:
-                raise Silent(_not_answering(parts.netloc, error), arrived=False) from error
+                raise NoResponse(_not_answering(parts.netloc, error), arrived=False) from error
             continue
         connected.settimeout(max(until - time.monotonic(), 0.1))
         return connected
-    raise Silent(reasons.of("host_without_address", host=parts.hostname or ""), arrived=False)
+    raise NoResponse(reasons.of("host_without_address", host=parts.hostname or ""), arrived=False)
 
 
 def _exchange(
@@ -210,7 +210,7 @@ def _exchange(
     most: int,
     sent: threading.Event,
     verify: bool,
-) -> Reply:
+) -> RawResponse:
     """Sends one request and reads the response. ``sent`` is set before the first byte of the request is sent."""
     if parts.scheme == "https":
         context = ssl.create_default_context()
@@ -226,7 +226,7 @@ def _exchange(
             data = response.read(most + 1) if most else b""
             if most and len(data) <= most and response.length:
                 raise http.client.IncompleteRead(data, response.length)
-            return Reply(status=response.status, data=data, wait=_wait(response.getheader("Retry-After", "")))
+            return RawResponse(status=response.status, data=data, wait=_wait(response.getheader("Retry-After", "")))
 
 
 def _wait(header: str) -> float:
@@ -249,16 +249,16 @@ def _cut(connected: socket.socket) -> None:
 
 
 def _split(url: str) -> SplitResult:
-    """Returns the parts of an http(s) URL with a host. Raises Silent for any other text."""
+    """Returns the parts of an http(s) URL with a host. Raises NoResponse for any other text."""
     with contextlib.suppress(ValueError):  # of brackets without an IPv6 address, and of a port that is not one
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return parts
-    raise Silent(reasons.of("address_not_http", url=url[:100]), arrived=False)
+    raise NoResponse(reasons.of("address_not_http", url=url[:100]), arrived=False)
 
 
 def addresses(host: str, port: int | None, *, until: float) -> list[str]:
-    """Returns the addresses of a host in the resolver's order, until a time of the monotonic clock. Raises Silent.
+    """Returns the addresses of a host in the resolver's order, until a time of the monotonic clock. Raises NoResponse.
 
     People who configure addresses must not reach services that trust this machine, such as a cloud's metadata service.
     Loopback, link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
@@ -271,16 +271,16 @@ def addresses(host: str, port: int | None, *, until: float) -> list[str]:
     allowed = {blocked_addresses.canonical(name) for name in settings.KCOVER_OUTGOING_HOSTS}
     blocked = (address for address in found if blocked_addresses.is_blocked(address))
     if host not in allowed and any(str(address) not in allowed for address in blocked):
-        raise Silent(reasons.of("address_blocked", host=host), arrived=False)
+        raise NoResponse(reasons.of("address_blocked", host=host), arrived=False)
     return list(dict.fromkeys(map(str, found)))[:MAX_ADDRESSES]
 
 
-def _without_address(host: str, error: str | reasons.Reason) -> Silent:
-    return Silent(reasons.of("host_without_address_because", host=host, error=error), arrived=False)
+def _without_address(host: str, error: str | reasons.Reason) -> NoResponse:
+    return NoResponse(reasons.of("host_without_address_because", host=host, error=error), arrived=False)
 
 
 def _look_up(host: str, port: int | None, *, until: float) -> Sequence[Any]:
-    """Resolve a name within the time limit, which the resolver itself does not offer. Raises OSError, or Silent."""
+    """Resolve a name within the time limit, which the resolver itself does not offer. Raises OSError, or NoResponse."""
     results: queue.SimpleQueue[Sequence[Any] | OSError] = queue.SimpleQueue()
 
     def resolve() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from simulator import server
 from simulator.world import mix, world
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
 _URL = "http://127.0.0.1:8001"
 
@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--cluster", metavar="NAME", help="name of the cluster, if the token does not contain it")
     add("--heartbeat-seconds", type=_seconds(1, 86_400), default=30.0, help="seconds between two reports of an agent")
-    pace = Pace()
+    pace = Timings()
     add("--boot-seconds", type=_seconds(0, 86_400), default=pace.boot, help="how long a reboot takes")
     add("--grace-seconds", type=_seconds(0, 3600), default=pace.grace, help="maximum time a pod takes to end")
     add("--notice-seconds", type=_seconds(0, 3600), default=None, help="time until a silent node is NotReady")
@@ -101,14 +101,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(options: argparse.Namespace) -> server.Settings:
-    pace = Pace(
+    pace = Timings(
         boot=options.boot_seconds,
         grace=options.grace_seconds,
         # Even a node that boots quickly is seen as NotReady: a demo must show that.
-        notice=min(Pace().notice, options.boot_seconds / 4)
+        notice=min(Timings().notice, options.boot_seconds / 4)
         if options.notice_seconds is None
         else options.notice_seconds,
-        settle=min(Pace().settle, options.boot_seconds / 4),
+        settle=min(Timings().settle, options.boot_seconds / 4),
         repair=options.repair_seconds,
     )
     return server.Settings(

@@ -19,7 +19,7 @@ from simulator import control
 from simulator.kubeapi import access, kubeconfig, server, store
 from simulator.witnesses.all_witnesses import Witnesses
 from simulator.world import agenda, random_faults, virtual_agents, world
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8001
     size: world.Size = field(default_factory=world.Size)
-    pace: Pace = field(default_factory=Pace)
+    pace: Timings = field(default_factory=Timings)
     seed: int = 0
     kubeconfig_out: Path | None = None
     portal: str | None = None

@@ -26,20 +26,20 @@ from kcover.actions import (
     verify,
     webhook,
 )
-from kcover.actions.record import Args, Form, JobsProgress, Progress, Shown, fields_shown
+from kcover.actions.record import Args, JobsProgress, Presentation, Progress, ValueFormat, fields_shown
 from kcover.actions.spec import ActionSpec, PolicyAction, RuleOptions, Stage
 
 __all__ = [
     "ACTIONS",
     "ActionSpec",
     "Args",
-    "Form",
     "JobsProgress",
     "PolicyAction",
+    "Presentation",
     "Progress",
     "RuleOptions",
-    "Shown",
     "Stage",
+    "ValueFormat",
     "fields_shown",
     "in_order",
     "in_policies",

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from kcover import durations
 from kcover.actions import attributes, moved_jobs
-from kcover.actions.record import Form, hidden, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -17,10 +17,10 @@ DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minu
 class Args(moved_jobs.Args):
     """``seconds``: how long to evict. ``on_timeout``: what to do with the remaining pods after that."""
 
-    seconds: int = shown(_("Time limit"), Form.SECONDS)
+    seconds: int = shown(_("Time limit"), ValueFormat.SECONDS)
     on_timeout: str = shown(
         _("On timeout"),
-        Form.CHOICE,
+        ValueFormat.CHOICE,
         default="hold",
         always=True,
         choices={
@@ -46,12 +46,12 @@ class Progress(moved_jobs.Progress):
 
     entered: bool = hidden(default=False)
     asked: bool = hidden(default=False)
-    held_since: datetime | None = shown(_("Held back since"), Form.MOMENT, default=None)
-    held_seconds: float = shown(_("Held back for"), Form.SECONDS, default=0.0)
-    evicted: tuple[str, ...] = shown(_("Pods evicted"), Form.NAMES, default=())
-    left: tuple[str, ...] = shown(_("Pods left"), Form.NAMES, default=())
-    blocked: Mapping[str, Sequence[str]] = shown(_("Blocked by a disruption budget"), Form.BUDGETS, default={})
-    refusals: int = shown(_("Refused rounds"), Form.NUMBER, default=0)
+    held_since: datetime | None = shown(_("Held back since"), ValueFormat.MOMENT, default=None)
+    held_seconds: float = shown(_("Held back for"), ValueFormat.SECONDS, default=0.0)
+    evicted: tuple[str, ...] = shown(_("Pods evicted"), ValueFormat.NAMES, default=())
+    left: tuple[str, ...] = shown(_("Pods left"), ValueFormat.NAMES, default=())
+    blocked: Mapping[str, Sequence[str]] = shown(_("Blocked by a disruption budget"), ValueFormat.BUDGETS, default={})
+    refusals: int = shown(_("Refused rounds"), ValueFormat.NUMBER, default=0)
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:

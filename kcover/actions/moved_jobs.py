@@ -7,7 +7,7 @@ from typing import Any
 
 from kcover import checkpoint_query, durations
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, hidden, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import Attributes, Refusal, RuleOptions
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -29,7 +29,7 @@ class Args(record.Args):
     ``checkpoint_source``: the source of kind prometheus that is asked; "" for the only one of the cluster.
     """
 
-    checkpoint_seconds: int = shown(_("Wait for a checkpoint"), Form.SECONDS, default=0)
+    checkpoint_seconds: int = shown(_("Wait for a checkpoint"), ValueFormat.SECONDS, default=0)
     checkpoint_query: str = shown(_("Query for the last checkpoint"), default="")
     checkpoint_source: str = shown(_("Source asked for the last checkpoint"), default="")
 
@@ -44,8 +44,12 @@ class Progress(record.Progress):
     """
 
     checkpoints: Mapping[str, str] = hidden(default={}, kept=True)
-    checkpoint_since: datetime | None = shown(_("Waited for a checkpoint from"), Form.MOMENT, default=None, kept=True)
-    checkpoint_over: datetime | None = shown(_("Waited for a checkpoint until"), Form.MOMENT, default=None, kept=True)
+    checkpoint_since: datetime | None = shown(
+        _("Waited for a checkpoint from"), ValueFormat.MOMENT, default=None, kept=True
+    )
+    checkpoint_over: datetime | None = shown(
+        _("Waited for a checkpoint until"), ValueFormat.MOMENT, default=None, kept=True
+    )
 
     owners: Mapping[str, Mapping[str, str]] = hidden(default={}, kept=True)
     owners_notified: bool = hidden(default=False, kept=True)

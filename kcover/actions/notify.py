@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, hidden, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -23,7 +23,7 @@ class Args(record.Args):
 class Progress(record.Progress):
     """``result``: what became of the message, as the JSON of a reason in ``because``, and its time in ``at``."""
 
-    asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
+    asked_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
     result: Mapping[str, Any] | None = hidden(default=None)
 
 

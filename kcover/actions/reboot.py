@@ -6,7 +6,7 @@ from typing import Self
 
 from kcover import durations
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, hidden, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
@@ -16,7 +16,7 @@ from kcover.sentences.i18n import gettext_noop as _
 class Args(record.Args):
     """``wait_seconds``: the time between the drain and the reboot."""
 
-    wait_seconds: int = shown(_("Wait before the reboot"), Form.SECONDS, default=0)
+    wait_seconds: int = shown(_("Wait before the reboot"), ValueFormat.SECONDS, default=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,13 +30,13 @@ class Progress(record.JobsProgress):
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
     driver: str = shown(
         _("Reboot via"),
-        Form.CHOICE,
+        ValueFormat.CHOICE,
         default="",
         choices={"agent": _("the node's agent"), "job": _("a job on the node")},
     )
     was_ready: bool = hidden(default=False)
-    asked: Reason | None = shown(_("Requested via"), Form.REASON, default=None)
-    asked_at: datetime | None = shown(_("Requested at"), Form.MOMENT, default=None)
+    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
+    asked_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:

@@ -14,7 +14,7 @@ from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop
 
 
-class Form(StrEnum):
+class ValueFormat(StrEnum):
     """The format in which the value of a field is shown."""
 
     TEXT = "text"
@@ -30,17 +30,17 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
+class Presentation:
     """The presentation of a field to people. ``title`` and the labels in ``choices`` are messages to translate."""
 
     title: str
-    form: Form = Form.TEXT
+    form: ValueFormat = ValueFormat.TEXT
     choices: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def shown(
     title: str,
-    form: Form = Form.TEXT,
+    form: ValueFormat = ValueFormat.TEXT,
     *,
     default: Any = dataclasses.MISSING,
     choices: Mapping[str, str] | None = None,
@@ -50,7 +50,7 @@ def shown(
     """Declare a field of ``Args`` or ``Progress`` that people see under ``title``; for the other arguments see
     ``hidden``.
     """
-    described = Shown(title=title, form=form, choices=choices or {})
+    described = Presentation(title=title, form=form, choices=choices or {})
     return _field(default, {"shown": described, "always": always, "kept": kept})
 
 
@@ -109,7 +109,7 @@ class Args(Record):
 class Progress(Record):
     """The data that a step keeps between two runs. It is stored before the call that it describes."""
 
-    retry: int = shown(gettext_noop("Retries"), Form.NUMBER, default=0, kept=True)  # by an operator
+    retry: int = shown(gettext_noop("Retries"), ValueFormat.NUMBER, default=0, kept=True)  # by an operator
     gated: bool = hidden(default=False)  # approve mode was set while the step ran: it needs an approval to continue
 
     @classmethod
@@ -164,7 +164,7 @@ class JobsProgress(Progress):
         return () if self.withdrawal.get("done") else tuple(map(ObjectName.parse, self.jobs))
 
 
-def fields_shown(record: type[Record]) -> list[tuple[str, Shown]]:
+def fields_shown(record: type[Record]) -> list[tuple[str, Presentation]]:
     """The fields that people see, in the order of their declaration; those of the base class come last."""
     found = [(field.name, field.metadata["shown"]) for field in dataclasses.fields(record) if "shown" in field.metadata]
     inherited = {field.name for field in dataclasses.fields(Progress)}

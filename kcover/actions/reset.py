@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kcover import reasons
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
@@ -15,9 +15,9 @@ from kcover.sentences.i18n import gettext_noop as _
 class Progress(record.Progress):
     """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``asked``: the request."""
 
-    gpu: Mapping[str, str] = shown(_("GPU"), Form.VALUES, default={})
-    driver: str = shown(_("Reset via"), Form.CHOICE, default="", choices={"agent": _("the node's agent")})
-    asked: Reason | None = shown(_("Requested via"), Form.REASON, default=None)
+    gpu: Mapping[str, str] = shown(_("GPU"), ValueFormat.VALUES, default={})
+    driver: str = shown(_("Reset via"), ValueFormat.CHOICE, default="", choices={"agent": _("the node's agent")})
+    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
 
     @property
     def committed(self) -> bool:

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, Self
 
 from kcover.actions import moved_jobs
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -20,10 +20,10 @@ class Progress(moved_jobs.Progress):
     ``silent_since``: when the step first saw that the node's kubelet is silent while pods of these jobs are stuck.
     """
 
-    restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), Form.NAMES, default={})
-    left: tuple[str, ...] = shown(_("Jobs left alone"), Form.NAMES, default=())
-    since: datetime | None = shown(_("Restarted at"), Form.MOMENT, default=None)
-    silent_since: datetime | None = shown(_("Kubelet silent since"), Form.MOMENT, default=None)
+    restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), ValueFormat.NAMES, default={})
+    left: tuple[str, ...] = shown(_("Jobs left alone"), ValueFormat.NAMES, default=())
+    since: datetime | None = shown(_("Restarted at"), ValueFormat.MOMENT, default=None)
+    silent_since: datetime | None = shown(_("Kubelet silent since"), ValueFormat.MOMENT, default=None)
 
     @property
     def committed(self) -> bool:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
@@ -13,14 +13,14 @@ from kcover.sentences.i18n import gettext_noop as _
 class Args(record.Args):
     """``checks``: their names; empty: the checks that the agent runs periodically."""
 
-    checks: tuple[str, ...] = shown(_("Checks"), Form.NAMES, default=())
+    checks: tuple[str, ...] = shown(_("Checks"), ValueFormat.NAMES, default=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
     """``asked``: the request."""
 
-    asked: Reason | None = shown(_("Requested via"), Form.REASON, default=None)
+    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
 
 
 def _plan(attribute: Attributes, _options: RuleOptions) -> Args:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kcover.actions import record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -12,7 +12,7 @@ from kcover.sentences.i18n import gettext_noop as _
 class Progress(record.Progress):
     """``shortage``: why no standby could be used; the plan continued without one."""
 
-    shortage: bool = shown(_("No standby was available"), Form.YES_NO, default=False)
+    shortage: bool = shown(_("No standby was available"), ValueFormat.YES_NO, default=False)
 
 
 SPEC = ActionSpec(

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from kcover import reasons
 from kcover.actions import moved_jobs
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -20,9 +20,9 @@ class Progress(moved_jobs.Progress):
     ``since``: when every one of these jobs had been requested to stop.
     """
 
-    stopped: Mapping[str, Mapping[str, Any]] = shown(_("Jobs stopped"), Form.NAMES, default={})
-    left: tuple[str, ...] = shown(_("Jobs left alone"), Form.NAMES, default=())
-    since: datetime | None = shown(_("Stopped at"), Form.MOMENT, default=None)
+    stopped: Mapping[str, Mapping[str, Any]] = shown(_("Jobs stopped"), ValueFormat.NAMES, default={})
+    left: tuple[str, ...] = shown(_("Jobs left alone"), ValueFormat.NAMES, default=())
+    since: datetime | None = shown(_("Stopped at"), ValueFormat.MOMENT, default=None)
 
     @property
     def committed(self) -> bool:

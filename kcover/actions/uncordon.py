@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kcover.actions import record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -12,7 +12,7 @@ from kcover.sentences.i18n import gettext_noop as _
 class Args(record.Args):
     """``foreign``: a person asked for a schedulable node, so somebody else's cordon is lifted too."""
 
-    foreign: bool = shown(_("Removes someone else's cordon"), Form.YES_NO, default=False)
+    foreign: bool = shown(_("Removes someone else's cordon"), ValueFormat.YES_NO, default=False)
 
 
 SPEC = ActionSpec(

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover.actions import record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -13,14 +13,14 @@ from kcover.sentences.i18n import gettext_noop as _
 class Args(record.Args):
     """``agent``: False for a node without an agent, whose report is not part of the proof."""
 
-    agent: bool = shown(_("Agent report required"), Form.YES_NO, default=True, always=True)
+    agent: bool = shown(_("Agent report required"), ValueFormat.YES_NO, default=True, always=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
     """``silent_at``: when the agent was first found silent at the end of the hold-down time."""
 
-    silent_at: datetime | None = shown(_("Agent silent since"), Form.MOMENT, default=None)
+    silent_at: datetime | None = shown(_("Agent silent since"), ValueFormat.MOMENT, default=None)
 
 
 SPEC = ActionSpec(

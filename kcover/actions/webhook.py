@@ -6,7 +6,7 @@ from datetime import datetime
 
 from kcover import durations
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, hidden, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -16,15 +16,15 @@ class Args(record.Args):
     """``wait_seconds``: how long the other system may have the node; None: the system is only notified."""
 
     url: str = shown(_("Address"))
-    wait_seconds: int | None = shown(_("Waits for a callback for"), Form.SECONDS, default=None)
+    wait_seconds: int | None = shown(_("Waits for a callback for"), ValueFormat.SECONDS, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
     """``callback``: the other system's ``outcome`` and ``message``, and their time in ``at``."""
 
-    tries: int = shown(_("Calls made"), Form.NUMBER, default=0)
-    given_at: datetime | None = shown(_("Handed over at"), Form.MOMENT, default=None)
+    tries: int = shown(_("Calls made"), ValueFormat.NUMBER, default=0)
+    given_at: datetime | None = shown(_("Handed over at"), ValueFormat.MOMENT, default=None)
     callback: Mapping[str, str] | None = hidden(default=None)
 
 

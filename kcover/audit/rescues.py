@@ -11,7 +11,7 @@ from kcover.plan import PlannedStep
 from kcover.reasons import Reason
 
 
-class Decided(StrEnum):
+class DecisionAnswer(StrEnum):
     """The answers of a decision."""
 
     RESCUE = "rescue"
@@ -21,7 +21,7 @@ class Decided(StrEnum):
     NONE = "none"
 
 
-class Ended(StrEnum):
+class RescueEnd(StrEnum):
     """The states in which a rescue is closed."""
 
     SUCCEEDED = "succeeded"
@@ -40,7 +40,7 @@ class DecisionMade(Act):
     incident: int
     node: str
     decision: int
-    answer: Decided
+    answer: DecisionAnswer
     mode: str
     revision: int | None
     because: tuple[Reason, ...]
@@ -49,10 +49,10 @@ class DecisionMade(Act):
     @classmethod
     def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
         """``decision.<answer>``."""
-        return {cls.verb_of(answer): {"answer": answer} for answer in Decided}
+        return {cls.verb_of(answer): {"answer": answer} for answer in DecisionAnswer}
 
     @staticmethod
-    def verb_of(answer: Decided) -> str:
+    def verb_of(answer: DecisionAnswer) -> str:
         """``decision.<answer>``."""
         return f"decision.{answer.value}"
 
@@ -187,7 +187,7 @@ class RescueCalledBack(RescueAct):
 class RescueEnded(RescueAct):
     """The rescue is closed. ``withdrawn``: its pending request, which was withdrawn with it."""
 
-    state: Ended
+    state: RescueEnd
     outcome: str
     needs_human: bool
     because: Reason | None
@@ -196,7 +196,7 @@ class RescueEnded(RescueAct):
     @classmethod
     def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
         """``rescue.<state>``."""
-        return {f"rescue.{state.value}": {"state": state} for state in Ended}
+        return {f"rescue.{state.value}": {"state": state} for state in RescueEnd}
 
     @property
     def verb(self) -> str:

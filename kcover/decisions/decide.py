@@ -83,7 +83,7 @@ class Situation:
     settings: guards.Settings = field(default_factory=guards.Settings)
     counts: guards.Facts | None = None
     external_asked: bool = False
-    matched: match.Matched | None = None
+    matched: match.MatchResult | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +99,7 @@ class Decision:
     mode: str
     candidate: match.Candidate | None = None
     steps: tuple[plan.PlannedStep, ...] = ()
-    tried: tuple[match.Tried, ...] = ()
+    tried: tuple[match.TriedRule, ...] = ()
     passed: tuple[reasons.Reason, ...] = ()
     again_at: datetime | None = None
     storm: guards.Storm | None = None
@@ -166,7 +166,7 @@ def is_hardware(fault: FaultFacts) -> bool:
     return not fault.drill and catalog.is_hardware(fault.kind, fault.code, cause=fault.cause, fatal=fault.fatal)
 
 
-def match_rules(situation: Situation) -> match.Matched:
+def match_rules(situation: Situation) -> match.MatchResult:
     """The rule that applies to the situation's fault."""
     fault = situation.fault
     return match.match(
@@ -194,7 +194,7 @@ def _why_unmatched(situation: Situation) -> reasons.Reason | None:
     return None
 
 
-def _no_rule(tried: tuple[match.Tried, ...]) -> tuple[reasons.Reason, ...]:
+def _no_rule(tried: tuple[match.TriedRule, ...]) -> tuple[reasons.Reason, ...]:
     if not tried:
         return (reasons.of("no_policy"),)
     return tuple(reasons.of("rule_mismatch", rule=candidate.rule, why=candidate.because) for candidate in tried)

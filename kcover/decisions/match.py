@@ -34,7 +34,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
+class TriedRule:
     """One rule that was compared with the fault, and why it did or did not match."""
 
     rule: str
@@ -42,11 +42,11 @@ class Tried:
     because: reasons.Reason
 
 
-class Matched(NamedTuple):
+class MatchResult(NamedTuple):
     """The rule that applies, None if no rule does, and every rule that was tried, the applying one last."""
 
     candidate: Candidate | None
-    tried: tuple[Tried, ...]
+    tried: tuple[TriedRule, ...]
 
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
@@ -89,21 +89,21 @@ def match(
     labels: Mapping[str, str],
     fatal: bool | None = None,
     seen_within: Mapping[int, int] | None = None,
-) -> Matched:
+) -> MatchResult:
     """Compare the fault with the candidates by rank until one matches.
 
     ``fatal``: the severity that the log line itself printed. ``seen_within``: occurrences of this fault on this device,
     by window in seconds (see ``windows``); a missing window counts as one occurrence.
     """
-    tried: list[Tried] = []
+    tried: list[TriedRule] = []
     for candidate in rank(candidates):
         refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
         refusal = refusal or label_refusal(candidate.rule, labels)
         refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
-        tried.append(Tried(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
+        tried.append(TriedRule(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
         if refusal is None:
-            return Matched(candidate, tuple(tried))
-    return Matched(None, tuple(tried))
+            return MatchResult(candidate, tuple(tried))
+    return MatchResult(None, tuple(tried))
 
 
 def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:

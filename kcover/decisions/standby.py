@@ -49,7 +49,7 @@ class Standby:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Chosen:
+class ChosenStandby:
     """The chosen standby. ``rule``: the index of the rule that selected it, None if no rule did."""
 
     name: str
@@ -75,7 +75,7 @@ class Handover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
+class StandbyMark:
     """The portal's changes to a standby, stored on the standby, so that exactly these can be reverted.
 
     ``before``, ``after``: the old and the new value of each label that was set or removed (None: absent). ``added``,
@@ -112,12 +112,12 @@ class Mark:
         return json.dumps(self.to_json(), sort_keys=True, separators=(",", ":"))
 
 
-def read_mark(text: str) -> Mark | None:
+def read_mark(text: str) -> StandbyMark | None:
     """Parse an annotation. None for anything that the portal did not write."""
     try:
         content = json.loads(text)
         before, after = content["before"], content["after"]
-        return Mark(
+        return StandbyMark(
             assignment=int(content["assignment"]),
             rescue=int(content["rescue"]),
             origin=str(content["origin"]),
@@ -139,7 +139,7 @@ def choose(
     origin: str,
     labels: Mapping[str, str],
     chance: random.Random,
-) -> Chosen | Shortage:
+) -> ChosenStandby | Shortage:
     """Choose the standby for the node ``origin`` with these labels.
 
     The answer may be outdated at once: lock the standby's row and ask again before reserving it.
@@ -154,11 +154,11 @@ def choose(
         if fitting:
             taken = chance.choice(fitting)
             reason = reasons.of("standby_by_rule", standby=taken.name, rule=str(rule.index + 1), free=len(fitting))
-            return Chosen(name=taken.name, rule=rule.index, because=(reason,))
+            return ChosenStandby(name=taken.name, rule=rule.index, because=(reason,))
     if free:
         taken = chance.choice(free)
         reason = reasons.of("standby_of_any", standby=taken.name, free=len(free))
-        return Chosen(name=taken.name, rule=None, because=(reason,))
+        return ChosenStandby(name=taken.name, rule=None, because=(reason,))
     shortage = reasons.of("standby_shortage", standbys=len(spares))
     return Shortage(because=(shortage, *(why for why in busy if why is not None)))
 

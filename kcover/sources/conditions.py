@@ -37,7 +37,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ConditionRule:
     """A condition that is a fault once it has lasted for ``lasts``. ``reason`` "": any."""
 
     type: str
@@ -47,8 +47,8 @@ class Row:
     severity: str = "warning"
 
 
-def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple[Row, ...]:
-    return tuple(Row(type=name, severity=severity, status=status) for name in names)
+def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple[ConditionRule, ...]:
+    return tuple(ConditionRule(type=name, severity=severity, status=status) for name in names)
 
 
 # Where the names are from:
@@ -60,7 +60,7 @@ def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple
 #     github.com/Azure/AgentBaker, e2e/validators.go
 # oke: github.com/oracle-quickstart/oci-hpc-oke, terraform/files/node-problem-detector/values*.yaml. Its checks of
 #     settings (CpuProfile, OcaVersion) are left out.
-PRESETS: Final[Mapping[str, tuple[Row, ...]]] = MappingProxyType(
+PRESETS: Final[Mapping[str, tuple[ConditionRule, ...]]] = MappingProxyType(
     {
         "node-problem-detector": _rows(
             *("KernelDeadlock", "ReadonlyFilesystem", "CorruptDockerOverlay2", "FrequentKubeletRestart"),
@@ -124,10 +124,10 @@ def _entry(entry: object, path: str) -> dict[str, Any]:
     return {"type": kind, "status": status, "reason": reason, "for": seconds, "severity": severity}
 
 
-def rows_of(settings: Mapping[str, Any]) -> tuple[Row, ...]:
+def rows_of(settings: Mapping[str, Any]) -> tuple[ConditionRule, ...]:
     """The rows of a source's settings: its own table first, then its presets (default: all)."""
     own = tuple(
-        Row(
+        ConditionRule(
             type=entry["type"],
             status=entry["status"],
             reason=entry["reason"],
@@ -140,33 +140,35 @@ def rows_of(settings: Mapping[str, Any]) -> tuple[Row, ...]:
     return (*own, *(row for name in presets for row in PRESETS.get(name, ())))
 
 
-def read(node: str, found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> tuple[Observation, ...]:
+def read(
+    node: str, found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime
+) -> tuple[Observation, ...]:
     """The observations in the conditions of a node: a fault for each that a row names, a pass for each that it clears.
 
     A condition that has not lasted long enough says nothing yet.
     """
-    wanted: dict[str, list[Row]] = {}
+    wanted: dict[str, list[ConditionRule]] = {}
     for row in rows:
         wanted.setdefault(row.type, []).append(row)
     said = (_said(node, one, wanted[one.type], now=now) for one in found if one.type in wanted)
     return tuple(one for one in said if one is not None)
 
 
-def is_waiting(found: Sequence[Condition], rows: Iterable[Row], *, now: datetime) -> bool:
+def is_waiting(found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime) -> bool:
     """Returns whether a condition of the node will be a fault if it lasts."""
     return any(_matches(one, row) and _is_young(one, row, now) for row in rows for one in found)
 
 
-def _matches(condition: Condition, row: Row) -> bool:
+def _matches(condition: Condition, row: ConditionRule) -> bool:
     stated = condition.type, condition.status
     return stated == (row.type, row.status) and row.reason in ("", condition.reason)
 
 
-def _is_young(condition: Condition, row: Row, now: datetime) -> bool:
+def _is_young(condition: Condition, row: ConditionRule, now: datetime) -> bool:
     return condition.since is not None and now - condition.since < row.lasts
 
 
-def _said(node: str, condition: Condition, rows: Sequence[Row], *, now: datetime) -> Observation | None:
+def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now: datetime) -> Observation | None:
     if condition.status not in STATUSES or condition.type.startswith(OWN_PREFIXES):
         return None  # Unknown is never proof
     match = next((row for row in rows if _matches(condition, row)), None)

@@ -71,7 +71,7 @@ class Unprocessable(HttpError):
     status_code = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
-class Later(HttpError):
+class RetryAfter(HttpError):
     """A request that may succeed after ``retry_after`` seconds; ``status`` is 429 or 503."""
 
     def __init__(self, reason: reasons.Reason, *, status: HTTPStatus, retry_after: float) -> None:

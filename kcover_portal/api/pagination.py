@@ -11,7 +11,7 @@ from kcover.quote import short_repr
 from kcover_portal.errors import FieldError
 
 
-class Pages(CursorPagination):
+class NewestFirst(CursorPagination):
     """Newest first by default; ``page_size`` up to 1000."""
 
     page_size = 100
@@ -37,13 +37,13 @@ class Pages(CursorPagination):
             raise FieldError(self.cursor_query_param, reasons.of("unknown_cursor")) from error
 
 
-class ByName(Pages):
+class ByName(NewestFirst):
     """For rows with a unique name."""
 
     ordering = "name"
 
 
-class Oldest(Pages):
+class OldestFirst(NewestFirst):
     """Oldest first, for objects that are rarely added, such as nodes."""
 
     ordering = "id"

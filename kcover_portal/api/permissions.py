@@ -92,10 +92,10 @@ def step_up(request: Request) -> None:
     if not isinstance(who, User):
         return
     match freshness.due(who, request.session, now=timezone.now()):
-        case freshness.Due.FACTOR:
+        case freshness.RequiredConfirmation.FACTOR:
             path, span = reverse("api:account-step-up"), reasons.span(freshness.STEP_UP_LIFETIME)
             raise http_errors.Forbidden(reasons.of("step_up_required", path=path, span=span))
-        case freshness.Due.ENROLMENT:
+        case freshness.RequiredConfirmation.ENROLMENT:
             raise http_errors.Forbidden(reasons.of("second_factor_missing", page=reverse("console:factor-new")))
 
 

@@ -48,7 +48,7 @@ ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
     """Returns the problem document of an exception; None for an unexpected one, which Django handles."""
-    if isinstance(error, policies.Invalid):
+    if isinstance(error, policies.InvalidPolicies):
         return unreadable(error.problems)
     if isinstance(error, FieldErrors) or (isinstance(error, FieldError) and not error.conflict):
         views.set_rollback()
@@ -125,9 +125,9 @@ def _invalid(errors: list[dict[str, Any]]) -> Response:
 
 def _known(error: Exception, context: dict[str, Any]) -> Exception:
     """Converts an error of a service, of Django or of DRF to one with a reason, if there is one for it."""
-    if isinstance(error, accounts.Later | concurrency_limits.Busy | policy_tries.TryRefused):
+    if isinstance(error, accounts.RetryLater | concurrency_limits.Busy | policy_tries.TryRefused):
         status = HTTPStatus.TOO_MANY_REQUESTS
-        return http_errors.Later(error.reason, status=status, retry_after=error.retry_after)
+        return http_errors.RetryAfter(error.reason, status=status, retry_after=error.retry_after)
     for kind, answer in ANSWERS.items():
         if isinstance(error, kind):
             return answer(error.reason)
@@ -135,9 +135,9 @@ def _known(error: Exception, context: dict[str, Any]) -> Exception:
         return http_errors.Conflict(error.reason)
     if isinstance(error, node_selection.Unanswered):
         status = HTTPStatus.SERVICE_UNAVAILABLE
-        return http_errors.Later(error.reason, status=status, retry_after=error.retry_after or 5)
+        return http_errors.RetryAfter(error.reason, status=status, retry_after=error.retry_after or 5)
     if isinstance(error, SecretUnreadable | KeysUnusable):
-        return http_errors.Later(error.reason, status=HTTPStatus.SERVICE_UNAVAILABLE, retry_after=60)
+        return http_errors.RetryAfter(error.reason, status=HTTPStatus.SERVICE_UNAVAILABLE, retry_after=60)
     if isinstance(error, Http404):
         return http_errors.NotFound(reasons.of("not_found"))
     if isinstance(error, PermissionDenied):

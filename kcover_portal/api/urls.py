@@ -169,5 +169,5 @@ urlpatterns = [
     path("v1/tokens", tokens.Tokens.as_view({"get": "list", "post": "create"}), name="tokens"),
     path("v1/tokens/<int:pk>", tokens.Tokens.as_view({"get": "retrieve", "delete": "destroy"}), name="token"),
     path("v1/tokens/<int:pk>/rotate", tokens.Tokens.as_view({"post": "rotate"}), name="token-rotate"),
-    re_path(r"^(?!docs$|schema$)", base.Nowhere.as_view(), name="nowhere"),
+    re_path(r"^(?!docs$|schema$)", base.UnknownPathView.as_view(), name="nowhere"),
 ]

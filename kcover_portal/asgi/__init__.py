@@ -34,7 +34,9 @@ PAGE_THREADS = 16
 
 _web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
 _sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
-pages = bodies.Whole(_web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS)))
+pages = bodies.BodyBuffer(
+    _web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS))
+)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

@@ -27,7 +27,7 @@ class BodyRefused(Exception):
         self.detail = detail
 
 
-class Whole:
+class BodyBuffer:
     """ASGI middleware that passes requests on with their complete body.
 
     It answers 400 for a target that is not a path, 408 for a body that takes too long, 413 for one that is too large,

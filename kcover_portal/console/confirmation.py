@@ -15,7 +15,7 @@ from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import services
 from kcover_portal.accounts.services import passkeys, step_up
-from kcover_portal.accounts.services.step_up import Due
+from kcover_portal.accounts.services.step_up import RequiredConfirmation
 from kcover_portal.console.access import Interruption, Request, dialog, later
 from kcover_portal.console.forms import second_factors as forms
 from kcover_portal.errors import FieldError
@@ -40,21 +40,21 @@ def confirm_for_factors(request: Request, *, target: str = "") -> None:
     _settle(request, due, target=target or (request.get_full_path() if request.method == "GET" else ""))
 
 
-def _settle(request: Request, due: Due | None, *, target: str) -> None:
+def _settle(request: Request, due: RequiredConfirmation | None, *, target: str) -> None:
     """Returns if nothing is due, or the request has what is due. Raises Interruption with a form."""
     if due is None:
         return
-    if due is Due.ENROLMENT:
+    if due is RequiredConfirmation.ENROLMENT:
         _interrupt(request, None, target=target)
-    form = _form(request, by_password=due is Due.PASSWORD)
-    refusal: services.Later | None = None
+    form = _form(request, by_password=due is RequiredConfirmation.PASSWORD)
+    refusal: services.RetryLater | None = None
     if form.is_bound and form.is_valid():
         try:
             _check(request, form)
         except FieldError as error:
             form.add_error(error.field, localization.say(error.reason))
         except services.Refused as error:
-            refusal = error if isinstance(error, services.Later) else None
+            refusal = error if isinstance(error, services.RetryLater) else None
             form.add_error(None, localization.say(error.reason))
         else:
             return
@@ -82,7 +82,7 @@ def _check(request: Request, form: Form) -> None:
         raise services.Refused(reasons.of("sign_in_again"))
 
 
-def _interrupt(request: Request, form: Form | None, *, target: str, refusal: services.Later | None = None) -> None:
+def _interrupt(request: Request, form: Form | None, *, target: str, refusal: services.RetryLater | None = None) -> None:
     """Raises Interruption with the form; without one, with the page that says that the person has to add a factor."""
     page = reverse("console:factor-new")
     context = {

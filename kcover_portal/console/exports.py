@@ -57,7 +57,7 @@ class Stream:
 
 
 def response(
-    found: lists.Found, shape: str, *, today: date, place: concurrency_limits.ConcurrencySlot
+    found: lists.ListResult, shape: str, *, today: date, place: concurrency_limits.ConcurrencySlot
 ) -> StreamingHttpResponse:
     """The export as a streamed response, which gives the place back; ``shape`` is ``csv`` or ``jsonl``."""
     content_type, write = SHAPES[shape]

@@ -80,7 +80,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ListResult:
     """The selected rows; ``filter`` holds the form with its errors, ``seen`` all rows that the person can see."""
 
     listing: Listing
@@ -109,7 +109,7 @@ class Found:
         return "&".join(part for part in (known.urlencode(), tab.rest if tab else "") if part)
 
 
-def find(listing: Listing, user: User, parameters: QueryDict) -> Found:
+def find(listing: Listing, user: User, parameters: QueryDict) -> ListResult:
     """The visible rows that match the filters and, with ``picked``, the given keys."""
     seen = listing.seen(user)
     chosen = listing.filterset(parameters, queryset=listing.cut(seen, parameters))
@@ -118,7 +118,7 @@ def find(listing: Listing, user: User, parameters: QueryDict) -> Found:
     rows = narrowed.filter(tab.where) if tab else narrowed
     if "picked" in parameters and "all" not in parameters:
         rows = rows.filter(pk__in=[int(key) for key in parameters.get("picked", "").split(",") if KEY.fullmatch(key)])
-    return Found(listing, chosen, seen, narrowed, rows, parameters)
+    return ListResult(listing, chosen, seen, narrowed, rows, parameters)
 
 
 def _tab(listing: Listing, parameters: QueryDict) -> Tab | None:

@@ -25,7 +25,7 @@ CACHED: Final = 2048  # decrypted values that a process remembers
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SecretLocation:
     """The place where a value is stored: the column as table.column, and the value that identifies the row for good."""
 
     column: str
@@ -40,13 +40,13 @@ class Place:
 class SecretUnreadable(reasons.ExplainedError):
     """A stored secret cannot be decrypted, and nothing may be done with it. The message names it and says why."""
 
-    def __init__(self, place: Place, why: reasons.Reason) -> None:
+    def __init__(self, place: SecretLocation, why: reasons.Reason) -> None:
         super().__init__(reasons.of("secret_unreadable", secret=place.column, row=place.row, why=why))
         self.place = place
         self.why = why
 
 
-def seal(text: str, place: Place) -> str:
+def seal(text: str, place: SecretLocation) -> str:
     """Returns the value to store: encrypted, or as it is if no key is configured. Raises KeysUnusable."""
     known = keyring.load()
     if not text or not known:
@@ -56,7 +56,7 @@ def seal(text: str, place: Place) -> str:
     return _joined(known[0], data_key, value, place)
 
 
-def unseal(stored: str, place: Place) -> str:
+def unseal(stored: str, place: SecretLocation) -> str:
     """Returns the text of a stored value. Raises SecretUnreadable."""
     if not stored:
         return ""
@@ -70,7 +70,7 @@ def unseal(stored: str, place: Place) -> str:
         raise SecretUnreadable(place, error.reason) from error
 
 
-def reseal(stored: str, place: Place) -> str:
+def reseal(stored: str, place: SecretLocation) -> str:
     """Returns the stored value under the first key: unchanged if it already is. Encrypts a plain value.
 
     Raises SecretUnreadable, and KeysUnusable.
@@ -92,12 +92,12 @@ def key_of(stored: str) -> str:
 
 
 @functools.lru_cache(maxsize=CACHED)
-def _decrypted(stored: str, place: Place, _source: tuple[str, ...]) -> str:
+def _decrypted(stored: str, place: SecretLocation, _source: tuple[str, ...]) -> str:
     key_id, wrapped, value = _parts(stored, place)
     return _decrypt(_data_key(key_id, wrapped, place), value, b"value\0" + place.associated, place).decode()
 
 
-def _parts(stored: str, place: Place) -> tuple[str, bytes, bytes]:
+def _parts(stored: str, place: SecretLocation) -> tuple[str, bytes, bytes]:
     try:
         key_id, wrapped, value = stored[len(PREFIX) :].split(":")
         return key_id, base64.b64decode(wrapped, validate=True), base64.b64decode(value, validate=True)
@@ -105,7 +105,7 @@ def _parts(stored: str, place: Place) -> tuple[str, bytes, bytes]:
         raise SecretUnreadable(place, reasons.of("encryption_value_altered")) from error
 
 
-def _data_key(key_id: str, wrapped: bytes, place: Place) -> bytes:
+def _data_key(key_id: str, wrapped: bytes, place: SecretLocation) -> bytes:
     key = keyring.find(key_id)
     if key is None:
         known = [each.id for each in keyring.load()]
@@ -115,7 +115,7 @@ def _data_key(key_id: str, wrapped: bytes, place: Place) -> bytes:
     return _decrypt(key.secret, wrapped, b"key\0" + place.associated, place)
 
 
-def _joined(key: keyring.Key, data_key: bytes, value: bytes, place: Place) -> str:
+def _joined(key: keyring.Key, data_key: bytes, value: bytes, place: SecretLocation) -> str:
     wrapped = _encrypt(key.secret, data_key, b"key\0" + place.associated)
     return f"{PREFIX}{key.id}:{base64.b64encode(wrapped).decode()}:{base64.b64encode(value).decode()}"
 
@@ -125,7 +125,7 @@ def _encrypt(key: bytes, data: bytes, associated: bytes) -> bytes:
     return nonce + AESGCM(key).encrypt(nonce, data, associated)
 
 
-def _decrypt(key: bytes, data: bytes, associated: bytes, place: Place) -> bytes:
+def _decrypt(key: bytes, data: bytes, associated: bytes, place: SecretLocation) -> bytes:
     try:
         return AESGCM(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], associated)
     except (InvalidTag, ValueError) as error:

@@ -12,13 +12,13 @@ from kcover_portal.encryption import envelope
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredValue:
     """A value as it is in the database. It is not text, so nobody sends it by mistake."""
 
     text: str
 
     def __repr__(self) -> str:
-        return "Stored(…)"
+        return "StoredValue(…)"
 
 
 _as_stored: ContextVar[bool] = ContextVar("as_stored", default=False)
@@ -31,7 +31,7 @@ class EncryptedAttribute(DeferredAttribute):
 
     def __get__(self, instance: models.Model | None, cls: Any = None) -> Any:
         value = super().__get__(instance, cls)
-        if instance is None or not isinstance(value, Stored) or _as_stored.get():
+        if instance is None or not isinstance(value, StoredValue) or _as_stored.get():
             return value
         return envelope.unseal(value.text, self.field.place(instance))
 
@@ -73,25 +73,25 @@ class EncryptedTextField(TextField):
             )
         return found
 
-    def place(self, instance: models.Model) -> envelope.Place:
+    def place(self, instance: models.Model) -> envelope.SecretLocation:
         """The place where the value of this row is stored. Raises ValueError if the row is not identified yet."""
         row = getattr(instance, self.bound_to)
         if row in (None, ""):
             raise ValueError(f"{self}: set {self.bound_to} before saving, because the value is encrypted for it")
-        return envelope.Place(f"{self.model._meta.db_table}.{self.column}", str(row))
+        return envelope.SecretLocation(f"{self.model._meta.db_table}.{self.column}", str(row))
 
-    def from_db_value(self, value: str | None, *_: Any) -> Stored | None:
-        return None if value is None else Stored(value)
+    def from_db_value(self, value: str | None, *_: Any) -> StoredValue | None:
+        return None if value is None else StoredValue(value)
 
     def pre_save(self, model_instance: models.Model, add: bool) -> Any:
         value = model_instance.__dict__.get(self.attname)
         if isinstance(value, str):
-            value = Stored(envelope.seal(value, self.place(model_instance)) if value else "")
+            value = StoredValue(envelope.seal(value, self.place(model_instance)) if value else "")
             model_instance.__dict__[self.attname] = value
         return value
 
     def get_prep_value(self, value: Any) -> Any:
-        if isinstance(value, Stored):
+        if isinstance(value, StoredValue):
             return value.text
         if value in (None, ""):
             return value
@@ -118,13 +118,13 @@ class ModelWithSecrets(models.Model):
 def stored(row: models.Model, name: str) -> str:
     """Returns the stored, encrypted value, to see whether it was changed; "" if it is empty or not saved yet."""
     value = row.__dict__.get(name)
-    return value.text if isinstance(value, Stored) else ""
+    return value.text if isinstance(value, StoredValue) else ""
 
 
 def is_set(row: models.Model, name: str) -> bool:
     """Returns whether the row has a value, without decrypting it."""
     value = row.__dict__.get(name)
-    return bool(value.text if isinstance(value, Stored) else value)
+    return bool(value.text if isinstance(value, StoredValue) else value)
 
 
 def peek(row: models.Model, name: str) -> Any:

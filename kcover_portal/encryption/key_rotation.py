@@ -42,8 +42,8 @@ def rotate(chosen: Iterable[type[models.Model]]) -> Rotation:
         if after == before:
             done.unchanged += 1
             continue
-        rows = type(row)._default_manager.filter(pk=row.pk, **{column.attname: fields.Stored(before)})
-        done.changed += rows.update(**{column.attname: fields.Stored(after)})
+        rows = type(row)._default_manager.filter(pk=row.pk, **{column.attname: fields.StoredValue(before)})
+        done.changed += rows.update(**{column.attname: fields.StoredValue(after)})
     return done
 
 

@@ -60,7 +60,7 @@ class JobView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Silent:
+class UnreadableCluster:
     """A cluster whose jobs could not be read."""
 
     cluster: str
@@ -94,7 +94,7 @@ _kept: dict[int, tuple[datetime, tuple[_Read, ...]]] = {}
 
 def jobs(
     clusters: Sequence[Cluster], scope: accounts.Scope, *, now: datetime, namespace: str = "", kind: str = ""
-) -> tuple[list[JobView], list[Silent]]:
+) -> tuple[list[JobView], list[UnreadableCluster]]:
     """The jobs of these clusters by cluster, namespace and name, and the clusters that did not answer.
 
     Of a cluster that ``scope`` covers in part, only the jobs with pods on its nodes, and of them only those nodes.
@@ -102,10 +102,10 @@ def jobs(
     with ThreadPoolExecutor(SIDE_BY_SIDE) as calls:
         found = list(calls.map(lambda one: _look(one, now=now), clusters))
     views: list[JobView] = []
-    silent: list[Silent] = []
+    silent: list[UnreadableCluster] = []
     for cluster, read in zip(clusters, found, strict=True):
         if isinstance(read, reasons.Reason):
-            silent.append(Silent(cluster=cluster.name, because=read))
+            silent.append(UnreadableCluster(cluster=cluster.name, because=read))
         else:
             wanted = [one for one in read if namespace in ("", one.job.namespace) and kind in ("", one.job.kind)]
             found_views = _views(cluster, wanted, now=now)

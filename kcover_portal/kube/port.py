@@ -32,6 +32,7 @@ from kcover_portal.kube.values import (
     ContainerFailure,
     CustomKind,
     CustomObject,
+    DesiredChange,
     EventDraft,
     EventEvent,
     EventList,
@@ -54,7 +55,6 @@ from kcover_portal.kube.values import (
     Taint,
     TokenIdentity,
     Verb,
-    Wanted,
     Workload,
     WorkloadKind,
 )
@@ -76,6 +76,7 @@ __all__ = [
     "ContainerFailure",
     "CustomKind",
     "CustomObject",
+    "DesiredChange",
     "EventDraft",
     "EventEvent",
     "EventList",
@@ -103,7 +104,6 @@ __all__ = [
     "TokenIdentity",
     "Unavailable",
     "Verb",
-    "Wanted",
     "Workload",
     "WorkloadKind",
 ]
@@ -125,7 +125,7 @@ class Cluster(Protocol):
         """Reads one node. Raises ``NotFound``."""
 
     def apply_node(
-        self, name: str, change: NodeChange | Wanted, *, expect: Callable[[Node], None] | None = None
+        self, name: str, change: NodeChange | DesiredChange, *, expect: Callable[[Node], None] | None = None
     ) -> tuple[Node, Node]:
         """Applies ``change`` to a node in one patch and returns (before, after).
 

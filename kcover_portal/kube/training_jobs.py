@@ -143,7 +143,7 @@ def controlled(job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Return:
+class RestartProgress:
     """The progress of a restarted job. All are names of pods.
 
     ``stuck``: old pods that are still leaving. ``starting``: new pods that do not run yet. ``roomless``: those of them
@@ -169,14 +169,14 @@ class Return:
         return not self.complete and not self.stuck and not self.absent and self.roomless == self.starting
 
 
-def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: int) -> Return:
+def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: int) -> RestartProgress:
     """``pods``: the job's now; ``doomed``: the uids of those that were taken away; ``wanted``: how many should run."""
     new = [pod for pod in pods if pod.uid not in doomed and not pod.deleting]
     old = [pod for pod in pods if pod.uid in doomed]
     stuck = _names(old)
     running = [pod for pod in new if pod.ready or pod.phase == "Succeeded"]
     starting = [pod for pod in new if not (pod.ready or pod.phase == "Succeeded")]
-    return Return(
+    return RestartProgress(
         running=_names(running),
         stuck=stuck,
         starting=_names(starting),

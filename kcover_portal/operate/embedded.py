@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 STOP_SECONDS = 10.0
 
 
-class Embedded:
+class EmbeddedProcesses:
     """Worker, scheduler and watch in the process of the web server."""
 
     def __init__(self, app: Celery) -> None:

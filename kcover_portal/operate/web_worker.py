@@ -28,7 +28,7 @@ LENGTH = re.compile(rb"[0-9]{1,9}")
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Refused(Exception):
+class RequestRejected(Exception):
     """The request is answered with this status, without a thread, and its connection is closed."""
 
     def __init__(self, status: HTTPStatus) -> None:
@@ -37,7 +37,7 @@ class Refused(Exception):
 
 
 @dataclasses.dataclass(slots=True, eq=False)
-class Incoming:
+class IncomingRequest:
     """A request that is being received. ``size``: of head and body, None while the head is incomplete."""
 
     conn: TConn
@@ -56,26 +56,27 @@ class Incoming:
     def measure(self) -> bool:
         """Reads the head once it is complete. Returns whether the client waits for permission to send the body.
 
-        Raises Refused.
+        Raises RequestRejected.
         """
         if self.size is not None:
             return False
         end = self.received.find(END_OF_HEAD)
         if end < 0:
             if len(self.received) > request_limits.MAX_HEAD:
-                raise Refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
+                raise RequestRejected(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
             return False
         head = bytes(self.received[:end])
         if head.count(b"\n") != head.count(b"\r\n") or head[:2] in (b"", b"\r\n"):
-            raise Refused(HTTPStatus.BAD_REQUEST)  # gunicorn might find another end, and wait for it in a thread
+            # gunicorn might find another end, and wait for it in a thread.
+            raise RequestRejected(HTTPStatus.BAD_REQUEST)
         headers = _headers(head)
         if any(name == b"transfer-encoding" for name, _ in headers):
-            raise Refused(HTTPStatus.LENGTH_REQUIRED)
+            raise RequestRejected(HTTPStatus.LENGTH_REQUIRED)
         lengths = {value for name, value in headers if name == b"content-length"} or {b"0"}
         if len(lengths) > 1 or not LENGTH.fullmatch(length := lengths.pop()):
-            raise Refused(HTTPStatus.BAD_REQUEST)
+            raise RequestRejected(HTTPStatus.BAD_REQUEST)
         if int(length) > request_limits.max_body(headers):
-            raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+            raise RequestRejected(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         self.size = end + len(END_OF_HEAD) + int(length)
         waits = any(name == b"expect" and value.lower() == b"100-continue" for name, value in headers)
         return waits and not self.complete
@@ -86,7 +87,7 @@ class WebWorker(ThreadWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._incoming: dict[TConn, Incoming] = {}
+        self._incoming: dict[TConn, IncomingRequest] = {}
         self._received: dict[TConn, bytes] = {}  # complete requests that wait for a thread or are being answered
         self._lingering: dict[TConn, float] = {}
         self._buffered = 0
@@ -94,7 +95,7 @@ class WebWorker(ThreadWorker):
     def enqueue_req(self, conn: TConn) -> None:
         """Receives the next request of the connection, then passes it to a thread."""
         ahead = conn.parser.unreader.take_buffered() if conn.parser else b""
-        incoming = Incoming(conn, time.monotonic(), bytearray(ahead))
+        incoming = IncomingRequest(conn, time.monotonic(), bytearray(ahead))
         self._buffered += len(ahead)
         conn.sock.setblocking(False)
         self._incoming[conn] = incoming
@@ -137,7 +138,7 @@ class WebWorker(ThreadWorker):
         for conn in [conn for conn, until in self._lingering.items() if until < now]:
             self._drop(conn)
 
-    def _receive(self, incoming: Incoming, client: socket.socket) -> None:
+    def _receive(self, incoming: IncomingRequest, client: socket.socket) -> None:
         try:
             piece = client.recv(READ_BYTES)
         except BlockingIOError:
@@ -149,14 +150,14 @@ class WebWorker(ThreadWorker):
         self._buffered += len(piece)
         self._advance(incoming, client)
 
-    def _advance(self, incoming: Incoming, client: socket.socket) -> None:
+    def _advance(self, incoming: IncomingRequest, client: socket.socket) -> None:
         """Passes the request to a thread if it is complete."""
         try:
             if incoming.measure():
                 client.send(CONTINUE)
             if self._buffered > request_limits.MAX_BUFFERED:
-                raise Refused(HTTPStatus.SERVICE_UNAVAILABLE)
-        except Refused as refused:
+                raise RequestRejected(HTTPStatus.SERVICE_UNAVAILABLE)
+        except RequestRejected as refused:
             client.send(_answer(refused.status))
             self._linger(self._forget(incoming.conn))
             return

@@ -4,7 +4,14 @@ from kcover_portal.rescue.control.approvals import approve, reject
 from kcover_portal.rescue.control.callbacks import callback, take_over
 from kcover_portal.rescue.control.hand_approval import is_held_question, question_about
 from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
-from kcover_portal.rescue.control.requests import LimitReached, Preview, Unmet, preview, request, request_plan
+from kcover_portal.rescue.control.requests import (
+    LimitReached,
+    PreconditionFailed,
+    Preview,
+    preview,
+    request,
+    request_plan,
+)
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
 from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
 from kcover_portal.rescue.engine.reconcile import reconcile
@@ -15,10 +22,10 @@ from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
 
 __all__ = [
     "LimitReached",
+    "PreconditionFailed",
     "Preview",
     "RecentRings",
     "RescueRefused",
-    "Unmet",
     "approve",
     "callback",
     "cancel",

@@ -11,7 +11,7 @@ from typing import Any
 from simulator.kubeapi import history, store
 from simulator.world import events, machine, nodes, pods, workloads
 from simulator.world.agenda import Agenda, PlannedAction
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
 Object = dict[str, Any]
 
@@ -28,7 +28,7 @@ class Kubelet:
         self,
         objects: store.Store,
         agenda: Agenda,
-        pace: Pace,
+        pace: Timings,
         *,
         host: machine.Machine,
         spec: nodes.NodeSpec,

@@ -11,7 +11,7 @@ from typing import Any
 from simulator.kubeapi import history, store
 from simulator.world import events, machine, nodes, pods
 from simulator.world.agenda import Agenda, PlannedAction
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
 Object = dict[str, Any]
 
@@ -38,7 +38,7 @@ class HeartbeatWatcher:
 
 
 class NodeLifecycle:
-    def __init__(self, objects: store.Store, agenda: Agenda, pace: Pace) -> None:
+    def __init__(self, objects: store.Store, agenda: Agenda, pace: Timings) -> None:
         self._objects, self._agenda, self._pace = objects, agenda, pace
         self._noticing: dict[str, PlannedAction] = {}
         self._evicting: dict[str, PlannedAction] = {}

@@ -52,7 +52,7 @@ class FaultClass:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noise:
+class ProgramFault:
     """A program fault: its rate is ``relative`` to the rate of Xid 31."""
 
     xids: tuple[int, ...]
@@ -60,7 +60,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Drawn:
+class DrawnFault:
     id: str
     xids: tuple[int, ...]
     sxids: tuple[int, ...]
@@ -70,11 +70,11 @@ class Drawn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mix:
+class FaultMix:
     """All classes of hardware faults, and the program faults."""
 
     classes: tuple[FaultClass, ...]
-    noise: tuple[Noise, ...]
+    noise: tuple[ProgramFault, ...]
     noise_rates: Mapping[str, float]
     all_ranks: float
     persistence: Mapping[int, float]
@@ -91,14 +91,14 @@ class Mix:
         """Program faults of every kind per GPU-hour."""
         return self.noise_rates[level] * sum(kind.relative for kind in self.noise)
 
-    def draw(self, rng: random.Random, *, preset: str) -> Drawn:
+    def draw(self, rng: random.Random, *, preset: str) -> DrawnFault:
         """One hardware fault that a virtual machine can show, drawn by the rates of a preset."""
         visible = [entry for entry in self.classes if entry.visible]
         chosen = rng.choices(visible, weights=[entry.rates[preset] for entry in visible])[0]
         emission = Emission(share=1.0)
         if chosen.emissions:
             emission = rng.choices(chosen.emissions, weights=[entry.share for entry in chosen.emissions])[0]
-        return Drawn(
+        return DrawnFault(
             id=chosen.id,
             xids=emission.xids,
             sxids=emission.sxids,
@@ -113,17 +113,17 @@ class Mix:
 
 
 @cache
-def load() -> Mix:
+def load() -> FaultMix:
     """The fault mix that ships with the simulator."""
     return parse(json.loads(_DATA.read_text()))
 
 
-def parse(data: Mapping[str, Any]) -> Mix:
+def parse(data: Mapping[str, Any]) -> FaultMix:
     """A mix from the structure of the data file. Raises ValueError if shares or cures do not sum to 1."""
     noise = data["program_noise"]
-    return Mix(
+    return FaultMix(
         classes=tuple(_class(entry) for entry in data["classes"]),
-        noise=tuple(Noise(xids=tuple(kind["xids"]), relative=kind["relative"]) for kind in noise["kinds"]),
+        noise=tuple(ProgramFault(xids=tuple(kind["xids"]), relative=kind["relative"]) for kind in noise["kinds"]),
         noise_rates=noise["xid31_rate"],
         all_ranks=noise["all_ranks"],
         persistence={int(code): seconds for code, seconds in data["repeat"]["persistence_seconds"].items()},

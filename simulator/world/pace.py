@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Timings:
     """Durations. The defaults suit a demo; a benchmark sets ``boot`` and ``grace`` to 0, a real fleet has 480 and 30.
 
     ``boot``: from the reboot until the new kernel runs. ``grace``: the maximum a pod takes to end, whatever it

@@ -27,7 +27,7 @@ class RandomFaults:
     faults_per_hour: float
     preset: str = "mid"
     noise: str = "mixed"
-    odds: mix.Mix = field(default_factory=mix.load)
+    odds: mix.FaultMix = field(default_factory=mix.load)
     seen: dict[str, int] = field(default_factory=dict)
 
     def start(self) -> None:
@@ -57,7 +57,7 @@ class RandomFaults:
         if candidates:
             self.apply(self.rng.choice(candidates), self.odds.draw(self.rng, preset=self.preset))
 
-    def apply(self, host: machine.Machine, drawn: mix.Drawn) -> None:
+    def apply(self, host: machine.Machine, drawn: mix.DrawnFault) -> None:
         """Apply a drawn fault to a machine."""
         self._count(drawn.id)
         gpu = None if drawn.hangs_node else self.rng.randrange(host.gpus)

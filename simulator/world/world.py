@@ -11,7 +11,7 @@ from simulator.world.controllers import Controllers, PodIndex
 from simulator.world.gangs import Gangs
 from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 from simulator.world.pvcs import PvcBinder
 from simulator.world.scheduler import Scheduler
 
@@ -36,7 +36,7 @@ class World:
 
     objects: store.Store
     agenda: Agenda
-    pace: Pace
+    pace: Timings
     machines: dict[str, machine.Machine] = field(default_factory=dict)
     kubelets: dict[str, kubelet.Kubelet] = field(default_factory=dict)
     specs: dict[str, nodes.NodeSpec] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class _Changes:
 _OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "PyTorchJob", "Job", "JobSet", "Command"})
 
 
-def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Pace, rng: random.Random) -> World:
+def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Timings, rng: random.Random) -> World:
     """A cluster in full operation: every pod that fits runs before this returns.
 
     Boot IDs, uids and pod names are random; ``size`` and ``rng`` determine everything else.

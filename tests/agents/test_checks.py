@@ -18,13 +18,13 @@ from agents.checks.check_runner import CheckRunner
 from agents.checks.host_lock import HostLock
 from agents.host import programs
 from agents.probes.gpu import nvml
-from agents.probes.gpu.device import Device, Rows
+from agents.probes.gpu.device import Device, RowRemapping
 from kcover.faults.fault import Check
 from tests.agents.shim import UUIDS
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 GPU = Device(index=0, uuid="GPU-aaaaaaaa", model="NVIDIA H100 80GB HBM3", processes=(), clock_reasons=0x4)
-ROWS = Rows(corrected=1, uncorrected=2, pending=False, failed=False)
+ROWS = RowRemapping(corrected=1, uncorrected=2, pending=False, failed=False)
 
 
 def results(found):
@@ -190,8 +190,8 @@ def test_who_may_not_make_the_file_waits_for_the_agent_to_make_it(tmp_path, monk
 def test_remapped():
     gpus = (
         Device(index=0, uuid="GPU-a", rows=ROWS),
-        Device(index=1, uuid="GPU-b", rows=Rows(corrected=0, uncorrected=1, pending=True, failed=False)),
-        Device(index=2, uuid="GPU-c", rows=Rows(corrected=0, uncorrected=9, pending=False, failed=True)),
+        Device(index=1, uuid="GPU-b", rows=RowRemapping(corrected=0, uncorrected=1, pending=True, failed=False)),
+        Device(index=2, uuid="GPU-c", rows=RowRemapping(corrected=0, uncorrected=9, pending=False, failed=True)),
         Device(index=3, uuid="GPU-d"),
         Device(index=4, lost="GPU is lost"),
     )

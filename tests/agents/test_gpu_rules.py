@@ -8,12 +8,12 @@ import pytest
 from agents.checks import gpu_state
 from agents.probes.changes import ChangeFilter
 from agents.probes.gpu import nvml
-from agents.probes.gpu.device import Device, Links, Pcie, Rows
+from agents.probes.gpu.device import Device, NvLinks, PcieLink, RowRemapping
 from agents.probes.gpu.nvidia import NvidiaProbe
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
-ROWS = Rows(corrected=0, uncorrected=0, pending=False, failed=False, banks_without_spares=0)
-LINKS = Links(count=4, active=4, errors={"replay": 0, "recovery": 0})
+ROWS = RowRemapping(corrected=0, uncorrected=0, pending=False, failed=False, banks_without_spares=0)
+LINKS = NvLinks(count=4, active=4, errors={"replay": 0, "recovery": 0})
 GOOD = Device(
     index=0,
     uuid="GPU-aaaaaaaa",
@@ -30,7 +30,7 @@ GOOD = Device(
     sram_threshold=False,
     clock_reasons=0x4,
     throttled_ns={"thermal": 0, "board": 0},
-    pcie=Pcie(width=16, max_width=16, generation=5, max_generation=5, replays=0),
+    pcie=PcieLink(width=16, max_width=16, generation=5, max_generation=5, replays=0),
     nvlink=LINKS,
     fabric=(3, 0, 0),
     slowdown_margin=40,

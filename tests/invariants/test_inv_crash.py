@@ -12,9 +12,9 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
-from tests.invariants.bed import Killed
 from tests.invariants.conftest import DATABASES
-from tests.invariants.watched import Watched
+from tests.invariants.observed_cluster import ObservedCluster
+from tests.invariants.testbed import Killed
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -25,7 +25,7 @@ class Mortal(World):
     """A world whose workers die once, at the boundary with this number: a write to the database, a call, its answer."""
 
     def __init__(self, *, dies_at: int) -> None:
-        super().__init__(policy=HEAL, fake=Watched)
+        super().__init__(policy=HEAL, fake=ObservedCluster)
         self.left, self.died = dies_at, False
         self.boots = [self.kube.get_node(NODE).boot_id]
         for number in range(2):

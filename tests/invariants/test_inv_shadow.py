@@ -20,7 +20,7 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.engine import kube_events, standby_cleanup
-from tests.invariants.served import Served
+from tests.invariants.counted_cluster import CountedCluster
 from tests.portal.rescue.test_actions_reboot import WAITS
 from tests.portal.rescue.test_actions_standby import POLICY as STANDBY
 from tests.portal.rescue.world import CORDON, HEAL, NODE, World
@@ -34,10 +34,10 @@ NODES: Write = ("patch", "nodes")
 class Shadowed(World):
     """A world on a served cluster, in which every task of the workers is done."""
 
-    kube: Served
+    kube: CountedCluster
 
     def __init__(self, server: api_server.ApiServer, *, policy: str) -> None:
-        super().__init__(policy=policy, nodes=2, fake=lambda clock: Served(server))
+        super().__init__(policy=policy, nodes=2, fake=lambda clock: CountedCluster(server))
 
     def mode(self, mode: str) -> None:
         cluster_settings.set_cluster(self.cluster, {"mode": mode}, actor="user:ann", reason="", now=self.now)

@@ -28,10 +28,10 @@ from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
-from tests.invariants import people, rest, walk
-from tests.invariants.acts import ACTS
-from tests.invariants.bed import Bed
+from tests.invariants import episode_end, people_events, walk
 from tests.invariants.conftest import DATABASES
+from tests.invariants.events import ACTS
+from tests.invariants.testbed import Bed
 
 STEPS = 10_000
 EPISODES = STEPS // soak.STEPS
@@ -57,7 +57,7 @@ class Machine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """What was begun ends well, or waits for a person."""
         try:
-            rest.settle(self.bed, random.Random(1))
+            episode_end.settle(self.bed, random.Random(1))
         finally:
             self.bed.uninstall()
             connection.run_on_commit.clear()
@@ -173,7 +173,7 @@ def test_a_yes_that_has_run_out_is_found(monkeypatch: pytest.MonkeyPatch) -> Non
         bed.agent("gpu-1", Fault(kind="xid", code=95, pci="0000:4e:00", source="kmsg"))
         take_all(bed, [("watch_and_work", 1)])
         rescue = Rescue.objects.get(hold="approval")
-        for who in people.PEOPLE[: rescue.approvers]:
+        for who in people_events.PEOPLE[: rescue.approvers]:
             services.approve(rescue, actor=who, reason="so", now=bed.now)
         bed.now += timedelta(seconds=rescue.approval_seconds)
         with pytest.raises(walk.Violation, match="invariant 43"):

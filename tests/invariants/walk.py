@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from tests.invariants import rest
-from tests.invariants.acts import ACTS
-from tests.invariants.bed import Bed, Killed, Violation
+from tests.invariants import episode_end
+from tests.invariants.events import ACTS
+from tests.invariants.testbed import Bed, Killed, Violation
 
 Step = tuple[str, int]
 NAMES = tuple(ACTS)
@@ -66,7 +66,7 @@ def play(steps: Sequence[Step]) -> None:
     with fresh_bed() as bed:
         for step in steps:
             take(bed, step)
-        rest.settle(bed, random.Random(len(steps)))
+        episode_end.settle(bed, random.Random(len(steps)))
 
 
 def shrink(steps: Sequence[Step]) -> list[Step]:

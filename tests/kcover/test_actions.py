@@ -169,7 +169,7 @@ def test_every_field_that_people_see_has_a_title(spec: actions.ActionSpec) -> No
     for record in (spec.args, spec.progress):
         for _, field in actions.fields_shown(record):
             assert field.title
-            assert (field.form == actions.Form.CHOICE) == bool(field.choices)
+            assert (field.form == actions.ValueFormat.CHOICE) == bool(field.choices)
 
 
 def test_fields_of_the_base_class_come_last() -> None:

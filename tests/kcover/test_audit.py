@@ -109,7 +109,7 @@ def test_the_explanation_is_the_reason_and_what_was_withdrawn() -> None:
     ended = audit.RescueEnded(
         rescue=7,
         node="gpu-1",
-        state=audit.Ended.CANCELLED,
+        state=audit.RescueEnd.CANCELLED,
         outcome="cancelled",
         needs_human=False,
         because=BECAUSE,
@@ -121,4 +121,4 @@ def test_the_explanation_is_the_reason_and_what_was_withdrawn() -> None:
 
 
 def test_a_decision_has_every_answer_of_the_core() -> None:
-    assert {answer.value for answer in audit.Decided} == set(decide.ANSWERS)
+    assert {answer.value for answer in audit.DecisionAnswer} == set(decide.ANSWERS)

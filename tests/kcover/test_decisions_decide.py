@@ -71,7 +71,7 @@ def test_a_rule_that_nothing_holds_back() -> None:
         mode="enforce",
         candidate=rule,
         steps=(plan.PlannedStep(name="cordon"),),
-        tried=(match.Tried("heal#1", True, reasons.of("code_and_labels_match")),),
+        tried=(match.TriedRule("heal#1", True, reasons.of("code_and_labels_match")),),
     )
 
 

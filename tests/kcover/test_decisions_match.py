@@ -29,7 +29,7 @@ def meet(
         assert not any(one.matched for one in tried)
         return None
     assert [one.matched for one in tried] == [False] * (len(tried) - 1) + [True]
-    assert tried[-1] == match.Tried(chosen.name, True, reasons.of("code_and_labels_match"))
+    assert tried[-1] == match.TriedRule(chosen.name, True, reasons.of("code_and_labels_match"))
     return chosen.name
 
 
@@ -84,8 +84,8 @@ def test_a_rule_that_does_not_match_lets_the_next_one_be_asked() -> None:
     chosen, tried = match.match([first, second, third], kind="xid", code="62", cause=None, labels={})
     assert chosen == second
     assert tried == (
-        match.Tried("first#1", False, reasons.of("lists_others", listed="48", code="62")),
-        match.Tried("second#1", True, reasons.of("code_and_labels_match")),
+        match.TriedRule("first#1", False, reasons.of("lists_others", listed="48", code="62")),
+        match.TriedRule("second#1", True, reasons.of("code_and_labels_match")),
     )
 
 

@@ -28,7 +28,7 @@ def choose(
     seed: int = 0,
     origin: str = "gpu-1",
     **labels: str,
-) -> standby.Chosen | standby.Shortage:
+) -> standby.ChosenStandby | standby.Shortage:
     return standby.choose(rules, standbys, origin=origin, labels=labels, chance=random.Random(seed))
 
 
@@ -37,7 +37,7 @@ def names(*standbys: standby.Standby, **more: Any) -> set[str]:
     found = set()
     for seed in range(40):
         chosen = choose(*standbys, seed=seed, **more)
-        assert isinstance(chosen, standby.Chosen)
+        assert isinstance(chosen, standby.ChosenStandby)
         found.add(chosen.name)
     return found
 
@@ -50,7 +50,7 @@ Y_FOR_TRAIN = rule(1, {"role": "train"}, {"kind": "y"})
 def test_a_rule_chooses_among_its_standbys_at_random() -> None:
     assert names(A, B, C, rules=(X_FOR_TRAIN,), role="train") == {"a", "b"}
     chosen = choose(A, B, C, rules=(X_FOR_TRAIN,), role="train")
-    assert isinstance(chosen, standby.Chosen)
+    assert isinstance(chosen, standby.ChosenStandby)
     assert chosen.rule == 0
     assert [str(one) for one in chosen.because] == [
         f"Standby {chosen.name} (chosen at random from the 2 available that rule 1 allows)"
@@ -62,7 +62,7 @@ def test_the_first_rule_with_a_free_standby_decides() -> None:
     assert names(A, C, rules=(Y_FOR_TRAIN, X_FOR_TRAIN), role="train") == {"a"}  # by place, not by delivery
     taken = spare("a", kind="x", promised=True)
     chosen = choose(taken, C, rules=(X_FOR_TRAIN, Y_FOR_TRAIN), role="train")
-    assert isinstance(chosen, standby.Chosen)
+    assert isinstance(chosen, standby.ChosenStandby)
     assert (chosen.name, chosen.rule) == ("c", 1)
 
 
@@ -71,7 +71,7 @@ def test_where_no_rule_finds_one_any_free_standby_is_taken() -> None:
     assert names(C, rules=(X_FOR_TRAIN,), role="train") == {"c"}
     assert names(A, B, C) == {"a", "b", "c"}
     chosen = choose(C, rules=(X_FOR_TRAIN,), role="train")
-    assert isinstance(chosen, standby.Chosen)
+    assert isinstance(chosen, standby.ChosenStandby)
     assert chosen.rule is None
     assert [str(one) for one in chosen.because] == [
         "Standby c (chosen at random from the 1 available; no rule selected one)"
@@ -144,7 +144,7 @@ def test_what_is_chosen_is_free_whatever_the_order(
     rules = tuple(rule(index, origin, target) for index, (origin, target) in enumerate(sides))
     chosen = choose(*standbys, rules=rules, seed=seed, **labels)
     free = {one.name: one for one in standbys if one.ready and one.healthy and not one.promised}
-    if isinstance(chosen, standby.Chosen):
+    if isinstance(chosen, standby.ChosenStandby):
         assert chosen.name in free
         if chosen.rule is not None:
             origin, target = sides[chosen.rule]

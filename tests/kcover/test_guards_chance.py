@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcover.decisions.guards import Past, chance
+from kcover.decisions.guards import FaultHistory, chance
 from tests.proof_verifier import verifier
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
-NOTHING = Past()
-CLUMPED = Past(node_hours=100_000, faults=100, ten_minutes=200, hour=220, six_hours=250)
+NOTHING = FaultHistory()
+CLUMPED = FaultHistory(node_hours=100_000, faults=100, ten_minutes=200, hour=220, six_hours=250)
 pasts = st.builds(
-    Past,
+    FaultHistory,
     node_hours=st.integers(0, 10**7),
     faults=st.integers(0, 10**4),
     ten_minutes=st.integers(0, 10**4),
@@ -23,7 +23,7 @@ pasts = st.builds(
 )
 
 
-def limits(nodes: int, past: Past = NOTHING) -> list[int]:
+def limits(nodes: int, past: FaultHistory = NOTHING) -> list[int]:
     return [chance.limit(nodes, window=window, past=past) for window in chance.WINDOWS]
 
 
@@ -49,21 +49,23 @@ def test_the_limits_of_a_fleet_without_a_past(nodes: int, found: list[int]) -> N
 
 
 def test_a_quiet_past_lowers_the_limits_and_a_clumped_one_raises_them() -> None:
-    quiet = Past(node_hours=10**7, faults=2000)
+    quiet = FaultHistory(node_hours=10**7, faults=2000)
     assert limits(400, quiet) == [4, 4, 5]
     assert limits(400, CLUMPED) == [8, 13, 17]
 
 
 @pytest.mark.parametrize(("nodes", "bound"), [(64, 8), (400, 8), (449, 8), (450, 9), (1000, 20)])
 def test_a_burst_is_one_however_clumped_the_past_was(nodes: int, bound: int) -> None:
-    wild = Past(node_hours=1000, faults=10**4, ten_minutes=5 * 10**4)
+    wild = FaultHistory(node_hours=1000, faults=10**4, ten_minutes=5 * 10**4)
     assert limits(nodes, wild)[0] == bound
 
 
 @pytest.mark.parametrize("past", [NOTHING, CLUMPED], ids=["prior", "clumped"])
 @pytest.mark.parametrize("nodes", [8, 64, 400, 1250])
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_limit_is_the_smallest_that_holds_one_fault_in_a_thousand(nodes: int, place: int, past: Past) -> None:
+def test_the_limit_is_the_smallest_that_holds_one_fault_in_a_thousand(
+    nodes: int, place: int, past: FaultHistory
+) -> None:
     expected, clumping = chance._law(nodes, place, past)
     ratio = 2 * clumping / (1 + 2 * clumping)
     # As a Poisson number of clumps with logarithmic sizes: Panjer's recursion gives the law of their total.
@@ -82,16 +84,16 @@ def test_the_limit_is_the_smallest_that_holds_one_fault_in_a_thousand(nodes: int
 
 
 @given(st.integers(0, 20_000), pasts)
-def test_the_verifier_computes_the_same_limits(nodes: int, past: Past) -> None:
+def test_the_verifier_computes_the_same_limits(nodes: int, past: FaultHistory) -> None:
     names = list(verifier.WINDOWS)
-    facts = {name: getattr(past, name) for name in Past.__slots__}
+    facts = {name: getattr(past, name) for name in FaultHistory.__slots__}
     if nodes:
         assert [verifier.not_by_chance(nodes, name, facts) for name in names] == limits(nodes, past)
     assert min(limits(nodes, past)) >= 2
 
 
 @given(st.integers(1, 100_000), pasts)
-def test_every_past_has_a_finite_limit(nodes: int, past: Past) -> None:
+def test_every_past_has_a_finite_limit(nodes: int, past: FaultHistory) -> None:
     assert all(2 <= limit <= max(nodes, 2) for limit in limits(nodes, past))
 
 
@@ -104,7 +106,7 @@ def test_company_is_the_other_nodes_of_the_window_before() -> None:
         at((0, "a"), (0, "a"), (9, "b"), (10, "c"), (59, "d"), (360, "e"), (1000, "f")), node_hours=7
     )
     # b: a. c: b only, because a is ten minutes back. d: none in 10 min, a, b and c in 1 h. e: all but a within 6 h.
-    assert found == Past(node_hours=7, faults=7, ten_minutes=2, hour=1 + 2 + 3, six_hours=1 + 2 + 3 + 3)
+    assert found == FaultHistory(node_hours=7, faults=7, ten_minutes=2, hour=1 + 2 + 3, six_hours=1 + 2 + 3 + 3)
 
 
 def test_company_counts_up_to_five() -> None:

@@ -510,25 +510,25 @@ def test_no_symptoms_and_no_nodes_are_no_storm() -> None:
     ],
 )
 def test_reached_is_too_many(faulty: dict[str, int], within: str) -> None:
-    assert [chance.limit(100, window=one, past=guards.Past()) for one in chance.WINDOWS] == [5, 5, 6]
-    reasons = kept(settings(rate={"enabled": True}), facts(faulty=guards.Faulty(**faulty)))
+    assert [chance.limit(100, window=one, past=guards.FaultHistory()) for one in chance.WINDOWS] == [5, 5, 6]
+    reasons = kept(settings(rate={"enabled": True}), facts(faulty=guards.FaultyNodes(**faulty)))
     assert reasons == ([f"Fault rate too high: {within}. Reboot postponed."] if within else [])
 
 
 def test_the_rate_knows_the_clusters_past() -> None:
-    on, faulty = settings(rate={"enabled": True}), guards.Faulty(ten_minutes=4)
-    quiet = guards.Past(node_hours=10**7, faults=5000)
+    on, faulty = settings(rate={"enabled": True}), guards.FaultyNodes(ten_minutes=4)
+    quiet = guards.FaultHistory(node_hours=10**7, faults=5000)
     assert kept(on, facts(faulty=faulty)) == []
     assert kept(on, facts(faulty=faulty, past=quiet)) != []
 
 
 def test_the_rate_limits_destructive_acts_only() -> None:
-    assert held(settings(rate={"enabled": True}), facts(faulty=guards.Faulty(ten_minutes=99))) == []
-    assert kept(settings(rate={"enabled": False}), facts(faulty=guards.Faulty(ten_minutes=99))) == []
+    assert held(settings(rate={"enabled": True}), facts(faulty=guards.FaultyNodes(ten_minutes=99))) == []
+    assert kept(settings(rate={"enabled": False}), facts(faulty=guards.FaultyNodes(ten_minutes=99))) == []
 
 
 def test_the_rate_says_what_it_counted() -> None:
-    few = facts(faulty=guards.Faulty(ten_minutes=1, hour=2, six_hours=3))
+    few = facts(faulty=guards.FaultyNodes(ten_minutes=1, hour=2, six_hours=3))
     verdict = guards.destructive(settings(rate={"enabled": True}), few, act="drain", now=NOW)
     assert str(verdict.passed[-1]) == (
         "Fault rate is within normal variation: 1 within 10 min, 2 within 1 h, 3 within 6 h, of 100 nodes."
@@ -583,7 +583,7 @@ EVERYTHING = facts(
     slots=guards.Slots(scope="cluster east", eligible=100, taken=1),
     pool=guards.Pool(name="a100", eligible=10, healthy=8),
     symptoms=(symptom(3),),
-    faulty=guards.Faulty(ten_minutes=9),
+    faulty=guards.FaultyNodes(ten_minutes=9),
     last_rescue_ended_at=NOW - SECOND,
     maintenance=(window(),),
 )

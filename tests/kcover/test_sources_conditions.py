@@ -7,7 +7,7 @@ import pytest
 
 from kcover.faults import fault
 from kcover.sources import conditions
-from kcover.sources.conditions import Condition, Row
+from kcover.sources.conditions import Condition, ConditionRule
 from kcover.sources.observation import Unreadable
 
 
@@ -17,13 +17,13 @@ def now() -> datetime:
     return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
 
-def read(*found: Condition, rows: tuple[Row, ...], now: datetime) -> list[tuple[str, str | int, bool]]:
+def read(*found: Condition, rows: tuple[ConditionRule, ...], now: datetime) -> list[tuple[str, str | int, bool]]:
     seen = conditions.read("gpu-1", found, rows, now=now)
     return [(one.kind, one.check if one.healthy else one.code, one.healthy) for one in seen]
 
 
 def test_a_row_makes_a_fault_and_its_absence_a_pass(now: datetime) -> None:
-    rows = (Row(type="KernelDeadlock"), Row(type="KernelReady", status="False"))
+    rows = (ConditionRule(type="KernelDeadlock"), ConditionRule(type="KernelReady", status="False"))
     found = (
         Condition(type="KernelDeadlock", status="True", reason="DockerHung", message="task hung"),
         Condition(type="KernelReady", status="True"),
@@ -37,12 +37,12 @@ def test_a_row_makes_a_fault_and_its_absence_a_pass(now: datetime) -> None:
 
 @pytest.mark.parametrize("kind", ["KernelDeadlock", "KernelReady"])
 def test_unknown_is_never_proof(kind: str, now: datetime) -> None:
-    rows = (Row(type="KernelDeadlock"), Row(type="KernelReady", status="False"))
+    rows = (ConditionRule(type="KernelDeadlock"), ConditionRule(type="KernelReady", status="False"))
     assert read(Condition(type=kind, status="Unknown"), rows=rows, now=now) == []
 
 
 def test_a_condition_counts_once_it_has_lasted(now: datetime) -> None:
-    rows = (Row(type="Slow", lasts=timedelta(seconds=60)),)
+    rows = (ConditionRule(type="Slow", lasts=timedelta(seconds=60)),)
     one = Condition(type="Slow", status="True", since=now)
     assert read(one, rows=rows, now=now + timedelta(seconds=59)) == []
     assert conditions.is_waiting([one], rows, now=now + timedelta(seconds=59))

@@ -88,7 +88,7 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 400\r\n\r\n"
 )
 def test_a_dripping_answer_is_silence_in_time(serve, talk: Callable[[socket.socket], None]) -> None:
     began = time.monotonic()
-    with pytest.raises(outgoing.Silent, match=r"took longer than 0\.5 s") as caught:
+    with pytest.raises(outgoing.NoResponse, match=r"took longer than 0\.5 s") as caught:
         outgoing.post(f"http://127.0.0.1:{serve(talk)}/", {}, secret="", seconds=SECONDS)
     assert time.monotonic() - began < SECONDS + SLACK
     assert caught.value.arrived
@@ -97,7 +97,7 @@ def test_a_dripping_answer_is_silence_in_time(serve, talk: Callable[[socket.sock
 def test_a_dripping_handshake_was_never_an_answer(serve) -> None:
     began = time.monotonic()
     port = serve(lambda connection: drip(connection, b"\x16\x03\x03\x01\x00" + b"\x02" * 400))
-    with pytest.raises(outgoing.Silent) as caught:
+    with pytest.raises(outgoing.NoResponse) as caught:
         outgoing.post(f"https://127.0.0.1:{port}/", {}, secret="", seconds=SECONDS)
     assert time.monotonic() - began < SECONDS + SLACK
     assert not caught.value.arrived
@@ -112,7 +112,7 @@ def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.
 
     monkeypatch.setattr(outgoing.socket, "getaddrinfo", slow)
     began = time.monotonic()
-    with pytest.raises(outgoing.Silent, match="the DNS resolver does not answer") as caught:
+    with pytest.raises(outgoing.NoResponse, match="the DNS resolver does not answer") as caught:
         outgoing.post("http://somewhere.example/", {}, secret="", seconds=SECONDS)
     done.set()
     assert time.monotonic() - began < SECONDS + SLACK
@@ -121,7 +121,7 @@ def test_a_resolver_that_does_not_answer_is_silence_in_time(monkeypatch: pytest.
 
 def test_an_answer_that_is_cut_short_is_none(serve) -> None:
     port = serve(lambda connection: (read(connection), connection.sendall(HEAD + b"[]")))
-    with pytest.raises(outgoing.Silent, match="does not answer"):
+    with pytest.raises(outgoing.NoResponse, match="does not answer"):
         outgoing.post(f"http://127.0.0.1:{port}/", {}, secret="", seconds=5)
 
 
@@ -140,7 +140,7 @@ def test_an_answer_in_time_is_one_and_nobody_is_cut_after_it(serve) -> None:
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "[::1]", "[::ffff:127.0.0.1]"])
 def test_this_machine_is_called_only_where_it_is_listed(host: str, settings: Any) -> None:
     settings.KCOVER_OUTGOING_HOSTS = []
-    with pytest.raises(outgoing.Silent) as refused:
+    with pytest.raises(outgoing.NoResponse) as refused:
         outgoing.post(f"http://{host}:9/", {}, secret="", seconds=SECONDS)
     assert refused.value.reason.code == "address_blocked"
 
@@ -159,7 +159,7 @@ def test_a_certificate_of_its_own_is_accepted_only_on_request(serve, tmp_path: P
             secure.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]")
 
     url = f"https://127.0.0.1:{serve(talk)}/v1/states"
-    with pytest.raises(outgoing.Silent):
+    with pytest.raises(outgoing.NoResponse):
         outgoing.request("GET", url, seconds=5)
     assert outgoing.request("GET", url, seconds=5, verify=False).data == b"[]"
 
@@ -168,6 +168,6 @@ def test_a_certificate_of_its_own_is_accepted_only_on_request(serve, tmp_path: P
     "url", ["http://[::1", "http://[x]/", "http://x:99999/", "http://x:0/", "http://x:-1/", "ftp://x/"]
 )
 def test_a_text_that_is_no_address(url: str) -> None:
-    with pytest.raises(outgoing.Silent) as caught:
+    with pytest.raises(outgoing.NoResponse) as caught:
         outgoing.request("GET", url, seconds=1)
     assert (caught.value.reason.code, caught.value.arrived) == ("address_not_http", False)

@@ -8,9 +8,9 @@ import pytest
 
 from simulator.kubeapi import access, server, store
 from simulator.world import agenda, pods, world
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
-PACE = Pace(
+PACE = Timings(
     boot=100.0, grace=5.0, start=1.0, notice=10.0, settle=2.0, evict=300.0, run=3.0, back_off=10.0, repair=900.0
 )
 

@@ -9,11 +9,11 @@ import pytest
 
 from simulator import server
 from simulator.world import machine, nodes, world
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 
 from .portal import StubPortal
 
-QUICK = Pace(boot=0.4, grace=0.0, start=0.05, notice=0.1, settle=0.1)
+QUICK = Timings(boot=0.4, grace=0.0, start=0.05, notice=0.1, settle=0.1)
 
 
 @asynccontextmanager

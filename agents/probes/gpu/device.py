@@ -10,7 +10,7 @@ HUNG_AFTER_SECONDS = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class RowRemapping:
     """Row remapping (Ampere and newer): rows remapped for either cause, whether one waits for the next reset, whether
     one failed."""
 
@@ -22,7 +22,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pcie:
+class PcieLink:
     """The PCIe link now and at its best. ``replays`` counts since the driver was loaded."""
 
     width: int
@@ -33,7 +33,7 @@ class Pcie:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Links:
+class NvLinks:
     """NVLinks the GPU has, how many are up, and their errors since the driver was loaded; ``crc`` has one counter for
     each link."""
 
@@ -65,7 +65,7 @@ class Device:
     processes: tuple[int, ...] | None = None
     mig: bool = False
     recovery_action: int | None = None
-    rows: Rows | None = None
+    rows: RowRemapping | None = None
     pages_retired: int | None = None
     pages_pending: bool | None = None
     repair_pending: bool | None = None
@@ -75,8 +75,8 @@ class Device:
     sram_threshold: bool | None = None
     clock_reasons: int | None = None
     throttled_ns: Mapping[str, int] = field(default_factory=dict)
-    pcie: Pcie | None = None
-    nvlink: Links | None = None
+    pcie: PcieLink | None = None
+    nvlink: NvLinks | None = None
     fabric: tuple[int, int, int] | None = None
     slowdown_margin: int | None = None
     temperature: int | None = None

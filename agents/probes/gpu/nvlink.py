@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from agents.probes.finding import Finding, Severity, finding
-from agents.probes.gpu.device import Device, Links
+from agents.probes.gpu.device import Device, NvLinks
 
 CONFIRMING_SAMPLES = 3  # runs in a row that confirm a missing NVLink
 
@@ -53,7 +53,7 @@ class NvLinkComparison:
         self._seen = {}
 
 
-def _evaluate(device: Device, links: Links, others: list[int], seen: _GpuLinks) -> Finding:
+def _evaluate(device: Device, links: NvLinks, others: list[int], seen: _GpuLinks) -> Finding:
     expected = _expected_by_peers(device, links.active, others)
     seen.most = max(seen.most, links.active)
     due = links.count if device.fabric is not None else seen.most

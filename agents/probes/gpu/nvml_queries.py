@@ -6,7 +6,7 @@ of NVIDIA's NVML API reference.
 
 from typing import Any, Protocol
 
-from agents.probes.gpu.device import Links, Pcie, Rows
+from agents.probes.gpu.device import NvLinks, PcieLink, RowRemapping
 
 RECOVERY_ACTION, REPLAYS = 230, 94
 LINK_COUNT = 91
@@ -70,12 +70,12 @@ def state(query: Queries) -> dict[str, Any]:
     }
 
 
-def _rows(query: Queries) -> Rows | None:
+def _rows(query: Queries) -> RowRemapping | None:
     rows = query("nvmlDeviceGetRemappedRows")
     if rows is None:
         return None
     banks = query("nvmlDeviceGetRowRemapperHistogram")
-    return Rows(
+    return RowRemapping(
         corrected=rows[0],
         uncorrected=rows[1],
         pending=bool(rows[2]),
@@ -95,15 +95,15 @@ def _sram(query: Queries) -> bool | None:
     return None if status is None else bool(status.bThresholdExceeded)
 
 
-def _link(query: Queries, replays: int | None) -> Pcie | None:
+def _link(query: Queries, replays: int | None) -> PcieLink | None:
     width, widest = query("nvmlDeviceGetCurrPcieLinkWidth"), query("nvmlDeviceGetMaxPcieLinkWidth")
     generation, newest = query("nvmlDeviceGetCurrPcieLinkGeneration"), query("nvmlDeviceGetMaxPcieLinkGeneration")
     if None in (width, widest, generation, newest):
         return None
-    return Pcie(width=width, max_width=widest, generation=generation, max_generation=newest, replays=replays)
+    return PcieLink(width=width, max_width=widest, generation=generation, max_generation=newest, replays=replays)
 
 
-def _nvlinks(query: Queries) -> Links | None:
+def _nvlinks(query: Queries) -> NvLinks | None:
     """The NVLinks of this GPU. ``active`` counts those that are up, sleeping ones included (states 1 to 3)."""
     states = {link: query("nvmlDeviceGetNvLinkState", link) for link in range(MAX_LINKS)}
     known = [link for link, state in states.items() if state is not None]
@@ -120,7 +120,7 @@ def _nvlinks(query: Queries) -> Links | None:
     failed = sum(query.fields(*((LINK_RECOVERY_FAILED, link) for link in known)).values())
     active = sum(1 for link in known if states[link])
     count = query.fields((LINK_COUNT, 0)).get((LINK_COUNT, 0), len(known))
-    return Links(count=count, active=active, errors=counts, recovery_failed=failed, crc=crc)
+    return NvLinks(count=count, active=active, errors=counts, recovery_failed=failed, crc=crc)
 
 
 def _fabric(query: Queries) -> tuple[int, int, int] | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from agents.probes.finding import Finding, Severity, finding
-from agents.probes.gpu.device import Device, Links, Rows
+from agents.probes.gpu.device import Device, NvLinks, RowRemapping
 from kcover.faults.fault import Check
 
 # What the driver asks for (NVML recovery action): 1, 2, 4, 6 and 7 take the GPU or node out of service.
@@ -49,7 +49,7 @@ class GpuHistory:
     replays: int | None = None
     replay_windows: int = 0
     throttled_ns: dict[str, int] = field(default_factory=dict)
-    nvlinks: Links | None = None
+    nvlinks: NvLinks | None = None
     fabric_since: datetime | None = None
     samples: deque[tuple[datetime, int, bool]] = field(default_factory=deque)
     pci: str | None = None
@@ -79,7 +79,7 @@ def unidentified(devices: Iterable[Device]) -> Check:
     return Check(name="gpu", status=status, message="; ".join(message for _, message in lost))
 
 
-def remapping_problem(rows: Rows) -> str:
+def remapping_problem(rows: RowRemapping) -> str:
     """The problem with the remapped rows of a GPU, or "". Shared by the probe and the check ``remapped``."""
     problems = (
         ("a remapped row takes effect at the next reset", rows.pending),
@@ -217,7 +217,7 @@ def _link_errors(device: Device, history: GpuHistory, *, now: datetime) -> Itera
     yield finding("nvlink_errors", severity, device=device.name, value=value, message=message)
 
 
-def _crc_rate(links: Links, before: Links | None, *, seconds: float) -> float:
+def _crc_rate(links: NvLinks, before: NvLinks | None, *, seconds: float) -> float:
     """CRC errors per second since the last run, on the link with the most."""
     if before is None or seconds <= 0 or len(before.crc) != len(links.crc):
         return 0.0

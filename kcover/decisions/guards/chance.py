@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from kcover.decisions.guards.facts import Past
+from kcover.decisions.guards.facts import FaultHistory
 
 WINDOWS = (timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
 HELD_SHARE = 0.001  # of all faults, in each window
@@ -31,7 +31,7 @@ BURST_NODES, BURST_PERCENT = 8, 2  # so many nodes, or this share of the fleet, 
 MIN_CLUMPING = 0.01
 
 
-def limit(nodes: int, *, window: timedelta, past: Past) -> int:
+def limit(nodes: int, *, window: timedelta, past: FaultHistory) -> int:
     """The smallest number of faulty nodes, at least two, that chance does not explain.
 
     Reaching it within ``window`` (one of ``WINDOWS``) among ``nodes`` nodes means that a shared cause is likely.
@@ -39,7 +39,7 @@ def limit(nodes: int, *, window: timedelta, past: Past) -> int:
     return _limit(nodes, WINDOWS.index(window), past)
 
 
-def observe(faults: Iterable[tuple[datetime, object]], *, node_hours: int) -> Past:
+def observe(faults: Iterable[tuple[datetime, object]], *, node_hours: int) -> FaultHistory:
     """The past of a fleet. ``faults``: when a node became faulty, and the node, in order of time."""
     recent: deque[tuple[datetime, object]] = deque()
     company, number = [0] * len(WINDOWS), 0
@@ -52,11 +52,11 @@ def observe(faults: Iterable[tuple[datetime, object]], *, node_hours: int) -> Pa
         recent.append((at, node))
         number += 1
     ten_minutes, hour, six_hours = company
-    return Past(node_hours=node_hours, faults=number, ten_minutes=ten_minutes, hour=hour, six_hours=six_hours)
+    return FaultHistory(node_hours=node_hours, faults=number, ten_minutes=ten_minutes, hour=hour, six_hours=six_hours)
 
 
 @functools.lru_cache(maxsize=256)
-def _limit(nodes: int, place: int, past: Past) -> int:
+def _limit(nodes: int, place: int, past: FaultHistory) -> int:
     if nodes < 1:
         return 2
     expected, clumping = _law(nodes, place, past)
@@ -73,7 +73,7 @@ def _limit(nodes: int, place: int, past: Past) -> int:
     return count + 1
 
 
-def _law(nodes: int, place: int, past: Past) -> tuple[float, float]:
+def _law(nodes: int, place: int, past: FaultHistory) -> tuple[float, float]:
     """The mean number of faults in a window, and their clumping."""
     faults = PRIOR_FAULTS + past.faults
     rate = faults / (PRIOR_FAULTS / FAULTS_PER_NODE_HOUR + past.node_hours)

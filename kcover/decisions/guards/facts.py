@@ -62,7 +62,7 @@ class Symptom:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Faulty:
+class FaultyNodes:
     """Distinct nodes of the cluster on which a node fault was first seen within the last 10 min, 1 h and 6 h."""
 
     ten_minutes: int = 0
@@ -71,7 +71,7 @@ class Faulty:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Past:
+class FaultHistory:
     """The statistics that the rate guard learned from the cluster's own past; see ``guards.chance``.
 
     ``faults``: nodes that became faulty in ``node_hours``. The others: how many other nodes had become faulty within 10
@@ -126,8 +126,8 @@ class Facts:
     holds_slot: bool = False
     hardware: bool = False
     symptoms: tuple[Symptom, ...] = ()
-    faulty: Faulty = field(default_factory=Faulty)
-    past: Past = field(default_factory=Past)
+    faulty: FaultyNodes = field(default_factory=FaultyNodes)
+    past: FaultHistory = field(default_factory=FaultHistory)
     last_rescue_ended_at: datetime | None = None
     maintenance: tuple[Maintenance, ...] = ()
     rules: Mapping[str, RuleFacts] = field(default_factory=dict)

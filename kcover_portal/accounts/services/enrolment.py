@@ -18,11 +18,11 @@ MAX_REPEATS = 5  # enrolments of one node by enrolment tokens within REPEATS_WIN
 REPEATS_WINDOW = timedelta(hours=1)
 
 
-class InUse(tokens.Later):
+class InUse(tokens.RetryLater):
     """The node's current credential was used recently."""
 
 
-class EnrolledOften(tokens.Later):
+class EnrolledOften(tokens.RetryLater):
     """The node was enrolled too often lately."""
 
 

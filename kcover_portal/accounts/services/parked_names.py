@@ -22,7 +22,7 @@ PARKED_FULL_RETRY_SECONDS = 60  # the clean-up runs once an hour, but the cluste
 FIRST_LIST_SECONDS = 5  # a new cluster is listed within this time
 
 
-class UnknownNode(tokens.Later):
+class UnknownNode(tokens.RetryLater):
     """The cluster does not have the node, and too many such names were enrolled."""
 
 

@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RelyingParty:
     """The portal as a browser knows it: ``rp_id`` is its host name, ``origin`` is scheme, host and port.
 
     ``session`` is a hash of the browser's session, to which challenges about a known person are bound.
@@ -58,21 +58,21 @@ class Site:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class PasskeyResponse:
     """The browser's answer to a challenge, as JSON, and the signed text of the challenge."""
 
     credential: str
     state: str
 
 
-def site_of(request: HttpRequest) -> Site:
+def site_of(request: HttpRequest) -> RelyingParty:
     """Returns the site of KCOVER_PUBLIC_URL, or of the request without one."""
     parts = urlsplit(settings.KCOVER_PUBLIC_URL or f"{request.scheme}://{request.get_host()}")
     session = salted_hmac(SALT, request.session.session_key or "", algorithm="sha256").hexdigest()[:32]
-    return Site(rp_id=parts.hostname or "", origin=f"{parts.scheme}://{parts.netloc}", session=session)
+    return RelyingParty(rp_id=parts.hostname or "", origin=f"{parts.scheme}://{parts.netloc}", session=session)
 
 
-def options(purpose: str, user: User | None, site: Site, *, now: datetime) -> dict[str, Any]:
+def options(purpose: str, user: User | None, site: RelyingParty, *, now: datetime) -> dict[str, Any]:
     """Returns ``options`` for the browser's WebAuthn call and ``state``, the signed text of the challenge."""
     challenge, state = challenges.issue(_asker(purpose, site), user, now=now)
     if purpose == REGISTER:
@@ -100,7 +100,7 @@ def options(purpose: str, user: User | None, site: Site, *, now: datetime) -> di
     return {"options": json.loads(webauthn.options_to_json(made)), "state": state}
 
 
-def register(user: User, answer: Answer, *, name: str, site: Site, now: datetime) -> Passkey:
+def register(user: User, answer: PasskeyResponse, *, name: str, site: RelyingParty, now: datetime) -> Passkey:
     """Adds the passkey, on record. Raises Refused if it is invalid or known, or the person has MAX_PASSKEYS."""
     challenge = challenges.read(answer.state, _asker(REGISTER, site), user, now=now)
     if user.passkeys.count() >= MAX_PASSKEYS:
@@ -135,7 +135,7 @@ def register(user: User, answer: Answer, *, name: str, site: Site, now: datetime
     return passkey
 
 
-def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> Passkey | None:
+def accept(user: User | None, answer: PasskeyResponse, *, site: RelyingParty, now: datetime) -> Passkey | None:
     """Returns the passkey that answered, and notes its use; None if the answer is wrong or repeated.
 
     ``user`` None: the person signs in with the passkey alone. Raises Refused if the challenge has expired, or
@@ -175,7 +175,7 @@ def accept(user: User | None, answer: Answer, *, site: Site, now: datetime) -> P
     return passkey
 
 
-def _asker(purpose: str, site: Site) -> str:
+def _asker(purpose: str, site: RelyingParty) -> str:
     """The purpose of a challenge, with the session that asks: the key of a session changes when the person signs in."""
     return purpose if purpose == SIGN_IN else f"{purpose} {site.session}"
 

@@ -13,7 +13,7 @@ from typing import Any
 from django.contrib.auth.hashers import Argon2PasswordHasher
 
 from kcover import reasons
-from kcover_portal.accounts.services.tokens import Later
+from kcover_portal.accounts.services.tokens import RetryLater
 
 MAX_RUNNING = 2  # hashes at a time in one process
 MAX_WAITING = 2  # callers that wait for a place; with the running ones, half of the threads of a `web` process
@@ -21,7 +21,7 @@ MAX_WAIT_SECONDS = 3.0
 RETRY_AFTER_SECONDS = 5
 
 
-class TooManyHashes(Later):
+class TooManyHashes(RetryLater):
     """No place to hash a password became free in time."""
 
     def __init__(self) -> None:

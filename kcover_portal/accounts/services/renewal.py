@@ -20,22 +20,22 @@ MIN_RENEWAL_INTERVAL = timedelta(minutes=30)  # each renewal stays in the audit 
 RENEWABLE = (ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL)
 
 
-class Bound(tokens.Refused):
+class NotRenewable(tokens.Refused):
     """The credential was not created by an enrolment token, so its creator decides how long it is valid."""
 
 
-class RenewedLately(tokens.Later):
+class RenewedLately(tokens.RetryLater):
     """The node's last renewal was less than MIN_RENEWAL_INTERVAL ago."""
 
 
 def renew(credential: ApiToken, *, expires_at: datetime, now: datetime) -> tuple[ApiToken, str]:
     """Creates the node's next credential and returns it with its secret.
 
-    Raises Bound if the credential was not created by enrolment, RenewedLately, and Refused if it is not valid (any
-    more).
+    Raises NotRenewable if the credential was not created by enrolment, RenewedLately, and Refused if it is not valid
+    (any more).
     """
     if credential.origin not in RENEWABLE:
-        raise Bound(reasons.of("credential_bound", credential=credential.prefix))
+        raise NotRenewable(reasons.of("credential_bound", credential=credential.prefix))
     with transaction.atomic(), ledger.last():
         tokens.lock_nodes(credential.cluster)  # serializes with revocation, enrolment and first use
         in_force = tokens.of_node(credential.cluster, credential.node, now=now)

@@ -20,16 +20,22 @@ TOTP, PASSKEY, RECOVERY_CODE = "totp", "passkey", "recovery_code"
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class SubmittedFactor:
     """A second factor as sent by a person: a code, or the answer of a passkey."""
 
     code: str = ""
-    passkey: passkeys.Answer | None = None
+    passkey: passkeys.PasskeyResponse | None = None
 
 
 @sensitive_variables("given")
 def check(
-    user: User, given: Given, *, attempt: throttle.Attempt, site: passkeys.Site, address: str, now: datetime
+    user: User,
+    given: SubmittedFactor,
+    *,
+    attempt: throttle.Attempt,
+    site: passkeys.RelyingParty,
+    address: str,
+    now: datetime,
 ) -> str:
     """Returns the factor that was accepted: totp, passkey or recovery_code. Each code and answer counts once.
 
@@ -53,7 +59,7 @@ def check(
 
 
 @sensitive_variables("given")
-def _factor_of(user: User, given: Given, *, site: passkeys.Site, now: datetime) -> str:
+def _factor_of(user: User, given: SubmittedFactor, *, site: passkeys.RelyingParty, now: datetime) -> str:
     """The factor that was given, or "" if it is wrong. A recovery code replaces a factor; alone it is none."""
     if not queries.has_second_factor(user):
         return ""

@@ -64,7 +64,9 @@ def check_password(
     return user
 
 
-def check_passkey(answer: passkeys.Answer, *, site: passkeys.Site, address: str, now: datetime) -> User:
+def check_passkey(
+    answer: passkeys.PasskeyResponse, *, site: passkeys.RelyingParty, address: str, now: datetime
+) -> User:
     """Returns the person who signs in with a passkey alone. The caller calls ``sign_in``.
 
     Raises Refused if the answer is wrong or the account is disabled, PasswordsOff, and Throttled.

@@ -24,7 +24,7 @@ FACTOR_AT = "factor_at"  # in the session: when a second factor was last given, 
 PASSWORD_AT = "password_at"  # in the session: when the password was last given
 
 
-class Due(enum.Enum):
+class RequiredConfirmation(enum.Enum):
     """The confirmation that a person owes before the action."""
 
     FACTOR = enum.auto()  # give a second factor
@@ -32,29 +32,29 @@ class Due(enum.Enum):
     PASSWORD = enum.auto()  # give the password; only before a first factor is added
 
 
-def due(user: User, session: SessionBase, *, now: datetime) -> Due | None:
+def due(user: User, session: SessionBase, *, now: datetime) -> RequiredConfirmation | None:
     """Returns what is due before a grave action; None if nothing is."""
     if _is_fresh(session, FACTOR_AT, now=now):
         return None
     if queries.has_second_factor(user):
-        return Due.FACTOR
-    return Due.ENROLMENT if queries.second_factor_required(user) else None
+        return RequiredConfirmation.FACTOR
+    return RequiredConfirmation.ENROLMENT if queries.second_factor_required(user) else None
 
 
-def due_for_factors(user: User, session: SessionBase, *, now: datetime) -> Due | None:
+def due_for_factors(user: User, session: SessionBase, *, now: datetime) -> RequiredConfirmation | None:
     """Returns what is due before the person changes their own factors; None if nothing is."""
     if queries.has_second_factor(user):
-        return None if _is_fresh(session, FACTOR_AT, now=now) else Due.FACTOR
-    return None if _is_fresh(session, PASSWORD_AT, now=now) else Due.PASSWORD
+        return None if _is_fresh(session, FACTOR_AT, now=now) else RequiredConfirmation.FACTOR
+    return None if _is_fresh(session, PASSWORD_AT, now=now) else RequiredConfirmation.PASSWORD
 
 
 @sensitive_variables("given")
 def confirm(
     user: User,
     session: SessionBase,
-    given: second_factors.Given,
+    given: second_factors.SubmittedFactor,
     *,
-    site: passkeys.Site,
+    site: passkeys.RelyingParty,
     address: str,
     now: datetime,
 ) -> None:

@@ -29,7 +29,7 @@ from django.utils.crypto import salted_hmac
 from kcover import reasons
 from kcover_portal.accounts.models import AttemptCounter, User
 from kcover_portal.accounts.services import proxies
-from kcover_portal.accounts.services.tokens import Later
+from kcover_portal.accounts.services.tokens import RetryLater
 
 FORGET_AFTER = timedelta(hours=1)  # without an attempt
 MAX_ROWS = 100_000
@@ -38,7 +38,7 @@ ZERO = timedelta()
 SALT = "kcover_portal.accounts.throttle"
 
 
-class Throttled(Later):
+class Throttled(RetryLater):
     """The attempt comes too soon after failures; its password was not checked."""
 
 

@@ -40,7 +40,7 @@ class OwnerWithoutRole(Refused):
         super().__init__(reasons.of("token_owner_role", token=token.prefix))
 
 
-class Later(Refused):
+class RetryLater(Refused):
     """The request is refused for now. It can be repeated after ``retry_after`` seconds."""
 
     def __init__(self, reason: reasons.Reason, *, retry_after: int) -> None:

@@ -44,7 +44,7 @@ def to_webhook(heads: SignedHeads) -> None:
     url, secret = settings.KCOVER_ANCHOR_WEBHOOK, settings.KCOVER_ANCHOR_WEBHOOK_SECRET
     try:
         reply = outgoing.send(url, json.loads(heads.line()), secret=secret, seconds=WEBHOOK_TIMEOUT_SECONDS)
-    except outgoing.Silent as error:
+    except outgoing.NoResponse as error:
         raise PublishError(error.reason) from error
     if not 200 <= reply.status < 300:
         raise PublishError(reasons.of("anchor_webhook_refused", status=str(reply.status)))

@@ -26,7 +26,7 @@ from kcover_portal.api.agent import (
     report_decoder,
     service_accounts,
 )
-from kcover_portal.api.agent.group_commit import Full
+from kcover_portal.api.agent.group_commit import QueueFull
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.agent.report_rates import ReportRates
 from kcover_portal.api.agent.writer import Writer
@@ -171,7 +171,7 @@ async def _credential(headers: Headers) -> credentials.Credential:
 
 def _trouble(error: Exception) -> Refusal:
     """Maps an error of the portal to the status that makes an agent handle its report correctly."""
-    if isinstance(error, Full):
+    if isinstance(error, QueueFull):
         ingest_counters.refused()
         return Refusal(429, reasons.of("queue_full"), retry_after=RETRY_AFTER)
     if isinstance(error, DataError):  # it would be refused again and again, and block what is spooled behind it

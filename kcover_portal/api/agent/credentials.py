@@ -18,7 +18,7 @@ from kcover import reasons
 from kcover_portal.accounts import queries as account_queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent.group_commit import Gathering
+from kcover_portal.api.agent.group_commit import GroupCommit
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 
@@ -49,8 +49,8 @@ class Credentials:
         self._known: dict[str, tuple[float, Credential]] = {}
         self._polled_at = 0.0  # when revocations were last read, by the monotonic clock
         self._clusters: dict[int, Cluster] = {}
-        self._lookups: Gathering[str, Credential | ApiToken] = Gathering(self.look_up, name="credentials")
-        self._first_uses: Gathering[ApiToken, Credential] = Gathering(self.begin_uses, name="first-uses")
+        self._lookups: GroupCommit[str, Credential | ApiToken] = GroupCommit(self.look_up, name="credentials")
+        self._first_uses: GroupCommit[ApiToken, Credential] = GroupCommit(self.begin_uses, name="first-uses")
 
     async def find(self, secret: str) -> Credential:
         """Returns the credential of a secret. Raises Refusal (401, 403), Full, or the database's error."""

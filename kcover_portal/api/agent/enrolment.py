@@ -59,7 +59,7 @@ def bind(credential: Credential, node: str) -> tuple[str, datetime]:
         raise Refusal(409, error.reason, retry_after=error.retry_after) from error
     except (accounts.RenewedLately, accounts.EnrolledOften, accounts.UnknownNode) as error:
         raise Refusal(429, error.reason, retry_after=error.retry_after) from error
-    except (accounts.Bound, accounts.OwnerWithoutRole) as error:
+    except (accounts.NotRenewable, accounts.OwnerWithoutRole) as error:
         raise Refusal(403, error.reason) from error
     except accounts.Refused as error:
         raise Refusal(401, error.reason) from error

@@ -1,7 +1,7 @@
 """Group commit: calls that arrive within a few milliseconds are handled together, in one thread.
 
 While one batch is handled, the next one collects. So batches grow with the load, and the cost of each call falls. The
-queue is bounded in calls and in bytes; beyond the bound, a call gets Full.
+queue is bounded in calls and in bytes; beyond the bound, a call gets QueueFull.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ Asked = TypeVar("Asked")
 Answered = TypeVar("Answered")
 
 
-class Full(Exception):
+class QueueFull(Exception):
     """More waits than may: come back later."""
 
 
@@ -26,7 +26,7 @@ class _Call(NamedTuple, Generic[Asked, Answered]):
     answer: "asyncio.Future[Answered]"
 
 
-class Gathering(Generic[Asked, Answered]):
+class GroupCommit(Generic[Asked, Answered]):
     """``work`` takes up to ``together`` calls and returns, in their order, an answer or an exception for each."""
 
     def __init__(
@@ -45,14 +45,14 @@ class Gathering(Generic[Asked, Answered]):
         self._timer: asyncio.TimerHandle | None = None
 
     async def ask(self, asked: Asked, *, at_once: bool = False) -> Answered:
-        """The answer, once the batch is done; ``at_once``: it is not to wait for others. Raises Full, or what
+        """The answer, once the batch is done; ``at_once``: it is not to wait for others. Raises QueueFull, or what
         ``work`` found."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the first call; or the server's loop is a new one, and what waited is gone with it
             self._loop, self._busy, self._hurried, self._timer = loop, False, False, None
             self._calls.clear()
         if len(self._calls) >= self._capacity:
-            raise Full
+            raise QueueFull
         answer: asyncio.Future[Answered] = loop.create_future()
         self._calls.append(_Call(asked, answer))
         self._hurried |= at_once

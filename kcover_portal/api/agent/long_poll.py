@@ -9,7 +9,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from kcover.faults.fault import Command
-from kcover_portal.api.agent.group_commit import Gathering
+from kcover_portal.api.agent.group_commit import GroupCommit
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 
@@ -23,7 +23,7 @@ class Polls:
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self._watcher: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offers")
-        self._lookups: Gathering[tuple[int, str], tuple[int | None, list[Command]]] = Gathering(
+        self._lookups: GroupCommit[tuple[int, str], tuple[int | None, list[Command]]] = GroupCommit(
             _commands_of, name="commands"
         )
 

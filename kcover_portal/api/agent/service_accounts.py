@@ -36,7 +36,7 @@ from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import jwt_claims
 from kcover_portal.api.agent.credentials import Credential
-from kcover_portal.api.agent.group_commit import Full
+from kcover_portal.api.agent.group_commit import QueueFull
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -84,9 +84,9 @@ class _Lane:
 
     @contextmanager
     def place(self, pod: str) -> Iterator[None]:
-        """Reserves a place in the lane. Raises Full."""
+        """Reserves a place in the lane. Raises QueueFull."""
         if self.waiting >= MAX_QUEUED_REVIEWS or (pod and self.pods[pod] >= MAX_REVIEWS_PER_POD):
-            raise Full
+            raise QueueFull
         self.waiting += 1
         self.pods[pod] += 1
         try:
@@ -150,7 +150,7 @@ class ServiceAccounts:
         return found
 
     async def find(self, secret: str, cluster: str | None) -> Credential:
-        """Returns the token's credential in that cluster. Raises Refusal (401, 403, 503), Full, or DatabaseError."""
+        """Returns the token's credential in that cluster. Raises Refusal (401, 403, 503), QueueFull, DatabaseError."""
         if not cluster:
             raise Refusal(401, reasons.of("cluster_header_missing"), field=HEADER)
         claims = jwt_claims.read(secret, now=timezone.now())

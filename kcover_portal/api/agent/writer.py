@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from kcover import wire
 from kcover_portal.api.agent import ingest_counters
-from kcover_portal.api.agent.group_commit import Full, Gathering
+from kcover_portal.api.agent.group_commit import GroupCommit, QueueFull
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class Writer:
     def __init__(self) -> None:
         self._held = 0
         self._held_by: Counter[str] = Counter()
-        self._reports: Gathering[incidents.IncomingReport, wire.Answer] = Gathering(
+        self._reports: GroupCommit[incidents.IncomingReport, wire.Answer] = GroupCommit(
             _keep_and_count, name="ingest", together=BATCH_REPORTS, capacity=MAX_QUEUED_REPORTS
         )
 
@@ -39,8 +39,8 @@ class Writer:
     def room(self, owner: str) -> Iterator[Callable[[int], None]]:
         """Room for a body of this credential while it is read and kept.
 
-        The function takes more of it, byte by byte as they come in, and raises Full where there is none; all of it is
-        given back at the end.
+        The function takes more of it, byte by byte as they come in, and raises QueueFull where there is none; all of it
+        is given back at the end.
         """
         taken = 0
 
@@ -50,7 +50,7 @@ class Writer:
                 self._held + size > MAX_BUFFERED_BYTES
                 or self._held_by[owner] + size > MAX_BUFFERED_BYTES_PER_CREDENTIAL
             ):
-                raise Full
+                raise QueueFull
             taken += size
             self._held += size
             self._held_by[owner] += size
@@ -64,7 +64,7 @@ class Writer:
                 del self._held_by[owner]
 
     async def keep(self, incoming: incidents.IncomingReport) -> wire.Answer:
-        """Returns once the report is durable. Raises Full, or the database's error."""
+        """Returns once the report is durable. Raises QueueFull, or the database's error."""
         return await self._reports.ask(incoming, at_once=bool(incoming.faults or incoming.command_results))
 
 

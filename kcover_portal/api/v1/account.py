@@ -18,20 +18,20 @@ from kcover_portal.api.v1 import base
 MAX_PASSWORD = 200  # characters, as on the page
 
 
-class PasswordBody(base.Strict):
+class PasswordBody(base.StrictSerializer):
     """The old password and the new one."""
 
     old_password = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
     new_password = serializers.CharField(max_length=MAX_PASSWORD, trim_whitespace=False, write_only=True)
 
 
-class StepUpBody(base.Strict):
+class StepUpBody(base.StrictSerializer):
     """A code of the person's authenticator app, or a recovery code."""
 
     code = serializers.CharField(max_length=40, write_only=True)
 
 
-class Password(base.Acts):
+class Password(base.ActionView):
     """The password of the person who calls."""
 
     @extend_schema(operation_id="account_password", request=PasswordBody, responses={204: None})
@@ -58,7 +58,7 @@ class Password(base.Acts):
         return Response(status=204)
 
 
-class StepUp(base.Acts):
+class StepUp(base.ActionView):
     """A fresh second factor, for the actions that answer 403 with the code step_up_required."""
 
     @extend_schema(operation_id="account_step_up", request=StepUpBody, responses={204: None})
@@ -72,7 +72,7 @@ class StepUp(base.Acts):
         step_up.confirm(
             who,
             request.session,
-            second_factors.Given(code=body["code"]),
+            second_factors.SubmittedFactor(code=body["code"]),
             site=passkeys.site_of(request),
             address=services.client_address(request),
             now=timezone.now(),

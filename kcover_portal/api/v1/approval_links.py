@@ -22,7 +22,7 @@ from kcover_portal.rescue.control import approval_links as links
 from kcover_portal.rescue.models import Rescue
 
 
-class LinkBody(base.Strict):
+class LinkBody(base.StrictSerializer):
     """The person who should answer."""
 
     approver = serializers.CharField(max_length=150)
@@ -36,7 +36,7 @@ class LinkSerializer(serializers.Serializer[dict[str, Any]]):
     expires_at = serializers.DateTimeField()
 
 
-class ApprovalLinks(base.Acts):
+class ApprovalLinks(base.ActionView):
     """Links by which an approver can answer without signing in."""
 
     @extend_schema(operation_id="rescues_approval_links", request=LinkBody, responses={201: LinkSerializer})

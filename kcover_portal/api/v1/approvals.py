@@ -30,7 +30,7 @@ class ApprovalSerializer(serializers.ModelSerializer[Approval]):
         )
 
 
-class Approvals(base.Lists[Approval]):
+class Approvals(base.ListViewSet[Approval]):
     """Approvals and rejections by people, newest first."""
 
     queryset = Approval.objects.select_related("rescue__cluster", "rescue__node")

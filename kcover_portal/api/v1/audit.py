@@ -50,7 +50,7 @@ class EntrySerializer(serializers.ModelSerializer[Entry]):
         return {**shown, "data": masked_addresses.mask(shown["data"])}
 
 
-class Audit(base.Reads[Entry]):
+class Audit(base.ReadViewSet[Entry]):
     """Entries, newest first. Those of the installation require access to all clusters."""
 
     queryset = Entry.objects.all()
@@ -83,7 +83,7 @@ class VerificationSerializer(serializers.Serializer[Any]):
     chains = VerdictSerializer(many=True)
 
 
-class Verifications(base.Acts):
+class Verifications(base.ActionView):
     """Begins a verification."""
 
     @extend_schema(operation_id="audit_verify", request=None, responses={202: VerificationSerializer})
@@ -98,7 +98,7 @@ class Verifications(base.Acts):
         return Response(_content(request, row), status=HTTPStatus.ACCEPTED, headers={"Location": location})
 
 
-class OneVerification(base.Acts):
+class OneVerification(base.ActionView):
     """A verification of the caller."""
 
     @extend_schema(operation_id="audit_verification_retrieve", responses={200: VerificationSerializer})

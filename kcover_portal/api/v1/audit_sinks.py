@@ -49,7 +49,7 @@ class SinkSerializer(serializers.ModelSerializer[Sink]):
         return int(queries.lag(row, now=timezone.now()).age.total_seconds())
 
 
-class SinkSettings(base.Strict):
+class SinkSettings(base.StrictSerializer):
     """Settings of a sink. ``secret`` and the path of a webhook's address are never shown again."""
 
     address = serializers.CharField(required=False, max_length=sinks.LONGEST_ADDRESS)
@@ -74,7 +74,7 @@ class SinkPatch(SinkSettings):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
-class AuditSinks(base.Reads[Sink]):
+class AuditSinks(base.ReadViewSet[Sink]):
     """Sinks by name."""
 
     queryset = Sink.objects.prefetch_related("positions")

@@ -28,7 +28,7 @@ Row = TypeVar("Row", bound=Model)
 MAX_REASON_CHARACTERS = 500  # as in the database
 
 
-class Strict(serializers.Serializer[Any]):
+class StrictSerializer(serializers.Serializer[Any]):
     """A request body that rejects unknown keys."""
 
     def to_internal_value(self, data: Any) -> Any:
@@ -40,7 +40,7 @@ class Strict(serializers.Serializer[Any]):
         return super().to_internal_value(data)
 
 
-class Act(Strict):
+class ActSerializer(StrictSerializer):
     """The reason for an action."""
 
     reason = serializers.CharField(required=False, allow_blank=True, max_length=MAX_REASON_CHARACTERS, default="")
@@ -53,12 +53,12 @@ class ProgressSerializer(serializers.Serializer[Any]):
     total = serializers.IntegerField()
 
 
-class Lists(ListModelMixin, GenericViewSet[Row]):
+class ListViewSet(ListModelMixin, GenericViewSet[Row]):
     """A read-only list of rows that the caller may see."""
 
     schema = Schema()
     filter_backends = (query_params.StrictFilterBackend,)
-    pagination_class = pagination.Pages
+    pagination_class = pagination.NewestFirst
     cluster_field = "cluster"  # the path from a row to its cluster
     node_field: str | None = "node"  # the path to its node; "": the row is a node; None: it is not about one node
 
@@ -70,7 +70,7 @@ class Lists(ListModelMixin, GenericViewSet[Row]):
         return accounts.visible(principal(self.request), rows, self.cluster_field, self.node_field)
 
 
-class Reads(RetrieveModelMixin, Lists[Row]):
+class ReadViewSet(RetrieveModelMixin, ListViewSet[Row]):
     """A list, and each of its rows by id."""
 
     def retrieve(self, request: Request, *args: Any, **kwargs: Any) -> Response:
@@ -83,7 +83,7 @@ class Reads(RetrieveModelMixin, Lists[Row]):
         return get_object_or_404(self.get_queryset(), **{self.lookup_field: self.kwargs[self.lookup_field]})
 
 
-class Acts(APIView):
+class ActionView(APIView):
     """A view that executes actions."""
 
     schema = Schema()
@@ -132,7 +132,7 @@ def known_only(request: Request, known: Collection[str] = ()) -> None:
 VIEWER, OPERATOR, APPROVER, ADMIN = Role.VIEWER.value, Role.OPERATOR.value, Role.APPROVER.value, Role.ADMIN.value
 
 
-class Nowhere(APIView):
+class UnknownPathView(APIView):
     """Returns a problem document for unknown paths."""
 
     schema = None

@@ -37,7 +37,7 @@ class PendingChangeSerializer(serializers.ModelSerializer[PendingChange]):
         )
 
 
-class Changes(base.Reads[PendingChange]):
+class Changes(base.ReadViewSet[PendingChange]):
     """Changes that wait, or waited, for another admin; newest first."""
 
     queryset = PendingChange.objects.select_related("cluster")
@@ -49,13 +49,13 @@ class Changes(base.Reads[PendingChange]):
         return PendingChange.objects.select_related("cluster").filter(seen).order_by("-pk")
 
 
-class ChangeAct(base.Acts):
+class ChangeAct(base.ActionView):
     """Confirms or rejects a change that waits for another admin."""
 
     @extend_schema(
         operation_id="changes_act",
         parameters=[OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS)],
-        request=base.Act,
+        request=base.ActSerializer,
         responses={200: PendingChangeSerializer},
     )
     def post(self, request: Request, pk: int, verb: str) -> Response:
@@ -69,7 +69,7 @@ class ChangeAct(base.Acts):
         require(request, Verb.CONFIGURE, row.cluster)
         if verb == "confirm":
             step_up(request)
-        reason, now, actor = base.body_of(request, base.Act)["reason"], timezone.now(), accounts.actor(who)
+        reason, now, actor = base.body_of(request, base.ActSerializer)["reason"], timezone.now(), accounts.actor(who)
         try:
             if verb == "confirm":
                 row = pending_changes.confirm(row, actor=actor, names=accounts.counted_as(who, at=now), now=now)

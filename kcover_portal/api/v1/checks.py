@@ -39,13 +39,13 @@ class CheckSerializer(serializers.ModelSerializer[CheckResult]):
         )
 
 
-class Checks(base.Lists[CheckResult]):
+class Checks(base.ListViewSet[CheckResult]):
     """The latest results of all checks."""
 
     queryset = CheckResult.objects.select_related("node__cluster")
     serializer_class = CheckSerializer
     filterset_class = CheckFilter
-    pagination_class = pagination.Oldest
+    pagination_class = pagination.OldestFirst
     cluster_field = "node__cluster"
 
 
@@ -63,7 +63,7 @@ class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
         )
 
 
-class CheckRuns(base.Reads[CheckRun]):
+class CheckRuns(base.ReadViewSet[CheckRun]):
     """Check runs, newest first."""
 
     queryset = CheckRun.objects.select_related("cluster")
@@ -87,10 +87,10 @@ class CheckRuns(base.Reads[CheckRun]):
         )
 
 
-class Stop(base.Acts):
+class Stop(base.ActionView):
     """Stops a check run."""
 
-    @extend_schema(operation_id="check_runs_stop", request=base.Act, responses={200: CheckRunSerializer})
+    @extend_schema(operation_id="check_runs_stop", request=base.ActSerializer, responses={200: CheckRunSerializer})
     @idempotency.once
     def post(self, request: Request, pk: int) -> Response:
         """Withdraws the checks that have not begun and requests no others. 409 if the run has ended."""
@@ -99,6 +99,6 @@ class Stop(base.Acts):
         visible = accounts.visible(who, CheckRun.objects.select_related("cluster"), node=None)
         run = get_object_or_404(visible, pk=pk)
         require(request, Verb.CHECK, run.cluster)
-        reason = base.body_of(request, base.Act)["reason"]
+        reason = base.body_of(request, base.ActSerializer)["reason"]
         check_runs.stop(run, actor=accounts.actor(who), reason=reason, now=timezone.now())
         return Response(CheckRunSerializer(visible.get(pk=pk)).data)

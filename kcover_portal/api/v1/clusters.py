@@ -90,7 +90,7 @@ class ClusterFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
 
-class ClusterBody(base.Strict):
+class ClusterBody(base.StrictSerializer):
     """Settings to change; omitted settings stay unchanged."""
 
     mode = serializers.ChoiceField(Mode.choices, required=False)
@@ -151,7 +151,7 @@ ADMINS = frozenset(
 LOOSENS = ("mode", "hand_approval", "second_admin", "second_factor", "acted_on_by", "job_recovery")
 
 
-class Clusters(base.Reads[Cluster]):
+class Clusters(base.ReadViewSet[Cluster]):
     """The clusters that the portal manages."""
 
     queryset = Cluster.objects.all()

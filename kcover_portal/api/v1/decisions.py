@@ -32,7 +32,7 @@ class AnswerSerializer(serializers.Serializer[None]):
     rescueId = serializers.IntegerField(required=False)
 
 
-class RescueActions(base.Acts):
+class RescueActions(base.ActionView):
     """Plans of decision systems. The guards are those of policies; a node has at most one plan."""
 
     decision_systems = True
@@ -76,7 +76,7 @@ class RescueActions(base.Acts):
             return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:the body is not JSON: {error.reason}")
         except kce_actions.ParameterError as error:
             return _error(HTTPStatus.BAD_REQUEST, f"Parameter error:{error}")
-        except (kce_actions.PreconditionError, services.Unmet) as error:
+        except (kce_actions.PreconditionError, services.PreconditionFailed) as error:
             return _error(HTTPStatus.CONFLICT, f"Failures to meet preconditions {error}")
         except services.LimitReached as error:
             return _error(HTTPStatus.TOO_MANY_REQUESTS, str(error))
@@ -84,7 +84,7 @@ class RescueActions(base.Acts):
         return Response(answer, status=HTTPStatus.CREATED if new else HTTPStatus.OK)
 
 
-class CallbackBody(base.Strict):
+class CallbackBody(base.StrictSerializer):
     """The result for a node that was handed over to another system."""
 
     outcome = serializers.ChoiceField(["done", "failed"])
@@ -98,7 +98,7 @@ class CallbackBody(base.Strict):
     )
 
 
-class Callback(base.Acts):
+class Callback(base.ActionView):
     """The callback of a system that took over a node, signed with the cluster's secret.
 
     The signature covers the rescue's id, a newline and the body, so it is valid for one rescue only.

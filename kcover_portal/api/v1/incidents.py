@@ -165,7 +165,7 @@ def code_of(incident: Incident) -> int | str:
     return int(incident.code) if incident.kind in NUMBERED else incident.code
 
 
-class Incidents(base.Reads[Incident]):
+class Incidents(base.ReadViewSet[Incident]):
     """Incidents, newest first."""
 
     queryset = Incident.objects.select_related("cluster", "node")
@@ -173,7 +173,7 @@ class Incidents(base.Reads[Incident]):
     filterset_class = IncidentFilter
 
 
-class Occurrences(base.Lists[Occurrence]):
+class Occurrences(base.ListViewSet[Occurrence]):
     """Occurrences of faults, newest first. The path is ``events``: other systems rely on it."""
 
     queryset = Occurrence.objects.select_related("node__cluster", "incident")
@@ -182,13 +182,13 @@ class Occurrences(base.Lists[Occurrence]):
     cluster_field = "node__cluster"
 
 
-class CloseBody(base.Strict):
+class CloseBody(base.StrictSerializer):
     """The reason why the fault counts as gone."""
 
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
-class Close(base.Acts):
+class Close(base.ActionView):
     """Closes an incident because a person confirms that the fault is gone or the storm is over."""
 
     @extend_schema(operation_id="incidents_close", request=CloseBody, responses={200: IncidentSerializer})

@@ -53,7 +53,7 @@ class JobSerializer(serializers.Serializer[Any]):
         return str(job.because) if job.because else ""
 
 
-class SilentSerializer(serializers.Serializer[queries.Silent]):
+class SilentSerializer(serializers.Serializer[queries.UnreadableCluster]):
     """A cluster whose jobs could not be read."""
 
     cluster = serializers.CharField()
@@ -126,7 +126,7 @@ class Jobs(APIView):
         with base.place(request, concurrency_limits.CLUSTER_READS):
             found, silent = queries.jobs(list(clusters), scope, now=timezone.now(), namespace=namespace, kind=kind)
         if silent and "cluster" in asked:
-            raise http_errors.Later(
+            raise http_errors.RetryAfter(
                 reasons.of("job_cluster_silent", cluster=silent[0].cluster, why=silent[0].because),
                 status=HTTPStatus.SERVICE_UNAVAILABLE,
                 retry_after=5,
@@ -137,7 +137,7 @@ class Jobs(APIView):
         )
 
 
-class JobAct(base.Acts):
+class JobAct(base.ActionView):
     """Orders about one job. A worker carries them out, under the cluster's mode and once a job in 30 s."""
 
     @extend_schema(
@@ -170,7 +170,7 @@ class JobAct(base.Acts):
             "may_approve": accounts.may(who, Verb.APPROVE, row),
         }
         if base.flag(request, "dry_run"):
-            base.body_of(request, base.Act)
+            base.body_of(request, base.ActSerializer)
             with base.place(request, concurrency_limits.CLUSTER_READS):
                 found = services.preview(row, **asked, action=action, now=timezone.now())
             return Response(_preview(row, found, action))

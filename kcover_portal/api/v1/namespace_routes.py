@@ -30,7 +30,7 @@ class NamespaceRouteSerializer(serializers.ModelSerializer[NamespaceRoute]):
         fields = ("id", "channel", "cluster", "namespace", "created_by", "created_at")
 
 
-class NamespaceRouteBody(base.Strict):
+class NamespaceRouteBody(base.StrictSerializer):
     """A new route of a namespace. The channel must be released for the owners of jobs."""
 
     channel = serializers.CharField(max_length=63)
@@ -38,7 +38,7 @@ class NamespaceRouteBody(base.Strict):
     namespace = serializers.CharField(max_length=63)
 
 
-class NamespaceRoutes(base.Reads[NamespaceRoute]):
+class NamespaceRoutes(base.ReadViewSet[NamespaceRoute]):
     """Routes of namespaces, newest first."""
 
     queryset = NamespaceRoute.objects.all()

@@ -59,7 +59,7 @@ class PreviewSerializer(serializers.Serializer[Any]):
     plan_hash = serializers.CharField()
 
 
-class ReasonBody(base.Strict):
+class ReasonBody(base.StrictSerializer):
     """The reason for a manual action, recorded in the audit log. Not required for a dry run."""
 
     reason = serializers.CharField(
@@ -80,7 +80,7 @@ class NodeActBody(ReasonBody):
     )
 
 
-class NodeAct(base.Acts):
+class NodeAct(base.ActionView):
     """Actions on a node. Each opens a rescue under the same guards as a policy.
 
     It waits for an approval (state ``held``) if it takes work away and the cluster asks for approvals of actions by
@@ -107,7 +107,7 @@ class NodeAct(base.Acts):
         rows = accounts.visible(principal(request), Node.objects.select_related("cluster"), node="")
         node = get_object_or_404(rows, cluster__name=cluster, name=name)
         if base.flag(request, "dry_run"):
-            base.body_of(request, base.Act)
+            base.body_of(request, base.ActSerializer)
             with base.place(request, concurrency_limits.CLUSTER_READS):
                 return self._preview(node, verb, by_person=isinstance(principal(request), User))
         require(request, Verb.REPAIR, node)

@@ -141,14 +141,14 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
         return HealthSerializer(_health_of(self, gpu.node, lambda row: row.node).gpus[gpu.pk]).data
 
 
-class Nodes(base.Reads[Node]):
+class Nodes(base.ReadViewSet[Node]):
     """Nodes, oldest first."""
 
     queryset = Node.objects.all()
     node_field = ""
     serializer_class = NodeSerializer
     filterset_class = NodeFilter
-    pagination_class = pagination.Oldest
+    pagination_class = pagination.OldestFirst
 
     def get_queryset(self) -> QuerySet[Node]:
         """Returns the nodes with the counts that their state depends on."""
@@ -159,11 +159,11 @@ class Nodes(base.Reads[Node]):
         return get_object_or_404(self.get_queryset(), cluster__name=self.kwargs["cluster"], name=self.kwargs["name"])
 
 
-class Gpus(base.Lists[Gpu]):
+class Gpus(base.ListViewSet[Gpu]):
     """GPUs of the agents' last inventories."""
 
     queryset = Gpu.objects.select_related("node__cluster", "node__agent")
     serializer_class = GpuSerializer
     filterset_class = GpuFilter
-    pagination_class = pagination.Oldest
+    pagination_class = pagination.OldestFirst
     cluster_field = "node__cluster"

@@ -51,7 +51,7 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
         return encryption.is_set(row, "secret")
 
 
-class ChannelSettings(base.Strict):
+class ChannelSettings(base.StrictSerializer):
     """Settings of a channel. ``url`` and ``secret`` are never shown again.
 
     ``remind``: seconds until an unanswered approval is sent again; null means half of its time, 0 never.
@@ -94,7 +94,7 @@ class RouteSerializer(serializers.ModelSerializer[Route]):
         fields = ("id", "channel", "kinds", "cluster", "least", "created_by", "created_at")
 
 
-class RouteBody(base.Strict):
+class RouteBody(base.StrictSerializer):
     """A new route. ``least``, the minimum severity, applies to incidents only."""
 
     channel = serializers.CharField(max_length=63)
@@ -142,7 +142,7 @@ class WholeDelivery(DeliverySerializer):
         fields = (*DeliverySerializer.Meta.fields, "happenings")  # type: ignore[assignment]
 
 
-class Channels(base.Reads[Channel]):
+class Channels(base.ReadViewSet[Channel]):
     """Channels by name."""
 
     queryset = Channel.objects.select_related("person")
@@ -195,7 +195,7 @@ class Channels(base.Reads[Channel]):
         return Response(DeliverySerializer(delivery).data, status=202)
 
 
-class Routes(base.Reads[Route]):
+class Routes(base.ReadViewSet[Route]):
     """Routes, newest first."""
 
     queryset = Route.objects.select_related("channel", "cluster")
@@ -236,7 +236,7 @@ class Routes(base.Reads[Route]):
         return Response(status=204)
 
 
-class Deliveries(base.Reads[Delivery]):
+class Deliveries(base.ReadViewSet[Delivery]):
     """Deliveries, newest first. A single delivery includes its events."""
 
     queryset = Delivery.objects.all()

@@ -24,7 +24,7 @@ from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 
 
-class PauseBody(base.Strict):
+class PauseBody(base.StrictSerializer):
     """The cluster; null means all clusters. The reason may follow later, with a second call."""
 
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS, required=False, allow_blank=True, default="")
@@ -55,7 +55,7 @@ class ModeSerializer(serializers.Serializer[Any]):
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 
 
-class Pause(base.Acts):
+class Pause(base.ActionView):
     """Pauses automation; no action makes another cluster call."""
 
     decision_systems = True  # a pause is always safe
@@ -70,7 +70,7 @@ class Pause(base.Acts):
         return _mode(cluster)
 
 
-class Resume(base.Acts):
+class Resume(base.ActionView):
     """Resumes automation."""
 
     @extend_schema(
@@ -96,7 +96,9 @@ class Resume(base.Acts):
         return _mode(cluster)
 
 
-def _where(request: Request, serializer: type[base.Strict], needed: str) -> tuple[dict[str, Any], Cluster | None]:
+def _where(
+    request: Request, serializer: type[base.StrictSerializer], needed: str
+) -> tuple[dict[str, Any], Cluster | None]:
     """Returns the body and its cluster. Raises Forbidden unless the caller holds the verb there."""
     base.known_only(request)
     body = base.body_of(request, serializer)

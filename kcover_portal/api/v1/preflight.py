@@ -39,7 +39,7 @@ class Reporting(RolePermission):
         return super().has_permission(request, view)
 
 
-class ReportBody(base.Strict):
+class ReportBody(base.StrictSerializer):
     """A node's report and its workload."""
 
     namespace = serializers.RegexField(NAMESPACE, max_length=63)
@@ -78,7 +78,7 @@ class TakenSerializer(serializers.Serializer[Any]):
     expected_reports = serializers.IntegerField()
 
 
-class Reports(base.Acts):
+class Reports(base.ActionView):
     """Receives preflight reports."""
 
     agents_too = True  # a node may report about itself
@@ -121,7 +121,7 @@ def sent_report(body: dict[str, Any]) -> services.SentReport:
     )
 
 
-def answer_to(taken: services.Taken) -> dict[str, Any]:
+def answer_to(taken: services.AddedReport) -> dict[str, Any]:
     """Returns the body of the response to a report."""
     run = taken.run
     return {
@@ -183,7 +183,7 @@ class PreflightRunSerializer(serializers.ModelSerializer[PreflightRun]):
         return [str(reasons.from_json(reason)) for reason in run.because]
 
 
-class Runs(base.Reads[PreflightRun]):
+class Runs(base.ReadViewSet[PreflightRun]):
     """Preflight runs, newest first."""
 
     queryset = PreflightRun.objects.select_related("cluster")

@@ -28,7 +28,7 @@ class RescueProofSerializer(serializers.Serializer[object]):
     signature = serializers.CharField()
 
 
-class Proof(base.Acts):
+class Proof(base.ActionView):
     """The signed proof of a rescue."""
 
     @extend_schema(operation_id="rescues_proof", responses=RescueProofSerializer)
@@ -43,6 +43,6 @@ class Proof(base.Acts):
             raise http_errors.NotFound(reasons.of("proof_without_entries", rescue=str(pk))) from error
         except signatures.SigningKeyUnusable as error:
             status = HTTPStatus.SERVICE_UNAVAILABLE
-            raise http_errors.Later(error.reason, status=status, retry_after=RETRY_AFTER) from error
+            raise http_errors.RetryAfter(error.reason, status=status, retry_after=RETRY_AFTER) from error
         name = f'attachment; filename="rescue-{pk}-proof.json"'
         return Response(document, headers={"Content-Disposition": name, "Cache-Control": "no-store"})

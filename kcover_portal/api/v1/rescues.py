@@ -195,7 +195,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
         )
 
 
-class Decisions(base.Reads[Decision]):
+class Decisions(base.ReadViewSet[Decision]):
     """Decisions, newest first."""
 
     queryset = Decision.objects.select_related("cluster", "node")
@@ -209,7 +209,7 @@ def detailed() -> QuerySet[Rescue]:
     return Rescue.objects.select_related("cluster", "node").prefetch_related("steps", incidents)
 
 
-class Rescues(base.Reads[Rescue]):
+class Rescues(base.ReadViewSet[Rescue]):
     """Rescues with their steps, newest first."""
 
     queryset = detailed()
@@ -228,7 +228,7 @@ def _canceller(who: accounts.Principal, rescue: Rescue) -> dict[str, Any]:
     return {"person": person, "approver": approver}
 
 
-class SteerBody(base.Act):
+class SteerBody(base.ActSerializer):
     """``plan_hash``: the plan that the caller saw. ``step``: the index of the step to retry or skip.
 
     The request is rejected if the plan or the current step has changed.
@@ -238,7 +238,7 @@ class SteerBody(base.Act):
     step = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=32767, default=None)
 
 
-class RescueAct(base.Acts):
+class RescueAct(base.ActionView):
     """Actions on a rescue in progress. Decision systems can only cancel plans of decision systems.
 
     Only people approve and reject. A rescue that waits for two people is cancelled by its requester or an approver.

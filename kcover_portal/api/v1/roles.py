@@ -24,7 +24,7 @@ class RoleSerializer(serializers.Serializer[Any]):
     built_in = serializers.BooleanField()
 
 
-class VerbsBody(base.Strict):
+class VerbsBody(base.StrictSerializer):
     """The verbs of a role."""
 
     verbs = serializers.ListField(child=serializers.ChoiceField(Verb.choices), min_length=1, max_length=len(Verb))
@@ -36,7 +36,7 @@ class RoleBody(VerbsBody):
     name = serializers.CharField(max_length=60)
 
 
-class Roles(base.Acts):
+class Roles(base.ActionView):
     """All roles."""
 
     @extend_schema(operation_id="roles_list", responses={200: RoleSerializer(many=True)})
@@ -58,7 +58,7 @@ class Roles(base.Acts):
         return Response(_shown(role.name, role.verbs), status=201)
 
 
-class Role(base.Acts):
+class Role(base.ActionView):
     """One custom role."""
 
     @extend_schema(operation_id="roles_update", request=VerbsBody, responses={200: RoleSerializer})

@@ -26,7 +26,7 @@ from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 
 
-class Guards(base.Acts):
+class Guards(base.ActionView):
     """A cluster's guards: limits as counts or percentages, times in seconds."""
 
     @extend_schema(operation_id="clusters_guards", responses={200: OpenApiTypes.OBJECT})
@@ -51,7 +51,7 @@ class Guards(base.Acts):
         if not isinstance(request.data, dict):
             raise FieldError("", reasons.of("not_an_object"))
         patch = {key: value for key, value in request.data.items() if key != "reason"}
-        reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.Act)["reason"]
+        reason = base.body_of_data({"reason": request.data.get("reason", "")}, base.ActSerializer)["reason"]
         step_up(request)
         try:
             if pending_changes.loosens_guards(cluster, patch) and pending_changes.needs_second(cluster):
@@ -74,7 +74,7 @@ class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
         fields = ("id", "cluster", "pool", "node", "starts_at", "ends_at", "reason", "created_by")
 
 
-class MaintenanceBody(base.Strict):
+class MaintenanceBody(base.StrictSerializer):
     """A new window."""
 
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
@@ -85,7 +85,7 @@ class MaintenanceBody(base.Strict):
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
-class Windows(base.Reads[Maintenance]):
+class Windows(base.ReadViewSet[Maintenance]):
     """Maintenance windows, including past ones, newest first."""
 
     queryset = Maintenance.objects.select_related("cluster").order_by("-pk")

@@ -23,7 +23,7 @@ class PublicKeysSerializer(serializers.Serializer[object]):
     keys = PublicKeySerializer(many=True)
 
 
-class SigningKeys(base.Acts):
+class SigningKeys(base.ActionView):
     """The public keys that verify signed heads of the audit log, and proofs."""
 
     @extend_schema(operation_id="ledger_keys", responses=PublicKeysSerializer)

@@ -59,7 +59,7 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
         return encryption.is_set(row, "token")
 
 
-class SourcePatch(base.Strict):
+class SourcePatch(base.StrictSerializer):
     """The fields to change. ``token`` is never shown again. Settings that are not named stay; null removes one."""
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
@@ -114,7 +114,7 @@ class SourceFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
 
-class Sources(base.Reads[Source]):
+class Sources(base.ReadViewSet[Source]):
     """Sources by name."""
 
     queryset = Source.objects.select_related("cluster")
@@ -173,7 +173,7 @@ class Sources(base.Reads[Source]):
         return Response(status=HTTPStatus.NO_CONTENT)
 
 
-class Test(base.Acts):
+class Test(base.ActionView):
     """Asks a source what it saw."""
 
     @extend_schema(operation_id="sources_test", request=None, responses={200: SourceTestSerializer})
@@ -218,7 +218,7 @@ class BatchParser(StrictJsonParser):
 request_rates: LeakyBuckets[int] = LeakyBuckets(rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)  # by key of the source
 
 
-class Events(base.Acts):
+class Events(base.ActionView):
     """Takes the events of Alertmanager, and CloudEvents."""
 
     sources_too = True
@@ -240,7 +240,7 @@ class Events(base.Acts):
         token, source = _own(request, name)
         if wait := request_rates.take(source.pk):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
-            raise http_errors.Later(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
+            raise http_errors.RetryAfter(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
         _check_owner(token, source)
         taken = services.receive(
             source,

@@ -68,7 +68,7 @@ class NewTokenSerializer(TokenSerializer):
         fields = (*TokenSerializer.Meta.fields, "token")  # type: ignore[assignment]
 
 
-class TokenBody(base.Strict):
+class TokenBody(base.StrictSerializer):
     """The rights of the new token."""
 
     kind = serializers.ChoiceField(ApiToken.Kind.choices)
@@ -100,7 +100,7 @@ class TokenBody(base.Strict):
     )
 
 
-class RotateBody(base.Strict):
+class RotateBody(base.StrictSerializer):
     """The time that the old secret stays valid."""
 
     overlap = serializers.IntegerField(
@@ -125,7 +125,7 @@ class TokenFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
 
-class Tokens(base.Reads[ApiToken]):
+class Tokens(base.ReadViewSet[ApiToken]):
     """Tokens, newest first."""
 
     queryset = ApiToken.objects.select_related("cluster", "owner")

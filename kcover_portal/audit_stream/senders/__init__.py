@@ -64,7 +64,7 @@ def _to_webhook(sink: Sink, records: Sequence[Record]) -> None:
     }
     try:
         reply = outgoing.send(sink.address, body, secret=sink.secret, seconds=SEND_TIMEOUT_SECONDS)
-    except outgoing.Silent as error:
+    except outgoing.NoResponse as error:
         raise DeliveryError(error.reason) from error
     if not 200 <= reply.status < 300:
         host = sink.shown_address

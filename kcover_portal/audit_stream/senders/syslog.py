@@ -53,7 +53,7 @@ def send(to: str, lines: Sequence[Line], *, seconds: float) -> None:
             _by_datagrams(host, port, messages, seconds=seconds)
         else:
             _by_connection(host, port, messages, tls=parts.scheme == "tls", seconds=seconds)
-    except outgoing.Silent as error:
+    except outgoing.NoResponse as error:
         raise DeliveryError(error.reason) from error
 
 

@@ -34,12 +34,12 @@ GPU_CHECKS = tuple(name for name in autopilot.PERIODIC_CHECKS if name != "ping")
 ACTOR = "system"
 
 
-class Held(Exception):
+class WritesForbidden(Exception):
     """The mode changed during the round: no more writes are allowed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class LabelFacts:
     """The facts that decide a node's labels: its periodic results, its finished invasive checks that are not yet
     written, and the running one. Finished checks are in their order, so that only a later result replaces an earlier
     one.
@@ -104,7 +104,7 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
     for wanted in _chosen(_wanted(cluster), rng or random.Random()):  # nosec B311
         try:
             written += _write(cluster, wanted, clock=clock)
-        except Held:
+        except WritesForbidden:
             break
         except port.Unavailable as error:
             log.info("cluster %s: labels are postponed: %s", cluster.name, error)
@@ -114,7 +114,7 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
     return written
 
 
-def _chosen(wanted: list[Wanted], rng: random.Random) -> list[Wanted]:
+def _chosen(wanted: list[LabelFacts], rng: random.Random) -> list[LabelFacts]:
     """The nodes of this round in their order; random among equals."""
     rng.shuffle(wanted)
     wanted.sort(key=lambda node: 0 if node.ended else 1 if node.under_way is not None else 2)
@@ -122,7 +122,7 @@ def _chosen(wanted: list[Wanted], rng: random.Random) -> list[Wanted]:
     return [*first, *rng.sample(others, min(MAX_NODES_PER_ROUND - len(first), len(others)))]
 
 
-def _wanted(cluster: Cluster) -> list[Wanted]:
+def _wanted(cluster: Cluster) -> list[LabelFacts]:
     """The nodes whose labels, as last seen by the watch, differ from the wanted ones. Three queries in all."""
     targets = _targets(cluster)
     selected = Q(node__cluster=cluster, node__in_cluster=True, name__in=GPU_CHECKS)
@@ -146,7 +146,7 @@ def _wanted(cluster: Cluster) -> list[Wanted]:
         of = targets.get(node.pk, [])
         ended = tuple(target for target in of if target.finished_at is not None)
         under_way = next((target for target in of if target.finished_at is None), None)
-        found.append(Wanted(node=node, periodic=periodic.get(node.pk), ended=ended, under_way=under_way))
+        found.append(LabelFacts(node=node, periodic=periodic.get(node.pk), ended=ended, under_way=under_way))
     return [node for node in found if _differs(node)]
 
 
@@ -160,7 +160,7 @@ def _targets(cluster: Cluster) -> dict[int, list[CheckTarget]]:
     return found
 
 
-def _differs(wanted_labels: Wanted) -> bool:
+def _differs(wanted_labels: LabelFacts) -> bool:
     labels: Mapping[str, str] = wanted_labels.node.labels
     if labels.get(guards.EXCLUDE_LABEL) == "true":
         return False
@@ -170,9 +170,9 @@ def _differs(wanted_labels: Wanted) -> bool:
     return wanted_labels.periodic is not None and current not in (*autopilot.STICKY_LABELS, wanted_labels.periodic)
 
 
-def _write(cluster: Cluster, wanted_labels: Wanted, *, clock: Callable[[], datetime]) -> bool:
+def _write(cluster: Cluster, wanted_labels: LabelFacts, *, clock: Callable[[], datetime]) -> bool:
     if queries.mode_now(cluster)[0] in queries.SILENT:
-        raise Held
+        raise WritesForbidden
     kube = queries.connect(cluster)
     call: dict[str, Any] = {
         "call": audit.Call.AUTOPILOT_LABELS,

@@ -117,7 +117,7 @@ class Inject(forms.Form):
     gpu = forms.IntegerField(min_value=0, max_value=63, required=False)
 
 
-def shown(request: Request, found: lists.Found, *names: str) -> list[dict[str, Any]]:
+def shown(request: Request, found: lists.ListResult, *names: str) -> list[dict[str, Any]]:
     """The filters above a list, in order, as the template renders them. Clusters are a choice."""
     chosen = found.filter
     drawn = []

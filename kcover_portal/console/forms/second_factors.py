@@ -6,7 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from kcover_portal.accounts.services import passkeys
-from kcover_portal.accounts.services.second_factors import Given
+from kcover_portal.accounts.services.second_factors import SubmittedFactor
 
 MAX_ANSWER = 20_000  # characters of a passkey's answer
 CODE_ATTRS = {
@@ -41,12 +41,14 @@ class Factor(forms.Form):
             self.add_error("factor_code", self.fields["factor_code"].error_messages["required"])
         return self.cleaned_data
 
-    def given(self) -> Given | None:
+    def given(self) -> SubmittedFactor | None:
         """The factor that was sent; None without one."""
         data = self.cleaned_data
         if data.get("factor_credential"):
-            return Given(passkey=passkeys.Answer(data["factor_credential"], data.get("factor_state", "")))
-        return Given(code=data["factor_code"]) if data.get("factor_code") else None
+            return SubmittedFactor(
+                passkey=passkeys.PasskeyResponse(data["factor_credential"], data.get("factor_state", ""))
+            )
+        return SubmittedFactor(code=data["factor_code"]) if data.get("factor_code") else None
 
 
 class Password(forms.Form):
@@ -79,6 +81,6 @@ class NewPasskey(forms.Form):
     credential = forms.CharField(max_length=MAX_ANSWER, widget=forms.HiddenInput)
     state = forms.CharField(max_length=1000, widget=forms.HiddenInput)
 
-    def answer(self) -> passkeys.Answer:
+    def answer(self) -> passkeys.PasskeyResponse:
         """The browser's answer."""
-        return passkeys.Answer(self.cleaned_data["credential"], self.cleaned_data["state"])
+        return passkeys.PasskeyResponse(self.cleaned_data["credential"], self.cleaned_data["state"])

@@ -17,7 +17,7 @@ DEVICE_COOKIE = "kcover_device"
 class SignIn(AuthenticationForm):
     """Name and password. ``refusal`` is set if the attempt was refused and the password not checked."""
 
-    refusal: services.Later | None = None
+    refusal: services.RetryLater | None = None
 
     @sensitive_variables()
     def clean(self) -> dict[str, Any]:
@@ -33,7 +33,7 @@ class SignIn(AuthenticationForm):
                 device_cookie=self.request.COOKIES.get(DEVICE_COOKIE, ""),
                 now=timezone.now(),
             )
-        except services.Later as refusal:
+        except services.RetryLater as refusal:
             self.refusal = refusal
             raise forms.ValidationError(localization.say(refusal.reason), code=refusal.reason.code) from refusal
         except services.PasswordsOff as refused:

@@ -51,7 +51,7 @@ class RuleMatch:
 
     seen: LogFault
     rule: match.Candidate | None
-    tried: tuple[match.Tried, ...]
+    tried: tuple[match.TriedRule, ...]
 
 
 def read(data: bytes) -> tuple[list[LogFault], int]:

@@ -42,7 +42,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class More:
+class Remainder:
     """Rows of one kind beyond the listed ones, and the list that has them all."""
 
     number: int
@@ -65,7 +65,7 @@ class Needs:
 
     rows: list[Need]
     total: int
-    more: list[More]
+    more: list[Remainder]
 
 
 def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
@@ -91,7 +91,9 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
         rows=[row for kind in kinds for row in kind.rows],
         total=sum(kind.total for kind in kinds),
         more=[
-            More(kind.total - len(kind.rows), kind.page, kind.query) for kind in kinds if kind.total > len(kind.rows)
+            Remainder(kind.total - len(kind.rows), kind.page, kind.query)
+            for kind in kinds
+            if kind.total > len(kind.rows)
         ],
     )
 

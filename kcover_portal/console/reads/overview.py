@@ -27,7 +27,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Active:
+class ActiveRescue:
     """A rescue in progress."""
 
     rescue: Rescue
@@ -56,7 +56,7 @@ def counts(found: Counter[str]) -> list[Count]:
     return [Count(presentation.of("node", state), found[state], *place) for state, place in places.items()]
 
 
-def active(scope: Scope, *, now: datetime) -> list[Active]:
+def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
     """Rescues in progress that do not need a person; the next to continue comes first."""
     rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:MAX_ROWS])
     found = []
@@ -65,7 +65,7 @@ def active(scope: Scope, *, now: datetime) -> list[Active]:
         done, total = rescues.number_of(steps)
         step = rescues.current(steps)
         found.append(
-            Active(
+            ActiveRescue(
                 rescue,
                 rescues.shown_state(rescue),
                 done,

@@ -53,7 +53,7 @@ class Gauge:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ClusterSafety:
     """One cluster: its mode, its guards as set, their gauges, storms that are open and nodes left out."""
 
     cluster: Cluster
@@ -83,7 +83,7 @@ class Alarm:
     storm: int | None = None
 
 
-def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
+def bounds(cluster: Cluster, *, now: datetime) -> ClusterSafety:
     """The guards, storms and excluded nodes of one cluster."""
     settings = fleet.guards_of(cluster)
     eligible = capacity.eligible(cluster).count()
@@ -97,7 +97,7 @@ def bounds(cluster: Cluster, *, now: datetime) -> Bounds:
         _plans(cluster, settings),
     ]
     excluded = Node.objects.filter(cluster=cluster, gone_at=None, **{f"labels__{guards.EXCLUDE_LABEL}": "true"})
-    return Bounds(cluster, fleet.mode_of(cluster)[0], settings, eligible, found, opened, list(excluded[:100]))
+    return ClusterSafety(cluster, fleet.mode_of(cluster)[0], settings, eligible, found, opened, list(excluded[:100]))
 
 
 def gauges(clusters: Collection[Cluster], *, now: datetime) -> list[tuple[Cluster, list[Gauge]]]:

@@ -41,7 +41,7 @@ def of(step: Step) -> list[tuple[str, Any]]:
     for record, data in ((spec.args, step.args), (spec.progress, step.progress)):
         for name, field in actions.fields_shown(record):
             value = data.get(name)
-            if value not in EMPTY and not (value == 0 and field.form == actions.Form.NUMBER):
+            if value not in EMPTY and not (value == 0 and field.form == actions.ValueFormat.NUMBER):
                 facts.append((_(field.title), RENDER[field.form](field, value)))
     return facts
 
@@ -71,15 +71,15 @@ def _budgets(value: Mapping[str, Collection[str]]) -> str:
 
 MAX_NAMES_SHOWN: Final = 6  # names in one value
 EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
-RENDER: Final[dict[actions.Form, Callable[[actions.Shown, Any], Any]]] = {
-    actions.Form.TEXT: lambda _field, value: masked_addresses.mask(value),
-    actions.Form.NUMBER: lambda _field, value: value,
-    actions.Form.YES_NO: lambda _field, value: _("yes") if value else _("no"),
-    actions.Form.SECONDS: lambda _field, value: duration(timedelta(seconds=value)),
-    actions.Form.MOMENT: lambda _field, value: parse_datetime(value) or value,
-    actions.Form.NAMES: lambda _field, value: _names(value),
-    actions.Form.BUDGETS: lambda _field, value: _budgets(value),
-    actions.Form.CHOICE: lambda field, value: _(field.choices[value]) if value in field.choices else value,
-    actions.Form.REASON: lambda _field, value: localization.say(reasons.from_json(value)),
-    actions.Form.VALUES: lambda _field, value: ", ".join(value.values()),
+RENDER: Final[dict[actions.ValueFormat, Callable[[actions.Presentation, Any], Any]]] = {
+    actions.ValueFormat.TEXT: lambda _field, value: masked_addresses.mask(value),
+    actions.ValueFormat.NUMBER: lambda _field, value: value,
+    actions.ValueFormat.YES_NO: lambda _field, value: _("yes") if value else _("no"),
+    actions.ValueFormat.SECONDS: lambda _field, value: duration(timedelta(seconds=value)),
+    actions.ValueFormat.MOMENT: lambda _field, value: parse_datetime(value) or value,
+    actions.ValueFormat.NAMES: lambda _field, value: _names(value),
+    actions.ValueFormat.BUDGETS: lambda _field, value: _budgets(value),
+    actions.ValueFormat.CHOICE: lambda field, value: _(field.choices[value]) if value in field.choices else value,
+    actions.ValueFormat.REASON: lambda _field, value: localization.say(reasons.from_json(value)),
+    actions.ValueFormat.VALUES: lambda _field, value: ", ".join(value.values()),
 }

@@ -145,7 +145,7 @@ def _acts(node: Node, length: int) -> list[TimelineEntry]:
 
 
 @dataclass(frozen=True, slots=True)
-class Why:
+class Explanation:
     """One answer to "why is this node not healing?": the reason, where to read on, and when it is evaluated again, if
     it is.
     """
@@ -156,7 +156,7 @@ class Why:
     again_at: datetime | None = None
 
 
-def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident], now: datetime) -> list[Why]:
+def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident], now: datetime) -> list[Explanation]:
     """The reasons why a node is not being healed, the most general first; empty if it is healing or healthy."""
     rescue = Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE).first()
     if state == "healthy" or not (open_incidents or rescue or state == "attention"):
@@ -164,7 +164,7 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
     held = rescues.held_back(rescue) if rescue is not None else ""
     if rescue is not None and held:
         text = _("Rescue %(number)d is blocked: %(because)s") % {"number": rescue.pk, "because": held}
-        return [Why(text, "rescue", rescue.pk, rescue.due_at), *_bounds(node, now=now)]
+        return [Explanation(text, "rescue", rescue.pk, rescue.due_at), *_bounds(node, now=now)]
     if state == "healing":
         return []
     found = _bounds(node, now=now)
@@ -174,26 +174,26 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
             "number": left.pk,
             "because": localization.stored(left.because) or left.outcome,
         }
-        found.append(Why(text, "rescue", left.pk))
+        found.append(Explanation(text, "rescue", left.pk))
     return [*found, *_judgements(open_incidents)]
 
 
-def _bounds(node: Node, *, now: datetime) -> list[Why]:
+def _bounds(node: Node, *, now: datetime) -> list[Explanation]:
     """Reasons that apply to the node regardless of its fault: pause, exclusion, maintenance, storm."""
     found = []
     mode, reason = fleet.mode_of(node.cluster)
     if mode in fleet.SILENT:
         label = presentation.of("mode", mode).label
-        found.append(Why(f"{label}: {reason}" if reason else str(label)))
+        found.append(Explanation(f"{label}: {reason}" if reason else str(label)))
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
-        found.append(Why(str(presentation.GUARDS["exclusion"].help)))
+        found.append(Explanation(str(presentation.GUARDS["exclusion"].help)))
     for window in fleet.maintenance(node.cluster, now=now).filter(starts_at__lte=now):
         if window.node in ("", node.name) and window.pool in ("", node.pool):
             text = f"{presentation.GUARDS['maintenance'].help} {window.reason}"
-            found.append(Why(text, again_at=window.ends_at))
+            found.append(Explanation(text, again_at=window.ends_at))
     storms = Incident.objects.filter(cluster=node.cluster, node=None, state=Incident.State.OPEN)
     found += [
-        Why(
+        Explanation(
             _("Part of a storm that a person must close: %(symptom)s") % {"symptom": symptom(storm)},
             "incident",
             storm.pk,
@@ -204,15 +204,15 @@ def _bounds(node: Node, *, now: datetime) -> list[Why]:
     return found
 
 
-def _judgements(open_incidents: Sequence[Incident]) -> list[Why]:
+def _judgements(open_incidents: Sequence[Incident]) -> list[Explanation]:
     """The last decision about each open fault that did not lead to a rescue."""
     latest = last_decisions.of(open_incidents)
     found = []
     for incident in open_incidents:
         decision, name = latest.get(incident.pk), incident_name(incident)
         if decision is None:
-            found.append(Why(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
+            found.append(Explanation(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":
             text = f"{name}: {localization.sentence(decision.reasons)}"
-            found.append(Why(text, "incident", incident.pk, incident.decide_at))
+            found.append(Explanation(text, "incident", incident.pk, incident.decide_at))
     return found

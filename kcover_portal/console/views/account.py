@@ -45,7 +45,7 @@ def account(request: Request) -> HttpResponse:
 def password(request: Request) -> HttpResponse:
     """Change the own password, which ends the person's other sessions."""
     form = sign_in.OwnPassword(request.POST or None)
-    refusal: services.Later | None = None
+    refusal: services.RetryLater | None = None
     if request.method == "POST" and form.is_valid():
         try:
             services.change_own_password(
@@ -58,7 +58,7 @@ def password(request: Request) -> HttpResponse:
             )
         except FieldError as error:
             form.add_error(error.field, localization.say(error.reason))
-        except services.Later as error:
+        except services.RetryLater as error:
             refusal = error
             form.add_error(None, localization.say(error.reason))
         except services.Refused as error:

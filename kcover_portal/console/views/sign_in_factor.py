@@ -46,7 +46,7 @@ def pending(view: PendingView[P]) -> Callable[Concatenate[HttpRequest, P], HttpR
 def factor(request: HttpRequest, user: User) -> HttpResponse:
     """Ask for the second factor (GET), then sign in (POST)."""
     form = forms.Factor(request.POST or None)
-    refusal: services.Later | None = None
+    refusal: services.RetryLater | None = None
     if request.method == "POST" and form.is_valid():
         given = form.given()
         assert given is not None
@@ -61,7 +61,7 @@ def factor(request: HttpRequest, user: User) -> HttpResponse:
                 now=timezone.now(),
             )
         except services.Refused as error:
-            refusal = error if isinstance(error, services.Later) else None
+            refusal = error if isinstance(error, services.RetryLater) else None
             form.add_error("factor_code", localization.say(error.reason))
         else:
             target = pending_sign_ins.target(request.session)
@@ -118,7 +118,7 @@ def with_passkey(request: HttpRequest) -> HttpResponse:
     except services.Refused as error:
         context = {"form": form, "next": target, "problem": localization.say(error.reason), **admission.ways_in()}
         response = render(request, "console/pages/sign_in.html", context, status=422)
-        return later(response, error) if isinstance(error, services.Later) else response
+        return later(response, error) if isinstance(error, services.RetryLater) else response
     admission.enter(request, user, factor=second_factors.PASSKEY, by_password=False)
     return admission.keep(redirect(target), user)
 

@@ -77,7 +77,7 @@ def ended_by_provider(request: HttpRequest) -> HttpResponse:
     """End the sessions that the provider's logout token names (OpenID Connect Back-Channel Logout 1.0)."""
     try:
         oidc.end_by_provider(request.POST.get("logout_token"), now=timezone.now())
-    except services.Later as refused:
+    except services.RetryLater as refused:
         return later(JsonResponse({"error": "temporarily_unavailable"}), refused)
     except oidc.SignOnRefused as refused:
         status = refused.status if refused.status >= 500 else 400
@@ -97,7 +97,7 @@ def _refused(request: HttpRequest, refused: services.Refused) -> HttpResponse:
     reason: reasons.Reason = refused.reason
     context = {"refusal": localization.say(reason), "code": reason.code, "again": reverse("console:sign-in")}
     response = render(request, "console/pages/sign_in_refused.html", context)
-    if isinstance(refused, services.Later):
+    if isinstance(refused, services.RetryLater):
         return later(response, refused)
     response.status_code = refused.status if isinstance(refused, oidc.SignOnRefused) else 400
     return response

@@ -42,7 +42,7 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
     )
     if gone:
         present = {(node, gpu.pci) for node, inventory in of.items() for gpu in inventory.gpus}
-        retention.replaced([retention.Slot(*slot) for slot in gone], present)
+        retention.replaced([retention.GpuSlot(*slot) for slot in gone], present)
     columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
     bulk_sql.run(
         f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)

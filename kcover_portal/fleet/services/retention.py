@@ -20,7 +20,7 @@ MAX_CHANGES = 2_000  # per node; beyond, half of them stay, so that not every ch
 RESULT_RETENTION = timedelta(days=7)  # after a result stops counting
 
 
-class Slot(NamedTuple):
+class GpuSlot(NamedTuple):
     """A GPU in a node's inventory."""
 
     node: int
@@ -29,7 +29,7 @@ class Slot(NamedTuple):
     pci: str
 
 
-def replaced(gone: Collection[Slot], present: Collection[tuple[int, str | None]]) -> None:
+def replaced(gone: Collection[GpuSlot], present: Collection[tuple[int, str | None]]) -> None:
     """Deletes results of GPUs that were replaced: another GPU has their PCI address.
 
     ``present``: node and PCI address of the GPUs in the inventory. A missing GPU may be a lost one, so its results are

@@ -2,7 +2,7 @@
 
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
-from kcover_portal.incidents.services.decided_incidents import Decided, mark_decided
+from kcover_portal.incidents.services.decided_incidents import DecidedIncident, mark_decided
 from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs
@@ -17,13 +17,13 @@ from kcover_portal.incidents.services.record_faults import (
     redecide_nodes,
 )
 from kcover_portal.incidents.services.source_fault import SourceFault
-from kcover_portal.incidents.services.source_ingestion import Passed, ingest_observed, known_nodes
+from kcover_portal.incidents.services.source_ingestion import PassedCheck, ingest_observed, known_nodes
 
 __all__ = [
     "CloseRefused",
-    "Decided",
+    "DecidedIncident",
     "IncomingReport",
-    "Passed",
+    "PassedCheck",
     "PortalFault",
     "SourceFault",
     "close",

@@ -12,7 +12,7 @@ from kcover_portal.incidents.services.record_faults import labels_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class DecidedIncident:
     """An incident that was decided as read, on a node with these labels. ``again_at``: when it is decided again."""
 
     incident: Incident
@@ -20,7 +20,7 @@ class Decided:
     again_at: datetime | None
 
 
-def mark_decided(decided: Sequence[Decided], *, now: datetime) -> None:
+def mark_decided(decided: Sequence[DecidedIncident], *, now: datetime) -> None:
     """Stores that incidents were decided, in one statement.
 
     An incident with an occurrence that arrived meanwhile keeps its own due time.

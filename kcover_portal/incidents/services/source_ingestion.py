@@ -21,7 +21,7 @@ from kcover_portal.ledger import services as ledger
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class PassedCheck:
     """A source reports that a check of a node has passed.
 
     It ends what the same source opened for the check: incidents of ``kind`` whose code is ``check`` or begins with
@@ -44,7 +44,7 @@ def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
 def ingest_observed(
     witness: str,
     faults: Sequence[tuple[Node, SourceFault]],
-    passed: Sequence[tuple[Node, Passed]],
+    passed: Sequence[tuple[Node, PassedCheck]],
     *,
     now: datetime,
 ) -> None:
@@ -87,7 +87,7 @@ def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
         yield rest
 
 
-def _close(passed: Sequence[tuple[Node, Passed]], *, witness: str, now: datetime) -> None:
+def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: datetime) -> None:
     """Closes the incidents that only this source reported, for each check that has passed since."""
     kinds = {one.kind for _, one in passed}
     rows = Incident.objects.filter(
@@ -100,7 +100,7 @@ def _close(passed: Sequence[tuple[Node, Passed]], *, witness: str, now: datetime
             closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
 
 
-def _covers(passed: Passed, row: Incident) -> bool:
+def _covers(passed: PassedCheck, row: Incident) -> bool:
     if passed.kind != row.kind or not (row.code == passed.check or row.code.startswith(f"{passed.check}/")):
         return False
     return not passed.devices or not row.device or not passed.devices.isdisjoint((row.device, row.gpu_uuid))
@@ -110,7 +110,7 @@ def _is_only_witness(row: Incident, witness: str) -> bool:
     return not row.occurrences.exclude(witness=witness).exists()
 
 
-def _is_newer(row: Incident, passed: Passed) -> bool:
+def _is_newer(row: Incident, passed: PassedCheck) -> bool:
     """Returns whether the source reported the fault again after it reported the pass; both times are its own."""
     if passed.at is None:
         return False

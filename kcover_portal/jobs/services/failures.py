@@ -27,7 +27,7 @@ MAX_EXIT_CODE = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failed:
+class FailedContainer:
     """A failed container of a protected job, and when it ended by its kubelet's clock."""
 
     job: training_jobs.Job
@@ -65,13 +65,13 @@ def newest_failure(pod: port.Pod, *, now: datetime) -> tuple[port.ContainerFailu
     return (failure, at) if now - at < RECENT else None
 
 
-def failed(job: training_jobs.Job, pod: port.Pod, failure: port.ContainerFailure, at: datetime) -> Failed:
+def failed(job: training_jobs.Job, pod: port.Pod, failure: port.ContainerFailure, at: datetime) -> FailedContainer:
     """The failure of a pod of this job."""
     code = max(-MAX_EXIT_CODE, min(failure.exit_code, MAX_EXIT_CODE))
-    return Failed(job=job, pod=pod, container=failure.name, exit_code=code, message=failure.message, at=at)
+    return FailedContainer(job=job, pod=pod, container=failure.name, exit_code=code, message=failure.message, at=at)
 
 
-def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
+def within_bounds(cluster: Cluster, seen: Sequence[FailedContainer]) -> list[FailedContainer]:
     """The failures that get an incident: the first of each job, and no more of the cluster than it has room for.
 
     A namespace without any gets one all the same. Those that are stored already are among them, so that a repetition
@@ -98,14 +98,14 @@ def within_bounds(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
     return found
 
 
-def not_stored(cluster: Cluster, seen: Sequence[Failed]) -> list[Failed]:
+def not_stored(cluster: Cluster, seen: Sequence[FailedContainer]) -> list[FailedContainer]:
     """The failures that ``keep`` has not stored yet."""
     rows = PodFailure.objects.filter(cluster=cluster, pod_uid__in={one.pod.uid for one in seen})
     known = set(rows.values_list("pod_uid", "container", "at"))
     return [one for one in seen if (one.pod.uid, one.container, one.at) not in known]
 
 
-def is_first(one: Failed, pods: Sequence[port.Pod], *, now: datetime) -> bool:
+def is_first(one: FailedContainer, pods: Sequence[port.Pod], *, now: datetime) -> bool:
     """Returns whether the failure says something about its node: ``pods`` are all of the job's.
 
     No pod on another node failed before or at the same second, and most of the other pods had come up.
@@ -121,7 +121,7 @@ def is_first(one: Failed, pods: Sequence[port.Pod], *, now: datetime) -> bool:
     return 2 * came_up > len(others)
 
 
-def firsts_before(cluster: Cluster, one: Failed, *, now: datetime) -> list[str]:
+def firsts_before(cluster: Cluster, one: FailedContainer, *, now: datetime) -> list[str]:
     """The pods of the job that failed first on the same node in earlier attempts, the latest first."""
     rows = PodFailure.objects.filter(
         cluster=cluster,
@@ -136,7 +136,7 @@ def firsts_before(cluster: Cluster, one: Failed, *, now: datetime) -> list[str]:
     return list(earlier.order_by("-pk").values_list("pod", flat=True))
 
 
-def keep(cluster: Cluster, seen: Sequence[Failed], *, first: Collection[str], now: datetime) -> None:
+def keep(cluster: Cluster, seen: Sequence[FailedContainer], *, first: Collection[str], now: datetime) -> None:
     """Stores failures, each with the open incident of its node, if it has one. ``first``: keys; see ``is_first``."""
     names = {one.pod.node for one in seen}
     rows = Incident.objects.filter(
@@ -166,7 +166,7 @@ def keep(cluster: Cluster, seen: Sequence[Failed], *, first: Collection[str], no
     )
 
 
-def restart(cluster: Cluster, seen: Failed, *, now: datetime) -> bool:
+def restart(cluster: Cluster, seen: FailedContainer, *, now: datetime) -> bool:
     """Orders the restart of the failed container's job. Returns False if it must be tried again.
 
     There is nothing to do if the job was restarted after the failure, or if the failure led to an order before.

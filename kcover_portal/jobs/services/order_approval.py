@@ -19,7 +19,7 @@ VALID_FOR = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ApprovalVerdict:
     """What becomes of an order: it waits for another person, is refused, or runs.
 
     ``approves``: the order of another person that it approves.
@@ -38,23 +38,23 @@ def standing(
     people: Collection[str],
     may_approve: bool,
     now: datetime,
-) -> Standing:
+) -> ApprovalVerdict:
     """Returns what becomes of an order. ``people``: everybody who counts as the person who gives it.
 
     Two people must agree: a requester and an approver, or the portal, which asks, and an approver.
     """
     if cluster.hand_approval != Cluster.HandApproval.ALWAYS:
-        return Standing()
+        return ApprovalVerdict()
     about = {"namespace": job.namespace, "kind": job.kind, "name": job.name, "action": action}
     held = queries.left_to_people().filter(cluster=cluster, **about)
     if may_approve and held.exclude(cause=JobOrder.Cause.PERSON).exists():
-        return Standing()
+        return ApprovalVerdict()
     asked = waiting(cluster).filter(**about, asked_at__gt=now - VALID_FOR).first()
     if asked is None:
-        return Standing(waits=True)
+        return ApprovalVerdict(waits=True)
     if may_approve and not is_own(asked, people):
-        return Standing(approves=asked)
-    return Standing(refusal=reasons.of("job_order_waits", order=asked.pk, by=asked.asked_by))
+        return ApprovalVerdict(approves=asked)
+    return ApprovalVerdict(refusal=reasons.of("job_order_waits", order=asked.pk, by=asked.asked_by))
 
 
 def waiting(cluster: Cluster) -> QuerySet[JobOrder]:

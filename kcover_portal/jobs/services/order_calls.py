@@ -19,7 +19,7 @@ from kcover_portal.rescue.step.node_lock import LEASE_TIME
 BEGUN = "begun"  # of a stored restart: a call that takes work away may have been made
 
 
-class Lost(Exception):
+class OrderLeaseLost(Exception):
     """Another worker has the order, or a person settled it."""
 
 
@@ -44,10 +44,10 @@ class OrderCalls:
         return fleet.connect(self.order.cluster)
 
     def update(self, **columns: Any) -> None:
-        """Writes columns of the order if it is still ours. Raises Lost."""
+        """Writes columns of the order if it is still ours. Raises OrderLeaseLost."""
         mine = JobOrder.objects.filter(pk=self.order.pk, token=self.order.token, state=JobOrder.State.RUNNING)
         if not mine.update(**columns):
-            raise Lost
+            raise OrderLeaseLost
         for name, value in columns.items():
             setattr(self.order, name, value)
 
@@ -60,7 +60,10 @@ class OrderCalls:
         destructive: bool = False,
         wanted: audit.Wanted | None = None,
     ) -> Any:
-        """Makes one call: mode and lease first, an entry before and one after. Raises HeldBack, Lost or the port's."""
+        """Makes one call: mode and lease first, an entry before and one after.
+
+        Raises HeldBack, OrderLeaseLost or the port's errors.
+        """
         fields: dict[str, Any] = {"call": kind, "target": target, "job_order": self.order.pk}
         with transaction.atomic():
             self._check_mode()
@@ -91,7 +94,7 @@ class OrderCalls:
             return  # evaluated when it was given
         now = self.clock()
         known = nodes or order.restart.get("nodes", ())
-        about = order_guards.About(
+        about = order_guards.GuardSubject(
             cluster=order.cluster, namespace=order.namespace, nodes=known, incident=order.incident
         )
         verdict = order_guards.evaluate(about, now=now)

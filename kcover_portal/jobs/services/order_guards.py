@@ -21,7 +21,7 @@ NOTHING = guards.Verdict(held=(), passed=())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class About:
+class GuardSubject:
     """What the guards are asked about: the nodes of a job, and the incident of its failed pod, if there is one."""
 
     cluster: Cluster
@@ -30,7 +30,7 @@ class About:
     incident: Incident | None = None
 
 
-def evaluate(about: About, *, now: datetime) -> guards.Verdict:
+def evaluate(about: GuardSubject, *, now: datetime) -> guards.Verdict:
     """The verdict on a restart now. Without GPU nodes nothing is held: limits are counted over them."""
     node = _node(about)
     if node is None:
@@ -49,7 +49,7 @@ def evaluate(about: About, *, now: datetime) -> guards.Verdict:
     return replace(verdict, held=held)
 
 
-def _node(about: About) -> Node | None:
+def _node(about: GuardSubject) -> Node | None:
     """The node of the failed pod, else any node of the job: the counts of the cluster are what matters then."""
     known = Node.objects.select_related("cluster").filter(cluster=about.cluster, in_cluster=True)
     if about.incident is not None and about.incident.node_id is not None:

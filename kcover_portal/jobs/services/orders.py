@@ -48,7 +48,7 @@ class Preview:
 
     target: Target
     held_back: tuple[reasons.Reason, ...]
-    standing: order_approval.Standing
+    standing: order_approval.ApprovalVerdict
     passed_over: tuple[reasons.Reason, ...] = ()
     excludes: tuple[str, ...] = ()
 
@@ -279,7 +279,7 @@ def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Re
 
 def _held_by_guards(cluster: Cluster, target: Target, *, now: datetime) -> tuple[reasons.Reason, ...]:
     nodes = {pod.node for pod in target.pods if pod.node}
-    about = order_guards.About(cluster=cluster, namespace=target.job.namespace, nodes=nodes)
+    about = order_guards.GuardSubject(cluster=cluster, namespace=target.job.namespace, nodes=nodes)
     return order_guards.evaluate(about, now=now).held
 
 

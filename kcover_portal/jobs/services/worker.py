@@ -16,7 +16,7 @@ from kcover.kube_names import ObjectName
 from kcover_portal import doorbell
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
-from kcover_portal.jobs.services.order_calls import HeldBack, Lost, OrderCalls
+from kcover_portal.jobs.services.order_calls import HeldBack, OrderCalls, OrderLeaseLost
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
@@ -44,7 +44,7 @@ def run(pk: int, *, clock: Callable[[], datetime]) -> None:
     work = _Work(order=order, clock=clock)
     try:
         _go_on(work)
-    except Lost:
+    except OrderLeaseLost:
         log.info("order %s: another worker has it", pk)
     finally:
         work.note_answers()

@@ -63,7 +63,7 @@ class FakeCluster(Workloads, CustomObjects):
     def apply_node(
         self,
         name: str,
-        change: values.NodeChange | values.Wanted,
+        change: values.NodeChange | values.DesiredChange,
         *,
         expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:

@@ -28,12 +28,12 @@ from kcover_portal.kube.values.leases import (
     LeaseDraft,
 )
 from kcover_portal.kube.values.nodes import (
+    DesiredChange,
     Node,
     NodeChange,
     NodeEvent,
     NodeList,
     Taint,
-    Wanted,
 )
 from kcover_portal.kube.values.pods import (
     Blocked,
@@ -76,6 +76,7 @@ __all__ = [
     "ContainerFailure",
     "CustomKind",
     "CustomObject",
+    "DesiredChange",
     "EventDraft",
     "EventEvent",
     "EventList",
@@ -98,7 +99,6 @@ __all__ = [
     "Taint",
     "TokenIdentity",
     "Verb",
-    "Wanted",
     "Workload",
     "WorkloadKind",
 ]

@@ -57,7 +57,7 @@ class NodeChange:
     remove_taints: tuple[Taint, ...] = ()
 
 
-Wanted = Callable[[Node], NodeChange]  # the wanted state as a function of the node as read
+DesiredChange = Callable[[Node], NodeChange]  # the wanted state as a function of the node as read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Nodes(list_watch.Verbs):
     def apply_node(
         self,
         name: str,
-        change: values.NodeChange | values.Wanted,
+        change: values.NodeChange | values.DesiredChange,
         *,
         expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:

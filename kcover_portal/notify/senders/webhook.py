@@ -29,7 +29,7 @@ def post(
     most: int,
     headers: Mapping[str, str] = outgoing.NO_HEADERS,
     why: Callable[[bytes], str] | None = None,
-) -> outgoing.Reply:
+) -> outgoing.RawResponse:
     """One POST through the portal's own client: it checks addresses and follows no redirect. Raises SendError.
 
     ``why`` reads the reason from the body of a refusal.
@@ -39,7 +39,7 @@ def post(
         reply = outgoing.send(
             url, document, secret=secret, seconds=SECONDS, headers={**headers, DELIVERY: key}, most=most
         )
-    except outgoing.Silent as silence:
+    except outgoing.NoResponse as silence:
         raise SendError(silence.reason, later=True) from silence
     if not 200 <= reply.status < 300:
         explanation = why(reply.data) if why else ""

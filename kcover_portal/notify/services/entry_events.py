@@ -38,7 +38,7 @@ VERBS = (
             audit.DatabaseDiverged,
         )
     ),
-    audit.DecisionMade.verb_of(audit.Decided.HOLD),
+    audit.DecisionMade.verb_of(audit.DecisionAnswer.HOLD),
 )
 
 
@@ -128,11 +128,11 @@ def _rescue_kind(act: audit.RescueAct | audit.StepHeld) -> str | None:
 
 
 def _end_kind(act: audit.RescueEnded) -> str:
-    if act.state is audit.Ended.FAILED:
+    if act.state is audit.RescueEnd.FAILED:
         return "rescue.failed"
     if act.needs_human:
         return "rescue.human"
-    healed = act.state is audit.Ended.SUCCEEDED and act.outcome == "healed"
+    healed = act.state is audit.RescueEnd.SUCCEEDED and act.outcome == "healed"
     return "rescue.healed" if healed else "rescue.ended"
 
 

@@ -15,19 +15,19 @@ from kcover_portal.policies.services.shipped import (
     pack_text,
     packs,
 )
-from kcover_portal.policies.services.validation import Invalid, Parsed, Reading, draft, validate
+from kcover_portal.policies.services.validation import InvalidPolicies, ParsedPolicy, ValidationResult, draft, validate
 
 __all__ = [
     "FIRST_MODE",
     "Conflict",
     "Difference",
-    "Invalid",
+    "InvalidPolicies",
     "NotFound",
     "Pack",
-    "Parsed",
+    "ParsedPolicy",
     "PolicyChange",
-    "Reading",
     "UnknownPack",
+    "ValidationResult",
     "apply",
     "compare",
     "compare_revisions",

@@ -14,7 +14,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.policies.services.validation import Invalid, Parsed, validate
+from kcover_portal.policies.services.validation import InvalidPolicies, ParsedPolicy, validate
 from kcover_portal.policies.services.yaml_reader import Problem
 
 Key = tuple[str, str]  # kind and name
@@ -44,16 +44,16 @@ def apply(
     ``of``: the cluster that keeps them as objects; None for the portal's own policies.
 
     ``name``: the text must contain only this policy (of this ``kind``). ``expected``: the number that the active
-    revision must have (0: not active). Raises Invalid, or Conflict if the active revision differs.
+    revision must have (0: not active). Raises InvalidPolicies, or Conflict if the active revision differs.
     """
     reading = validate(text)
     if reading.problems:
-        raise Invalid(reading.problems)
+        raise InvalidPolicies(reading.problems)
     keys = [policy.key for policy in reading.policies]
     if name is not None and keys != [(kind, name)]:
         found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
         others = reasons.of("other_policies", policy=name, found=found)
-        raise Invalid((Problem(1, 1, "metadata.name", others),))
+        raise InvalidPolicies((Problem(1, 1, "metadata.name", others),))
     return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False, of=of)
 
 
@@ -69,18 +69,18 @@ def rollback(
 ) -> Policy:
     """Publishes an earlier revision's text as a new revision, also for a disabled policy.
 
-    Raises NotFound, Conflict, or Invalid if the reason is missing or this version no longer supports the text.
+    Raises NotFound, Conflict, or InvalidPolicies if the reason is missing or this version no longer supports the text.
     """
     old = Revision.objects.filter(policy__kind=kind, policy__name=name, number=number).select_related("policy").first()
     if old is None:
         raise NotFound(reasons.of("revision_unknown", policy=name, revision=number))
     if not reason.strip():
-        raise Invalid((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
+        raise InvalidPolicies((Problem(1, 1, "reason", reasons.of("rollback_reason")),))
     if old.policy.revision == number:
         raise Conflict(reasons.of("revision_already_active", policy=name, revision=number))
     reading = validate(old.text)
     if reading.problems:
-        raise Invalid(reading.problems)
+        raise InvalidPolicies(reading.problems)
     why = f"back to revision {number}: {reason}"
     return _put(reading.policies, author=author, reason=why, now=now, expected=expected, always=True)[0]
 
@@ -116,7 +116,7 @@ def delete(
 
 
 def _put(
-    parsed: tuple[Parsed, ...],
+    parsed: tuple[ParsedPolicy, ...],
     *,
     author: str,
     reason: str,
@@ -174,7 +174,7 @@ def _expect(row: Policy, expected: int) -> None:
         raise Conflict(reasons.of("revision_changed", policy=row.name, edited=edited, present=present))
 
 
-def _revise(row: Policy, parsed: Parsed, *, author: str, reason: str, now: datetime, always: bool) -> None:
+def _revise(row: Policy, parsed: ParsedPolicy, *, author: str, reason: str, now: datetime, always: bool) -> None:
     """Adds a revision and activates it; unless ``always``, only if its content differs."""
     current = row.revisions.filter(number=row.revision).first()
     if current is not None and current.document == parsed.document and not always:

@@ -14,7 +14,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import revisions
-from kcover_portal.policies.services.validation import Parsed, validate
+from kcover_portal.policies.services.validation import ParsedPolicy, validate
 from kcover_portal.runtime.models import Installation
 
 FOLDER = settings.BASE_DIR / "deploy" / "policies"
@@ -91,7 +91,7 @@ def _change(before: object, after: object) -> str:
 def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str, now: datetime) -> list[Policy]:
     """Publishes the policies of a pack with every rule in this mode and returns them, changed or not.
 
-    Raises UnknownPack, or Invalid if this installation lacks a step that they need.
+    Raises UnknownPack, or InvalidPolicies if this installation lacks a step that they need.
     """
     return revisions.apply(pack_text(pack, mode), author=author, reason=reason or f"pack {pack}", now=now)
 
@@ -114,8 +114,8 @@ def missing_defaults() -> list[str]:
 def install_defaults(*, author: str, reason: str, now: datetime, update: bool = False) -> list[Policy]:
     """Publishes the built-in policies that were never installed and returns them.
 
-    ``update``: publishes all of them, as new revisions where they differ. Raises Invalid if this installation lacks a
-    step that they need.
+    ``update``: publishes all of them, as new revisions where they differ. Raises InvalidPolicies if this installation
+    lacks a step that they need.
     """
     if update:
         return revisions.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)
@@ -123,7 +123,7 @@ def install_defaults(*, author: str, reason: str, now: datetime, update: bool = 
     return revisions.apply(text, author=author, reason=reason, now=now) if text else []
 
 
-def _missing() -> list[Parsed]:
+def _missing() -> list[ParsedPolicy]:
     shipped = validate(DEFAULTS.read_bytes()).policies
     known = set(Policy.objects.filter(name__in=[parsed.policy.name for parsed in shipped]).values_list("kind", "name"))
     return [parsed for parsed in shipped if parsed.key not in known]

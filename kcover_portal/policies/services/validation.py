@@ -22,7 +22,7 @@ YOUNGEST = datetime.max.replace(tzinfo=UTC)  # new policies are younger than all
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedPolicy:
     """A policy of a text: parsed, as a document, and as text."""
 
     policy: document.Policy | document.StandbyPolicy
@@ -36,15 +36,15 @@ class Parsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class ValidationResult:
     """The content of a text. With ``problems`` it cannot be applied; ``warnings`` do not prevent that."""
 
-    policies: tuple[Parsed, ...]
+    policies: tuple[ParsedPolicy, ...]
     problems: tuple[Problem, ...]
     warnings: tuple[Problem, ...] = ()
 
 
-class Invalid(ValueError):
+class InvalidPolicies(ValueError):
     """The text cannot be applied; ``problems`` says where and why."""
 
     def __init__(self, problems: tuple[Problem, ...]) -> None:
@@ -52,7 +52,7 @@ class Invalid(ValueError):
         self.problems = problems
 
 
-def validate(text: str | bytes) -> Reading:
+def validate(text: str | bytes) -> ValidationResult:
     """Reads a text with any number of policies and changes nothing.
 
     Problems are sorted by position; they include unknown channels and sources. Warnings compare the rules with
@@ -61,10 +61,10 @@ def validate(text: str | bytes) -> Reading:
     try:
         documents, problems = yaml_reader.read(yaml_reader.decode(text))
     except yaml_reader.Unreadable as error:
-        return Reading((), (error.problem,))
+        return ValidationResult((), (error.problem,))
     documents = [expanded for item in documents for expanded in _expand(item)]
     names = queries.names()
-    parsed: list[Parsed] = []
+    parsed: list[ParsedPolicy] = []
     places: dict[tuple[str, str], yaml_reader.Document] = {}
     for item in documents:
         content = document.without_server_fields(item.content)
@@ -74,7 +74,7 @@ def validate(text: str | bytes) -> Reading:
             problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
         problems += [_problem_at(item, path, reason) for path, reason in _names_missing(policy, names)]
-        parsed_policy = Parsed(policy, content, item.text)
+        parsed_policy = ParsedPolicy(policy, content, item.text)
         if parsed_policy.key in places:
             first = places[parsed_policy.key].at(("metadata", "name"))[0]
             problems.append(_name_problem(item, reasons.of("policy_twice", policy=policy.name, line=first)))
@@ -86,13 +86,13 @@ def validate(text: str | bytes) -> Reading:
     if not documents and not problems:
         problems.append(Problem(1, 1, "", reasons.of("policies_missing")))
     if problems:
-        return Reading(tuple(parsed), tuple(sorted(set(problems))))
+        return ValidationResult(tuple(parsed), tuple(sorted(set(problems))))
     advices = advice.weigh(candidates(parsed), fresh={policy.name for policy in _rescue_policies(parsed)})
     warnings = {_problem_at(places[queries.RESCUE, item.policy], item.path, item.reason) for item in advices}
-    return Reading(tuple(parsed), (), tuple(sorted(warnings)))
+    return ValidationResult(tuple(parsed), (), tuple(sorted(warnings)))
 
 
-def candidates(parsed: list[Parsed]) -> tuple[match.Candidate, ...]:
+def candidates(parsed: list[ParsedPolicy]) -> tuple[match.Candidate, ...]:
     """Returns the rules that would be active with these policies; revision 0 marks the new ones."""
     fresh = _rescue_policies(parsed)
     names = {policy.name for policy in fresh}
@@ -109,10 +109,10 @@ def candidates(parsed: list[Parsed]) -> tuple[match.Candidate, ...]:
 
 
 def draft(text: str | bytes) -> tuple[match.Candidate, ...]:
-    """Returns the rules that would be active if the text were applied. Raises Invalid."""
+    """Returns the rules that would be active if the text were applied. Raises InvalidPolicies."""
     reading = validate(text)
     if reading.problems:
-        raise Invalid(reading.problems)
+        raise InvalidPolicies(reading.problems)
     return candidates(list(reading.policies))
 
 
@@ -132,7 +132,7 @@ def _expand(item: yaml_reader.Document) -> list[yaml_reader.Document]:
     ]
 
 
-def _rescue_policies(parsed: list[Parsed]) -> list[document.Policy]:
+def _rescue_policies(parsed: list[ParsedPolicy]) -> list[document.Policy]:
     return [item.policy for item in parsed if isinstance(item.policy, document.Policy)]
 
 
@@ -163,7 +163,7 @@ def _unknown_source(name: str, known: Collection[str]) -> Reason:
 _NAMED: Final = {CHANNEL: _unknown_channel, SOURCE: _unknown_source}
 
 
-def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: list[Parsed]) -> Reason | None:
+def _second_standby(policy: document.Policy | document.StandbyPolicy, parsed: list[ParsedPolicy]) -> Reason | None:
     """Returns the problem if this would be a second WarmStandbyPolicy, else None."""
     if not isinstance(policy, document.StandbyPolicy):
         return None

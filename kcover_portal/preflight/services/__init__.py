@@ -2,7 +2,7 @@
 
 from kcover_portal.preflight.services.collection import (
     MAX_OPEN_RUNS,
-    Taken,
+    AddedReport,
     Workload,
     expire,
     prune,
@@ -15,8 +15,8 @@ from kcover_portal.preflight.services.verdict_faults import MAX_VERDICTS, report
 __all__ = [
     "MAX_OPEN_RUNS",
     "MAX_VERDICTS",
+    "AddedReport",
     "SentReport",
-    "Taken",
     "Workload",
     "expire",
     "prune",

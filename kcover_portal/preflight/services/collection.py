@@ -59,7 +59,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class AddedReport:
     """The run that a report was added to, and what the report changed (``kcover.preflight.CHANGES``)."""
 
     run: PreflightRun
@@ -67,7 +67,9 @@ class Taken:
     because: reasons.Reason | None
 
 
-def receive(workload: Workload, body: Mapping[str, Any], *, now: datetime, within: timedelta | None = None) -> Taken:
+def receive(
+    workload: Workload, body: Mapping[str, Any], *, now: datetime, within: timedelta | None = None
+) -> AddedReport:
     """Stores one node's report, and the verdict if it was the last report of the run.
 
     ``within``: the time to collect the reports of a run that this report begins; None: the cluster's. Raises
@@ -104,7 +106,7 @@ def _take(
     *,
     within: timedelta | None,
     now: datetime,
-) -> Taken:
+) -> AddedReport:
     runs = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk")
     run = runs.filter(state=Waiting, size=report.size).first() or runs.first()
     if run is None or not run.reports.filter(node=node).exists():
@@ -117,7 +119,7 @@ def _take(
     collect = run.due_at - run.first_at if run is not None else preflight.COLLECT_TIMEOUT
     change = preflight.classify(head, earlier, report, now=now, within=collect)
     if change.name == "same" and run is not None:
-        return Taken(run=run, change="same", because=None)
+        return AddedReport(run=run, change="same", because=None)
     beside = run is not None and not change.over and _agreed_on_another_size(run, node, report)
     if beside and run is not None:
         others = {"size": report.size, "before": run.size, "received": run.received}
@@ -152,7 +154,7 @@ def _take(
     if run.abnormal or run.slow:
         doorbell.ring("preflight.report_verdicts")
     doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
-    return Taken(run=run, change=change.name, because=change.because)
+    return AddedReport(run=run, change=change.name, because=change.because)
 
 
 def _agreed_on_another_size(run: PreflightRun, node: Node, report: preflight.Report) -> bool:

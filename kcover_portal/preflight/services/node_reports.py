@@ -10,7 +10,7 @@ from kcover.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight.services import members
-from kcover_portal.preflight.services.collection import Taken, Workload, receive
+from kcover_portal.preflight.services.collection import AddedReport, Workload, receive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,7 @@ class SentReport:
         return Workload(cluster=cluster, namespace=self.namespace, name=name, uid=self.uid)
 
 
-def receive_from_node(cluster: Cluster, node: str, sent: SentReport, *, now: datetime) -> Taken:
+def receive_from_node(cluster: Cluster, node: str, sent: SentReport, *, now: datetime) -> AddedReport:
     """Stores a report about ``node`` if the cluster shows a pod of its workload there.
 
     The caller has checked that the report is about that node. Raises FieldError, and node_selection.Unanswered if the
@@ -52,7 +52,7 @@ def receive_from_node(cluster: Cluster, node: str, sent: SentReport, *, now: dat
     return store(workload, sent, now=now)
 
 
-def store(workload: Workload, sent: SentReport, *, now: datetime) -> Taken:
+def store(workload: Workload, sent: SentReport, *, now: datetime) -> AddedReport:
     """Stores a report whose origin is trusted. Raises FieldError."""
     try:
         return receive(workload, sent.report, within=sent.within, now=now)

@@ -16,7 +16,7 @@ from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import PROTECTED, Job, Return
+from kcover_portal.kube.training_jobs import PROTECTED, Job, RestartProgress
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
@@ -109,7 +109,7 @@ def _claim(context: Context, job: Job) -> bool:
 
 def _wait_for_return(context: Context, node: port.Node, since: datetime) -> Outcome:
     """Done once every restarted job runs again. After a deadline a person is asked."""
-    late: list[tuple[Restart, Return]] = []
+    late: list[tuple[Restart, RestartProgress]] = []
     failed = None
     for restart in _restarts(_progress(context).restarted):
         phase, back = restart.look(context.kube)
@@ -124,7 +124,11 @@ def _wait_for_return(context: Context, node: port.Node, since: datetime) -> Outc
 
 
 def _how_far(
-    context: Context, late: Sequence[tuple[Restart, Return]], *, waited: timedelta, freed: reasons.Reason | None
+    context: Context,
+    late: Sequence[tuple[Restart, RestartProgress]],
+    *,
+    waited: timedelta,
+    freed: reasons.Reason | None,
 ) -> Outcome:
     progress = _progress(context)
     done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left)

@@ -21,7 +21,7 @@ from kcover_portal.rescue.queries import standbys
 from kcover_portal.rescue.step import errors, node_marks, recheck_guards, standby_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
-from kcover_portal.rescue.step.standby_marks import Unfit
+from kcover_portal.rescue.step.standby_marks import StandbyUnfit
 
 MAX_STANDBYS_TRIED = 3  # standbys that turned out unfit; then the plan continues without one
 MAX_LOST_RACES = 20  # each lost race means that another rescue got a standby
@@ -51,7 +51,7 @@ def run(context: Context) -> Outcome:
             return Done(reasons.of("standing_in", standby=assignment.spare.name, why=chosen_as))
         try:
             _put_into_service(context, assignment, origin)
-        except (Unfit, port.NotFound, port.RefusedByServer) as error:
+        except (StandbyUnfit, port.NotFound, port.RefusedByServer) as error:
             _give_back(context, assignment, because=errors.reason_of(error))
 
 
@@ -63,7 +63,7 @@ def _without(context: Context, because: reasons.Reason) -> Outcome:
 def _reserve(context: Context, origin: port.Node) -> Assignment | core.Shortage:
     """Reserves a free standby for this rescue; another rescue may be doing the same."""
     nodes, rules = Node.objects.filter(cluster=context.cluster), policies.standby_rules(context.cluster.pk)
-    choice: core.Chosen | core.Shortage = core.Shortage(because=())
+    choice: core.ChosenStandby | core.Shortage = core.Shortage(because=())
     for _ in range(MAX_LOST_RACES):
         facts = [spare.fact for spare in standbys.spares(nodes, now=context.now)]
         choice = core.choose(rules, facts, origin=context.node.name, labels=origin.labels, chance=CHANCE)
@@ -75,7 +75,7 @@ def _reserve(context: Context, origin: port.Node) -> Assignment | core.Shortage:
     return core.Shortage(because=choice.because)
 
 
-def _confirm(context: Context, choice: core.Chosen) -> Assignment | None:
+def _confirm(context: Context, choice: core.ChosenStandby) -> Assignment | None:
     """The reservation, checked again under the lock of the standby's row; None if another rescue was faster."""
     row = Node.objects.filter(cluster=context.cluster, name=choice.name)
     try:
@@ -96,7 +96,7 @@ def _confirm(context: Context, choice: core.Chosen) -> Assignment | None:
 
 
 def _put_into_service(context: Context, assignment: Assignment, origin: port.Node) -> None:
-    """Sets the label of the reservation, checks it, hands the role over. Raises Unfit and the port's errors."""
+    """Sets the label of the reservation, checks it, hands the role over. Raises StandbyUnfit and the port's errors."""
     spare, change = assignment.spare, audit.StandbyChange(assignment=assignment.pk, origin=context.node.name)
     if not assignment.marks:
         reserve = partial(
@@ -106,7 +106,7 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
         Assignment.objects.filter(pk=assignment.pk).update(marks=standby_marks.mark_json(after, assignment))
     for found in standbys.spares(Node.objects.filter(pk=spare.pk), now=context.now):
         if not (found.fact.ready and found.fact.healthy):
-            raise Unfit(found.busy or reasons.of("standby_unhealthy", standby=spare.name))
+            raise StandbyUnfit(found.busy or reasons.of("standby_unhealthy", standby=spare.name))
     wanted = standby_marks.in_service(
         assignment, origin, rules=policies.standby_rules(context.cluster.pk), ours=context.marks
     )
@@ -116,7 +116,7 @@ def _put_into_service(context: Context, assignment: Assignment, origin: port.Nod
         state=Assignment.State.ACTIVE, marks=standby_marks.mark_json(after, assignment), activated_at=context.now
     )
     if not kept:
-        raise Unfit(reasons.of("standby_released_meanwhile", standby=spare.name))
+        raise StandbyUnfit(reasons.of("standby_released_meanwhile", standby=spare.name))
 
 
 def _give_back(context: Context, assignment: Assignment, *, because: reasons.Reason) -> None:

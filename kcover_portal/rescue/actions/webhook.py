@@ -23,7 +23,7 @@ from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.rescue.step import node_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
-from kcover_portal.rescue.step.outcomes import Done, Given, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, HandedOver, Hold, Outcome, Wait
 
 CALL_TIMEOUT_SECONDS = 15.0  # for one call; the lease is longer
 BACKOFF_SECONDS = (1.0, 5.0, 15.0, 60.0)  # between attempts: five in all
@@ -110,7 +110,7 @@ def _handed_over(context: Context, wait: timedelta, doubt: reasons.Reason | None
     if left <= 0:
         return Hold(_named("callback_timeout", context))
     handed_over = _named("handed_over", context, until=reasons.moment(until))
-    return Given(min(left, POLL_SECONDS), reasons.both(handed_over, doubt))
+    return HandedOver(min(left, POLL_SECONDS), reasons.both(handed_over, doubt))
 
 
 def _callback(context: Context) -> Mapping[str, str]:
@@ -153,7 +153,7 @@ def _post(context: Context, *, key: str, until: datetime | None) -> Reply:
         )
     except SecretUnreadable as unreadable:
         return Reply(taken=False, unclear=False, later=False, reason=unreadable.reason)
-    except outgoing.Silent as silence:
+    except outgoing.NoResponse as silence:
         failed = reasons.of("host_unreachable", error=silence.reason)
         return Reply(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=failed)
     answered = _named("host_answered", context, status=str(reply.status))

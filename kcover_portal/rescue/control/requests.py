@@ -34,7 +34,7 @@ DRAIN = actions.drain.SPEC.name
 Figures = Mapping[str, Any] | None  # of the guards; empty: limits do not apply; None: no guard was asked
 
 
-class Unmet(create.RescueRefused):
+class PreconditionFailed(create.RescueRefused):
     """A precondition of a decision system's plan is not met."""
 
 
@@ -159,8 +159,9 @@ def request_plan(
 ) -> tuple[Rescue, bool]:
     """Opens the rescue that a decision system requests. A repeated request finds the open rescue (False).
 
-    Raises Unmet if the plan is not possible now, LimitReached at the cluster's limit of plans. The guards are those of
-    a policy's rescue (invariant 11). In approve mode the rescue waits for a person. ``person``: as for ``request``.
+    Raises PreconditionFailed if the plan is not possible now, LimitReached at the cluster's limit of plans. The
+    guards are those of a policy's rescue (invariant 11). In approve mode the rescue waits for a person. ``person``: as
+    for ``request``.
     """
     hash_, names = plan.digest(asked.steps), [step.name for step in asked.steps]
     record = refused_requests.on_record(
@@ -174,11 +175,11 @@ def request_plan(
             repeated = (under_way.origin, under_way.plan_hash, under_way.requested_by)
             if repeated == (Rescue.Origin.API, hash_, actor):
                 return under_way, False
-            raise Unmet(reasons.of("rescue_open", rescue=str(under_way.pk)))
+            raise PreconditionFailed(reasons.of("rescue_open", rescue=str(under_way.pk)))
         overrides = dict.fromkeys(override, actor)
         mode, refusals, passed, counted = _may_be_planned(node, asked, overrides=overrides, now=now)
         if refusals:
-            raise Unmet(reasons.both(*refusals))
+            raise PreconditionFailed(reasons.both(*refusals))
         full = plan_limits.full(node)
         if full is not None:
             raise LimitReached(full)

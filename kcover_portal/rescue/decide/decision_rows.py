@@ -108,7 +108,7 @@ def _made(it: DecidedCase, row: Decision, *, now: datetime) -> ledger.Draft:
         incident=it.case.incident.pk,
         node=node.name,
         decision=row.pk,
-        answer=audit.Decided(decision.answer),
+        answer=audit.DecisionAnswer(decision.answer),
         mode=decision.mode,
         revision=decision.revision,
         because=tuple(decision.because),

@@ -232,7 +232,9 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
     """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
     incidents.mark_decided(
         [
-            incidents.Decided(incident=it.case.incident, labels=it.case.node.labels, again_at=it.decision.again_at)
+            incidents.DecidedIncident(
+                incident=it.case.incident, labels=it.case.node.labels, again_at=it.decision.again_at
+            )
             for it in decided
         ],
         now=now,

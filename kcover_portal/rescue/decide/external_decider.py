@@ -53,7 +53,7 @@ def query(incident: Incident, *, now: datetime) -> ExternalAnswer | None:
             seconds=cluster.decision_timeout,
         )
         return _read(answer.body, origin, now=now)
-    except (outgoing.Silent, SecretUnreadable) as silence:
+    except (outgoing.NoResponse, SecretUnreadable) as silence:
         return ExternalAnswer(**origin, rule=None, silence=silence.reason)
 
 

@@ -115,7 +115,7 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
         return
     try:
         rules = policies.draft(row.text)
-    except policies.Invalid:
+    except policies.InvalidPolicies:
         _end(pk, PolicyTry.State.FAILED, reasons.of("try_invalid_now"), now=now)
         return
     if _work(row, rules, holder=holder, clock=clock):

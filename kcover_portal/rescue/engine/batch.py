@@ -229,7 +229,7 @@ def _ended(rescue: Rescue, ending: settle.Ending, *, now: datetime) -> ledger.Dr
     act = audit.RescueEnded(
         rescue=rescue.pk,
         node=rescue.node.name,
-        state=audit.Ended.SUCCEEDED,
+        state=audit.RescueEnd.SUCCEEDED,
         outcome=ending.outcome,
         needs_human=ending.needs_human,
         because=ending.because,

@@ -13,23 +13,23 @@ from kcover_portal.rescue.lifecycle import create, replaced_machine, second_roun
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from kcover_portal.rescue.step.outcomes import (
-    Again,
-    Ask,
     Done,
     Failed,
-    Given,
+    HandedOver,
     Hold,
+    NeedsApproval,
     Outcome,
     Overruled,
-    Refused,
+    Postponed,
     Replaced,
+    Retry,
     StartOver,
     Wait,
 )
 
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
-WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {Given: Rescue.Hold.EXTERNAL, Refused: Rescue.Hold.GUARD}
+WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {HandedOver: Rescue.Hold.EXTERNAL, Postponed: Rescue.Hold.GUARD}
 
 
 def still_ours(rescue: Rescue, **fields: Any) -> bool:
@@ -43,12 +43,12 @@ def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> boo
     match outcome:
         case Done(because):
             return _done(rescue, step, because=because, now=now)
-        case Ask(seconds):  # from here on the step is gated, as if it had been planned with a gate
+        case NeedsApproval(seconds):  # from here on the step is gated, as if it had been planned with a gate
             return _ask(rescue, step, seconds=seconds, now=now)
         case Wait(seconds, because):
             waits_for = WAITS_FOR.get(type(outcome), Rescue.Hold.NOTHING)
             return _pause(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
-        case Again(because, after, counts):
+        case Retry(because, after, counts):
             return _try_again(rescue, step, because=because, after=after, counts=counts, now=now)
         case Hold(because):
             return hold(rescue, step, because=because, now=now)

@@ -24,15 +24,15 @@ from kcover_portal.rescue.step import errors, node_lock, node_marks, recheck_gua
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
 from kcover_portal.rescue.step.outcomes import (
-    Again,
-    Ask,
     Done,
     Failed,
     Hold,
+    NeedsApproval,
     Outcome,
     Overruled,
-    Refused,
+    Postponed,
     Replaced,
+    Retry,
     Wait,
 )
 
@@ -107,7 +107,7 @@ def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> 
         if not settle.settle(context, steps, outcome):
             release_node(context)
         return
-    later = isinstance(outcome, Wait | Again)  # the cluster is away, or nothing may be written
+    later = isinstance(outcome, Wait | Retry)  # the cluster is away, or nothing may be written
     state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
     with transaction.atomic():
         held = outcome_rows.still_ours(rescue, state=state, due_at=due, lease_until=None)
@@ -190,7 +190,7 @@ def _settled(context: Context, steps: Sequence[Step], outcome: Outcome) -> Step 
     if not settle.settle(context, steps, outcome):
         release_node(context)
         return None
-    if not isinstance(outcome, Wait | Again):
+    if not isinstance(outcome, Wait | Retry):
         event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
         kube_events.write(context.cluster, [event])
     return settle.unfinished(steps) if isinstance(outcome, Done) else None
@@ -203,7 +203,7 @@ def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     except HeldBack as refusal:
         if not context.step.progress and not context.answers:
             context.step.started_at = None  # nothing was begun, so the step's time counts from its actual start
-        held = Ask if isinstance(refusal, recheck_guards.ApprovalNeeded) else Refused
+        held = NeedsApproval if isinstance(refusal, recheck_guards.ApprovalNeeded) else Postponed
         return held(refusal.seconds, refusal.reason)
     except port.NotFound as error:
         return Failed(errors.reason_of(error))
@@ -212,7 +212,7 @@ def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     except port.KubeError as error:
         not_reached = isinstance(error, port.Unavailable) and not error.ambiguous
         after = getattr(error, "retry_after", None)
-        return Again(errors.reason_of(error), after=after, counts=not not_reached)
+        return Retry(errors.reason_of(error), after=after, counts=not not_reached)
 
 
 def _act(context: Context, action: Callable[[Context], Outcome]) -> Outcome:

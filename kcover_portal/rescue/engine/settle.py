@@ -18,23 +18,23 @@ from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import (
-    Again,
-    Ask,
     Done,
     Failed,
     Hold,
+    NeedsApproval,
     Outcome,
     Overruled,
-    Refused,
+    Postponed,
     Replaced,
+    Retry,
     StartOver,
     Wait,
 )
 
 ACTS: Mapping[type[Outcome], type[audit.StepSettled]] = {
     Done: audit.StepDone,
-    Refused: audit.GuardRefused,
-    Again: audit.StepAttemptFailed,
+    Postponed: audit.GuardRefused,
+    Retry: audit.StepAttemptFailed,
     Hold: audit.StepHeld,
     Failed: audit.StepFailed,
     StartOver: audit.StepStartedOver,
@@ -85,9 +85,13 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
             return False
         context.keep_rows()
         # A guard's refusal is recorded when it begins and when it changes, not each time that it is evaluated.
-        refused = isinstance(outcome, Refused) and step.because != before
+        refused = isinstance(outcome, Postponed) and step.because != before
         ended = [settled_draft(rescue, step, outcome, now=now)] if refused or not isinstance(outcome, Wait) else []
-        holds = [_held(rescue, step, because=outcome.reason.to_json(), now=now)] if isinstance(outcome, Ask) else []
+        holds = (
+            [_held(rescue, step, because=outcome.reason.to_json(), now=now)]
+            if isinstance(outcome, NeedsApproval)
+            else []
+        )
         ledger.append(rescue.cluster.name, [*context.answers, *ended, *holds])
         if isinstance(outcome, Done):
             _after_step(rescue, step, now=now)

@@ -270,7 +270,7 @@ def end(
         act = audit.RescueEnded(
             rescue=rescue.pk,
             node=rescue.node.name,
-            state=audit.Ended(state),
+            state=audit.RescueEnd(state),
             outcome=outcome or state,
             needs_human=needs_human,
             because=because,

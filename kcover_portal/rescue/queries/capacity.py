@@ -15,7 +15,8 @@ from kcover_portal.rescue.models import Rescue, Step
 LEARNING_PERIOD = timedelta(days=180)
 MAX_FAULTS_LEARNED = 5_000  # faults, the newest ones
 
-_learned: dict[int, tuple[tuple[object, ...], guards.Past]] = {}  # by cluster: what was read, and what it taught
+# By cluster: what was read, and what it taught.
+_learned: dict[int, tuple[tuple[object, ...], guards.FaultHistory]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ def isolating(cluster: Cluster | int, *, since: datetime) -> QuerySet[Rescue]:
     return Rescue.objects.filter(Q(isolating_at__gte=since) | waiting, Exists(steps), cluster=cluster)
 
 
-def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
+def faulty(cluster: Cluster, *, now: datetime) -> guards.FaultyNodes:
     """Distinct nodes of the cluster whose fault was first seen within each window of the rate limit."""
 
     def within(**span: int) -> Count:
@@ -73,10 +74,10 @@ def faulty(cluster: Cluster, *, now: datetime) -> guards.Faulty:
         opened_at__gte=now - timedelta(hours=6),
     )
     found = rows.aggregate(ten=within(minutes=10), hour=within(hours=1), six=within(hours=6))
-    return guards.Faulty(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
+    return guards.FaultyNodes(ten_minutes=found["ten"], hour=found["hour"], six_hours=found["six"])
 
 
-def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.Past:
+def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.FaultHistory:
     """The statistics of faults from earlier days, for a cluster with so many eligible nodes.
 
     The present day is left out, so that a burst does not raise the limit that is to catch it.
@@ -84,14 +85,14 @@ def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.Past:
     today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     since = max(today - LEARNING_PERIOD, cluster.created_at)
     if since >= today:
-        return guards.Past()
+        return guards.FaultHistory()
     rows = Incident.objects.filter(
         cluster=cluster, node__in_cluster=True, is_user_fault=False, opened_at__gte=since, opened_at__lt=today
     )
     newest = rows.order_by("-opened_at", "-pk").values_list("opened_at", "node")[:MAX_FAULTS_LEARNED]
     state = rows.order_by().aggregate(number=Count("pk"), last=Max("pk"))
     key = (cluster.pk, since, today, nodes, state["number"], state["last"])
-    if _learned.get(cluster.pk, ((), guards.Past()))[0] != key:
+    if _learned.get(cluster.pk, ((), guards.FaultHistory()))[0] != key:
         faults = list(newest)[::-1]
         if len(faults) == MAX_FAULTS_LEARNED:
             since = faults[0][0]

@@ -128,8 +128,8 @@ class Counts:
             holds_slot=holds,
             hardware=hardware,
             symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
-            faulty=self._faulty if destructive and settings.rate.enabled else guards.Faulty(),
-            past=self._past if destructive and settings.rate.enabled else guards.Past(),
+            faulty=self._faulty if destructive and settings.rate.enabled else guards.FaultyNodes(),
+            past=self._past if destructive and settings.rate.enabled else guards.FaultHistory(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
             maintenance=self._windows if self._has_windows else (),
             rules={it.name: self._rule(it, node) for it in rules if _is_bounded(it)},
@@ -216,11 +216,11 @@ class Counts:
         return found
 
     @cached_property
-    def _faulty(self) -> guards.Faulty:
+    def _faulty(self) -> guards.FaultyNodes:
         return capacity.faulty(self._cluster, now=self._now)
 
     @cached_property
-    def _past(self) -> guards.Past:
+    def _past(self) -> guards.FaultHistory:
         return capacity.past(self._cluster, now=self._now, nodes=self._eligible)
 
     @cached_property

@@ -25,7 +25,7 @@ MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a
 ENTRIES_AFTER_END = timedelta(minutes=2)
 MAX_ENTRIES_AFTER_END = 2_000
 
-OPENING_VERBS = tuple(map(audit.DecisionMade.verb_of, (audit.Decided.RESCUE, audit.Decided.APPROVE)))
+OPENING_VERBS = tuple(map(audit.DecisionMade.verb_of, (audit.DecisionAnswer.RESCUE, audit.DecisionAnswer.APPROVE)))
 
 Json = dict[str, Any]
 

@@ -19,7 +19,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import call_answers, claims, errors, node_lock, recheck_guards
-from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, Stopped
+from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, WriteForbidden
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class Context:
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
     begun: audit.Call | None = None  # a write that was begun with the claim
-    checked: claims.Checked | None = None  # the claim, checked a moment ago together with others
+    checked: claims.ClaimCheck | None = None  # the claim, checked a moment ago together with others
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
     counted_at: datetime | None = None  # when the guards were last counted and let it pass
     passed_over: tuple[reasons.Reason, ...] = ()  # what a named person passed over for it, by that count
@@ -99,7 +99,7 @@ class Context:
 
         ``node``: the one that it is about, where that is another than the rescue's; its turn is taken meanwhile.
 
-        Raises HeldBack, LeaseLost, or the port's error or Stopped after noting it.
+        Raises HeldBack, LeaseLost, or the port's error or WriteForbidden after noting it.
         """
         node = node or self.node.name
         target = target or f"node {node}"
@@ -142,7 +142,7 @@ class Context:
             self.answers, self.marks_changed, self.guards_passed = [], False, []
         try:
             result = call()
-        except (port.KubeError, Stopped, LeaseLost, node_lock.Busy) as error:
+        except (port.KubeError, WriteForbidden, LeaseLost, node_lock.Busy) as error:
             self._note_failed(kind, target, error, node=node)
             raise
         done = audit.ClusterCallDone(answer=call_answers.of(result), **self._call(kind, target, node=node))

@@ -9,15 +9,15 @@ class LeaseLost(reasons.ExplainedError):
     """Another worker has the rescue now, or an operator ended it: stop and settle nothing."""
 
 
-class Stopped(reasons.ExplainedError):
+class WriteForbidden(reasons.ExplainedError):
     """A check right before the write found a state that forbids it. Nothing was written."""
 
 
-class AnotherMachine(Stopped):
+class AnotherMachine(WriteForbidden):
     """The cluster has another machine under the node's name than the one that the rescue is about."""
 
 
-class TakenBack(Stopped):
+class TakenBack(WriteForbidden):
     """The node no longer carries the rescue's changes: someone took it back by hand."""
 
 

@@ -9,7 +9,7 @@ from kcover import audit, reasons
 from kcover.digests import digest
 from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import Job, Return
+from kcover_portal.kube.training_jobs import Job, RestartProgress
 
 MAX_NAMES_SHOWN = 8  # names in a sentence
 
@@ -113,7 +113,7 @@ class Restart:
         """The pods of the job that have not ended."""
         return [pod for pod in training_jobs.pods_of(cluster, self.job) if not pod.terminal]
 
-    def look(self, cluster: port.Cluster) -> tuple[port.Phase | None, Return]:
+    def look(self, cluster: port.Cluster) -> tuple[port.Phase | None, RestartProgress]:
         """What the job's status says, None if the job is gone, and how far its pods are back."""
         phase: port.Phase | None = port.Phase.RUNNING
         if self.job.uid:
@@ -128,7 +128,7 @@ class Restart:
         return self.pods.get(pod.name) == pod.uid
 
 
-def missing(restart: Restart, back: Return) -> reasons.Reason:
+def missing(restart: Restart, back: RestartProgress) -> reasons.Reason:
     """The missing pods of the job, with the reasons."""
     parts = [reasons.of("job_partly_back", job=str(restart.job), running=len(back.running), wanted=restart.wanted)]
     starting = [name for name in back.starting if name not in back.roomless]

@@ -11,12 +11,12 @@ from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
-from kcover_portal.rescue.step.errors import Stopped, TakenBack
+from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 
 Marks = core_marks.Marks
 
 
-class ForeignTaint(Stopped):
+class ForeignTaint(WriteForbidden):
     """Someone else's taint is in the way: a node has one value for each key and effect."""
 
 
@@ -169,7 +169,7 @@ def still_marked(context: Context) -> Callable[[port.Node], None] | None:
 
 
 def take_back(
-    context: Context, call: audit.Call, *, foreign: bool = False, also: port.Wanted | None = None
+    context: Context, call: audit.Call, *, foreign: bool = False, also: port.DesiredChange | None = None
 ) -> reasons.Reason:
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 

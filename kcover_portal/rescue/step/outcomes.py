@@ -21,22 +21,22 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused(Wait):
+class Postponed(Wait):
     """A guard, a pause or the mode holds the step back; it is evaluated again after ``seconds``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Given(Wait):
+class HandedOver(Wait):
     """The node has been handed to an external system; check again after ``seconds``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Ask(Wait):
+class NeedsApproval(Wait):
     """A person must approve first; nothing more is done until then."""
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retry:
     """It failed in a way that is safe to repeat; the engine backs off.
 
     ``after``: the shortest wait in seconds. ``counts``: whether this counts towards the failures after which a person
@@ -83,4 +83,4 @@ class Replaced:
     reason: Reason
 
 
-Outcome = Done | Wait | Again | Hold | Failed | StartOver | Overruled | Replaced
+Outcome = Done | Wait | Retry | Hold | Failed | StartOver | Overruled | Replaced

@@ -43,14 +43,14 @@ def needs_approval(rescue: Rescue, *, mode: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
+class GuardsPassed:
     """The guards let an act pass. ``overridden``: those that a named person overrode."""
 
     overridden: tuple[reasons.Reason, ...]
     act: audit.GuardPassed
 
 
-def destructive(rescue: Rescue, step: Step, *, node: Node, mode: str, now: datetime) -> Passed:
+def destructive(rescue: Rescue, step: Step, *, node: Node, mode: str, now: datetime) -> GuardsPassed:
     """Evaluates the guards before the step takes work away (invariant 37). Raises HeldBack.
 
     ``node``: the rescue's node with its cluster, read now.
@@ -60,10 +60,10 @@ def destructive(rescue: Rescue, step: Step, *, node: Node, mode: str, now: datet
     facts = counts.facts(node, settings=settings, now=now, kind=kind, code=code, destructive=True)
     asked_for = rescue.origin == Rescue.Origin.MANUAL
     if asked_for and node.gpus < 1 and facts.eligible < 1:
-        return Passed((), _passed(rescue, step, mode, step.name))  # the cluster has no GPU nodes to count over
+        return GuardsPassed((), _passed(rescue, step, mode, step.name))  # the cluster has no GPU nodes to count over
     verdict = guards.destructive(settings, facts, act=step.name, now=now, overrides=rescue.overrides)
     figures = guards.figures(settings, facts, act=step.name)
-    return Passed(_let_pass(verdict, now=now), _passed(rescue, step, mode, step.name, figures))
+    return GuardsPassed(_let_pass(verdict, now=now), _passed(rescue, step, mode, step.name, figures))
 
 
 def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
@@ -76,14 +76,14 @@ def isolates_late(rescue: Rescue, *, step: str, now: datetime) -> bool:
     return rescue.isolating_at is None or now - rescue.isolating_at > ISOLATION_VALID_FOR
 
 
-def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
+def isolation(rescue: Rescue, step: Step, *, now: datetime) -> GuardsPassed:
     """Evaluates again whether the node may be isolated (invariants 29, 36). Raises HeldBack.
 
     Part of the caller's transaction, and first in it: the cluster's counts are locked before the rescue's row.
     """
     node = fleet.node_of(rescue.node_id)
     if node.gpus < 1:
-        return Passed((), _passed(rescue, step, "", guards.ISOLATION))  # limits are counted over GPU nodes
+        return GuardsPassed((), _passed(rescue, step, "", guards.ISOLATION))  # limits are counted over GPU nodes
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         raise HeldBack(excluded(node.name))
     settings = fleet.guards_of(node.cluster)
@@ -110,7 +110,7 @@ def isolation(rescue: Rescue, step: Step, *, now: datetime) -> Passed:
     rule = limits[0] if limits else None
     verdict = guards.isolation(settings, facts, now=now, rule=rule, overrides=rescue.overrides)
     figures = guards.figures(settings, facts, act=guards.ISOLATION, rule=rule)
-    return Passed(_let_pass(verdict, now=now), _passed(rescue, step, "", guards.ISOLATION, figures))
+    return GuardsPassed(_let_pass(verdict, now=now), _passed(rescue, step, "", guards.ISOLATION, figures))
 
 
 def storm(rescue: Rescue, *, now: datetime) -> None:

@@ -15,25 +15,25 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.step import recheck_guards
-from kcover_portal.rescue.step.errors import Stopped
+from kcover_portal.rescue.step.errors import WriteForbidden
 
 # Pool labels that people chose. Labels with a prefix belong to a platform, which uses them to identify machines.
 ROLE_KEYS = tuple(key for key in fleet.POOL_LABELS if "/" not in key)
 STATE = core_marks.STATE_LABEL
 
 
-class Unfit(Stopped):
+class StandbyUnfit(WriteForbidden):
     """The standby cannot take the role (any more)."""
 
 
-def promised(assignment: Assignment) -> port.Wanted:
-    """Labels the standby as reserved. The patch raises Unfit if the live node is not a free, healthy standby."""
+def promised(assignment: Assignment) -> port.DesiredChange:
+    """Labels the standby as reserved. The patch raises StandbyUnfit if the live node is not a free, healthy standby."""
 
     def wanted(node: port.Node) -> port.NodeChange:
         _check(node, assignment)
         if _mark(node, assignment) is not None:
             return port.NodeChange()
-        mark = standby.Mark(
+        mark = standby.StandbyMark(
             assignment=assignment.pk,
             rescue=assignment.rescue_id,
             origin=assignment.origin.name,
@@ -51,8 +51,8 @@ def in_service(
     *,
     rules: Collection[document.StandbyRule],
     ours: core_marks.Marks,
-) -> port.Wanted:
-    """Hands the role over: labels and taints, and the standby takes work. Raises Unfit as ``promised`` does.
+) -> port.DesiredChange:
+    """Hands the role over: labels and taints, and the standby takes work. Raises StandbyUnfit as ``promised`` does.
 
     ``ours``: what the rescue itself changed on the origin, which is not part of the role.
     """
@@ -61,7 +61,7 @@ def in_service(
     def wanted(node: port.Node) -> port.NodeChange:
         mark = _mark(node, assignment)
         if mark is None:
-            raise Unfit(reasons.of("standby_mark_gone", standby=node.name))
+            raise StandbyUnfit(reasons.of("standby_mark_gone", standby=node.name))
         if mark.active:
             return port.NodeChange()
         _check(node, assignment)
@@ -76,7 +76,7 @@ def in_service(
         )
         after: dict[str, str | None] = {**change.labels, **dict.fromkeys(change.drop_labels)}
         state = {STATE: mark.before.get(STATE)} if node.labels.get(STATE) == standby.RESERVED else {}
-        done = standby.Mark(
+        done = standby.StandbyMark(
             assignment=mark.assignment,
             rescue=mark.rescue,
             origin=mark.origin,
@@ -98,7 +98,7 @@ def in_service(
     return wanted
 
 
-def given_back(assignment: Assignment) -> port.Wanted:
+def given_back(assignment: Assignment) -> port.DesiredChange:
     """Makes it a standby again: reverts what was changed, unless someone has changed it since."""
 
     def wanted(node: port.Node) -> port.NodeChange:
@@ -133,18 +133,18 @@ def note_given_back(assignment: Assignment, *, because: reasons.Reason, now: dat
 def _check(node: port.Node, assignment: Assignment) -> None:
     mark = standby.read_mark(node.annotations.get(standby.ANNOTATION, ""))
     if mark is not None and mark.assignment != assignment.pk:
-        raise Unfit(reasons.of("standby_other_mark", standby=node.name, assignment=str(mark.assignment)))
+        raise StandbyUnfit(reasons.of("standby_other_mark", standby=node.name, assignment=str(mark.assignment)))
     if node.labels.get(standby.LABEL) != "true":
-        raise Unfit(reasons.of("standby_no_longer", standby=node.name))
+        raise StandbyUnfit(reasons.of("standby_no_longer", standby=node.name))
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
-        raise Unfit(recheck_guards.excluded(node.name))
+        raise StandbyUnfit(recheck_guards.excluded(node.name))
     if core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")):
-        raise Unfit(reasons.of("standby_marked_by_rescue", standby=node.name))
+        raise StandbyUnfit(reasons.of("standby_marked_by_rescue", standby=node.name))
     if not node.ready:
-        raise Unfit(reasons.of("standby_not_ready", standby=node.name))
+        raise StandbyUnfit(reasons.of("standby_not_ready", standby=node.name))
 
 
-def _mark(node: port.Node, assignment: Assignment) -> standby.Mark | None:
+def _mark(node: port.Node, assignment: Assignment) -> standby.StandbyMark | None:
     mark = standby.read_mark(node.annotations.get(standby.ANNOTATION, ""))
     return mark if mark and mark.assignment == assignment.pk else None
 

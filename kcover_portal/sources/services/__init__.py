@@ -3,7 +3,7 @@
 from kcover_portal.sources.services.checkpoint_lookup import look_up as look_up_checkpoints
 from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.event_feed import EventFeed
-from kcover_portal.sources.services.intake import Taken, prune, take
+from kcover_portal.sources.services.intake import IntakeResult, prune, take
 from kcover_portal.sources.services.pod_feed import PodFeed
 from kcover_portal.sources.services.pull_turns import pull, sweep
 from kcover_portal.sources.services.push import receive
@@ -19,8 +19,8 @@ from kcover_portal.sources.services.trial import Trial, try_source
 __all__ = [
     "ConditionFeed",
     "EventFeed",
+    "IntakeResult",
     "PodFeed",
-    "Taken",
     "Trial",
     "change_source",
     "delete_source",

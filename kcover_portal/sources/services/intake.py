@@ -25,7 +25,7 @@ PRUNE_BATCH = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class IntakeResult:
     """How many items of a request were stored, how many were repetitions, and which were left out."""
 
     accepted: int = 0
@@ -34,7 +34,7 @@ class Taken:
 
 
 @transaction.atomic
-def take(source: Source, reading: Reading, *, counted_until: datetime | None = None, now: datetime) -> Taken:
+def take(source: Source, reading: Reading, *, counted_until: datetime | None = None, now: datetime) -> IntakeResult:
     """Stores what a source says. When this returns, everything accepted is durable.
 
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
@@ -56,7 +56,7 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
-    taken = Taken(accepted=len(fresh), duplicates=sent - len(fresh), rejected=tuple(rejected))
+    taken = IntakeResult(accepted=len(fresh), duplicates=sent - len(fresh), rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
 
@@ -86,7 +86,7 @@ def _digest(key: str) -> str:
 
 def _split(
     source: Source, seen: Sequence[Observation], nodes: dict[str, Node], *, now: datetime
-) -> tuple[list[tuple[Node, incidents.SourceFault]], list[tuple[Node, incidents.Passed]]]:
+) -> tuple[list[tuple[Node, incidents.SourceFault]], list[tuple[Node, incidents.PassedCheck]]]:
     """The faults that are not over, and the checks that have passed, in the order of the source's own times.
 
     Within one request a later pass ends an earlier fault, whatever their order.
@@ -104,7 +104,7 @@ def _split(
     passed = [
         (
             nodes[one.node],
-            incidents.Passed(node=one.node, kind=one.kind, check=one.check, devices=one.devices, at=one.seen_at),
+            incidents.PassedCheck(node=one.node, kind=one.kind, check=one.check, devices=one.devices, at=one.seen_at),
         )
         for one in passes
         if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished with the node
@@ -141,7 +141,7 @@ def _fault(source: Source, one: Observation) -> incidents.SourceFault:
     )
 
 
-def _note(source: Source, taken: Taken, new: Sequence[Observation], *, now: datetime) -> None:
+def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, now: datetime) -> None:
     """Counts on the source's row, and stores the last error."""
     times = [one.seen_at for one in new if one.seen_at is not None]
     changes = {

@@ -116,7 +116,7 @@ class PodFeed:
         for uid, one in list(self._waiting.items()):
             if now - one.at >= failures.RECENT:
                 del self._waiting[uid]
-        first: dict[str, list[failures.Failed]] = {}
+        first: dict[str, list[failures.FailedContainer]] = {}
         for one in sorted(self._waiting.values(), key=lambda it: it.at):
             try:
                 job = self._protected(one.pod, now=now)
@@ -140,7 +140,9 @@ class PodFeed:
             if failures.restart(self._cluster, of_job[0], now=now):
                 self._settle([self._waiting[one.pod.uid] for one in of_job], now=now)
 
-    def _first(self, kept: Sequence[failures.Failed], *, now: datetime) -> list[tuple[failures.Failed, list[str]]]:
+    def _first(
+        self, kept: Sequence[failures.FailedContainer], *, now: datetime
+    ) -> list[tuple[failures.FailedContainer, list[str]]]:
         """The new failures that say something about their nodes, with the pods that failed there before."""
         kube = fleet.connect(self._cluster)
         found = []
@@ -185,7 +187,7 @@ class PodFeed:
         return job
 
 
-def _observation(one: failures.Failed) -> Observation:
+def _observation(one: failures.FailedContainer) -> Observation:
     return Observation(
         path=f"{one.pod.namespace}/{one.pod.name}",
         key=one.key,
@@ -198,7 +200,7 @@ def _observation(one: failures.Failed) -> Observation:
     )
 
 
-def _accusation(one: failures.Failed, before: Sequence[str]) -> Observation:
+def _accusation(one: failures.FailedContainer, before: Sequence[str]) -> Observation:
     """A node on which attempts of one job fail first. If it is always the same pod, another node may not help."""
     same_pod = all(pod == one.pod.name for pod in before)
     elsewhere = f"exclude for {one.job.kind} {one.job}: nodeAffinity kubernetes.io/hostname NotIn [{one.pod.node}]"

@@ -49,7 +49,7 @@ def ask(
     url = f"{base.partition('?')[0].rstrip('/')}{path}" + (f"?{urlencode(query)}" if query else "")
     try:
         reply = outgoing.request("GET", url, seconds=seconds, headers=headers, most=MAX_BYTES, verify=verify)
-    except outgoing.Silent as silent:
+    except outgoing.NoResponse as silent:
         raise NotRead(silent.reason) from silent
     where = urlsplit(base).netloc
     if len(reply.data) > MAX_BYTES:

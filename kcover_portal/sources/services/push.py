@@ -9,10 +9,12 @@ from kcover.sources.observation import Reading, Unreadable
 from kcover_portal.errors import FieldError
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import rows
-from kcover_portal.sources.services.intake import Taken, take
+from kcover_portal.sources.services.intake import IntakeResult, take
 
 
-def receive(source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime) -> Taken:
+def receive(
+    source: Source, body: object, *, content_type: str, headers: Mapping[str, str], now: datetime
+) -> IntakeResult:
     """Takes a request of a pushed source. ``body``: the decoded JSON. ``headers``: by lower-case name.
 
     Raises FieldError if the request as a whole cannot be read, or the source takes no events.

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent import app, credentials, writer
-from kcover_portal.api.agent.group_commit import FULL_BATCH_CALLS, Full, Gathering
+from kcover_portal.api.agent.group_commit import FULL_BATCH_CALLS, GroupCommit, QueueFull
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 from tests.portal.api.door import Door, loop, report
@@ -36,7 +36,7 @@ class Work:
 
 
 async def test_each_call_gets_its_own_answer_or_error() -> None:
-    gathering = Gathering(Work(), name="t")
+    gathering = GroupCommit(Work(), name="t")
     assert await asyncio.gather(*(gathering.ask(n) for n in (2, 4, 6))) == [4, 8, 12]
     with pytest.raises(ValueError, match="odd"):
         await gathering.ask(1)
@@ -48,7 +48,7 @@ async def test_each_call_gets_its_own_answer_or_error() -> None:
 async def test_what_comes_while_a_batch_is_worked_on_is_the_next_batch() -> None:
     work = Work()
     work.go.clear()
-    gathering = Gathering(work, name="t", together=10)
+    gathering = GroupCommit(work, name="t", together=10)
     calls = [asyncio.create_task(gathering.ask(2 * n, at_once=True)) for n in range(25)]
     await asyncio.sleep(0.05)
     work.go.set()
@@ -59,7 +59,7 @@ async def test_what_comes_while_a_batch_is_worked_on_is_the_next_batch() -> None
 
 async def test_calls_gather_for_a_moment_and_no_longer_once_they_are_enough() -> None:
     work = Work()
-    gathering = Gathering(work, name="t")
+    gathering = GroupCommit(work, name="t")
     await asyncio.gather(*(gathering.ask(2) for _ in range(FULL_BATCH_CALLS // 2)))
     await asyncio.gather(*(gathering.ask(2) for _ in range(FULL_BATCH_CALLS + 1)))
     assert [len(batch) for batch in work.batches] == [FULL_BATCH_CALLS // 2, FULL_BATCH_CALLS, 1]
@@ -68,10 +68,10 @@ async def test_calls_gather_for_a_moment_and_no_longer_once_they_are_enough() ->
 async def test_beyond_its_capacity_it_is_full() -> None:
     work = Work()
     work.go.clear()
-    gathering = Gathering(work, name="t", capacity=3)
+    gathering = GroupCommit(work, name="t", capacity=3)
     calls = [asyncio.create_task(gathering.ask(2, at_once=True)) for _ in range(4)]  # one at work, three wait
     await asyncio.sleep(0.01)
-    with pytest.raises(Full):
+    with pytest.raises(QueueFull):
         await gathering.ask(2)
     work.go.set()
     assert await asyncio.gather(*calls) == [4] * 4
@@ -80,7 +80,7 @@ async def test_beyond_its_capacity_it_is_full() -> None:
 async def test_who_hangs_up_disturbs_nobody() -> None:
     work = Work()
     work.go.clear()
-    gathering = Gathering(work, name="t")
+    gathering = GroupCommit(work, name="t")
     gone = asyncio.create_task(gathering.ask(2, at_once=True))
     await asyncio.sleep(0.01)
     stays = asyncio.create_task(gathering.ask(4, at_once=True))
@@ -90,7 +90,7 @@ async def test_who_hangs_up_disturbs_nobody() -> None:
 
 
 def test_a_new_loop_begins_anew() -> None:
-    gathering = Gathering(Work(), name="t")
+    gathering = GroupCommit(Work(), name="t")
     for _ in range(2):
         assert asyncio.run(gathering.ask(2)) == 4
 
@@ -101,7 +101,7 @@ async def test_bodies_are_held_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) ->
     with held.room("a") as of_a, held.room("b") as of_b:
         of_a(60)
         of_b(40)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             of_a(1)
     with held.room("c") as of_c:
         of_c(100)
@@ -112,7 +112,7 @@ async def test_one_credential_holds_a_part_of_it_only(monkeypatch: pytest.Monkey
     held = writer.Writer()
     with held.room("a") as first, held.room("a") as second, held.room("b") as other:
         first(6)
-        with pytest.raises(Full):
+        with pytest.raises(QueueFull):
             second(5)
         other(10)
         second(4)

@@ -184,7 +184,7 @@ def test_listeners_are_bounded_and_asking_is_not_begun(nodes: list[Node], operat
     for place in held:
         place.give_back()  # twice is once
     free = [responses.ListenerSlot() for _ in range(responses.MAX_LISTENERS)]
-    with pytest.raises(responses.Full):
+    with pytest.raises(responses.ListenersFull):
         responses.ListenerSlot()
     for place in free:
         place.give_back()

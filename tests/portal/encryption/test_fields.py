@@ -16,7 +16,7 @@ def why(row: Cluster, name: str = "kubeconfig") -> str:
     """The code by which the secret is refused."""
     with pytest.raises(SecretUnreadable) as refused:
         getattr(row, name)
-    assert refused.value.place == envelope.Place(f"fleet_cluster.{name}", row.name)
+    assert refused.value.place == envelope.SecretLocation(f"fleet_cluster.{name}", row.name)
     return refused.value.why.code
 
 

@@ -9,11 +9,13 @@ from kcover_portal.fleet.services import node_rows
 from kcover_portal.kube import connections
 from simulator.kubeapi import store
 from simulator.world import agenda, pods, world
-from simulator.world.pace import Pace
+from simulator.world.pace import Timings
 from tests.contract import over_http
 from tests.portal.jobs.job_world import JobWorld
 
-PACE = Pace(boot=10.0, grace=2.0, start=1.0, notice=5.0, settle=1.0, evict=300.0, run=1e6, back_off=300.0, repair=900.0)
+PACE = Timings(
+    boot=10.0, grace=2.0, start=1.0, notice=5.0, settle=1.0, evict=300.0, run=1e6, back_off=300.0, repair=900.0
+)
 OWN = {"kcover.io/cascading-recovery": "true"}
 POD = {"spec": {"containers": [{"name": "main", "image": "train"}], "restartPolicy": "OnFailure"}}
 STORED_AS = {"PyTorchJob": "PyTorchJob", "JobSet": "JobSet", "VolcanoJob": "jobs.batch.volcano.sh"}

@@ -237,6 +237,6 @@ async def test_a_target_that_is_not_a_path_is_not_forwarded() -> None:
         return {"type": "http.request"}
 
     scope = {"type": "http", "method": "GET", "path": "*", "raw_path": b"*", "query_string": b"", "headers": []}
-    await bodies.Whole(proxy.Proxy("http://127.0.0.1:1"))(scope, receive, send)
+    await bodies.BodyBuffer(proxy.Proxy("http://127.0.0.1:1"))(scope, receive, send)
     assert sent[0]["status"] == 400
     assert json.loads(sent[1]["body"])["code"] == "target_invalid"

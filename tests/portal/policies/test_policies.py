@@ -91,7 +91,7 @@ def test_unreadable_yaml_is_one_problem() -> None:
 
 
 def test_all_documents_are_applied_or_none(now: datetime) -> None:
-    with pytest.raises(services.Invalid):
+    with pytest.raises(services.InvalidPolicies):
         apply(policy("good") + "---\n" + policy("bad", codes="[]"), now)
     assert (Policy.objects.count(), Revision.objects.count(), Entry.objects.count()) == (0, 0, 0)
 
@@ -142,7 +142,7 @@ def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
 
 @pytest.mark.parametrize("text", [policy("b"), policy("a") + "---\n" + policy("b")])
 def test_a_text_for_one_policy_must_hold_only_that(text: str, now: datetime) -> None:
-    with pytest.raises(services.Invalid) as caught:
+    with pytest.raises(services.InvalidPolicies) as caught:
         apply(text, now, name="a")
     assert "the text must contain only the policy a" in str(caught.value)
     assert Policy.objects.count() == 0
@@ -169,7 +169,7 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
 def test_rolling_back_needs_a_reason(reason: str, now: datetime) -> None:
     apply(policy("a"), now)
     apply(policy("a", codes='["63"]'), now)
-    with pytest.raises(services.Invalid, match="reason: required to roll back to an earlier revision"):
+    with pytest.raises(services.InvalidPolicies, match="reason: required to roll back to an earlier revision"):
         services.rollback("a", 1, author="user:bo", reason=reason, now=now)
     assert Policy.objects.get().revision == 2
 

@@ -63,7 +63,7 @@ def test_there_is_one_at_most(now: datetime) -> None:
     apply(standby("a").replace("spare", "other"), now)
     services.delete("a", kind=queries.STANDBY, author="x", reason="", now=now)
     apply(standby("b"), now)
-    with pytest.raises(services.Invalid, match="b is active"):
+    with pytest.raises(services.InvalidPolicies, match="b is active"):
         services.rollback("a", 1, kind=queries.STANDBY, author="x", reason="back", now=now)
 
 
@@ -75,8 +75,8 @@ def test_the_database_keeps_it_at_one(now: datetime) -> None:
 
 
 def test_a_text_for_one_kind_must_hold_that_kind(now: datetime) -> None:
-    with pytest.raises(services.Invalid, match="it contains WarmStandbyPolicy s"):
+    with pytest.raises(services.InvalidPolicies, match="it contains WarmStandbyPolicy s"):
         apply(standby(), now, name="s")
-    with pytest.raises(services.Invalid, match="it contains RescuePolicy s"):
+    with pytest.raises(services.InvalidPolicies, match="it contains RescuePolicy s"):
         apply(policy("s"), now, name="s", kind=queries.STANDBY)
     apply(standby(), now, name="s", kind=queries.STANDBY, expected=0)

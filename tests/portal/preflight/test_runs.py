@@ -57,7 +57,7 @@ def raw(node: int, *, failed: set[tuple[int, int]] = frozenset(), size: int = 4,
     }
 
 
-def receive(world: World, body: dict[str, Any], *, uid: str = "u1", name: str = "job") -> services.Taken:
+def receive(world: World, body: dict[str, Any], *, uid: str = "u1", name: str = "job") -> services.AddedReport:
     workload = services.Workload(cluster=world.cluster, namespace="ml", name=name, uid=uid)
     return services.receive(workload, body, now=world.now)
 

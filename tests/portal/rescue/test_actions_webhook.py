@@ -392,7 +392,7 @@ def test_a_worker_that_dies_in_the_call_gives_once(
     ],
 )
 def test_addresses_of_metadata_are_never_called(url: str) -> None:
-    with pytest.raises(outgoing.Silent) as caught:
+    with pytest.raises(outgoing.NoResponse) as caught:
         outgoing.send(url, {}, secret="", seconds=0.2)
     assert not caught.value.arrived
     assert "is a blocked address" in str(caught.value) or "is not an HTTP address" in str(caught.value)
@@ -408,7 +408,7 @@ def test_one_that_is_named_is_called(settings: Any, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(socket, "create_connection", connect)
     for host in ("169.254.1.1", "169.254.1.2"):
-        with pytest.raises(outgoing.Silent):
+        with pytest.raises(outgoing.NoResponse):
             outgoing.send(f"http://{host}/hook", {}, secret="", seconds=5)
     assert dialled == ["169.254.1.1"]
 

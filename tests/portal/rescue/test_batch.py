@@ -178,7 +178,7 @@ def test_inv_37_a_pause_holds_back_what_is_not_in_flight(
             Cluster.objects.update(mode="paused")
         return real(*args, **more)
 
-    def paused_after(asked: Sequence[claims.Claim], *, now: datetime) -> dict[claims.Claim, claims.Checked]:
+    def paused_after(asked: Sequence[claims.Claim], *, now: datetime) -> dict[claims.Claim, claims.ClaimCheck]:
         checked = check(asked, now=now)
         if threads is not None:  # threads do not share the transaction of the test
             Cluster.objects.update(mode="paused")

@@ -50,10 +50,10 @@ def test_the_clusters_past_is_that_of_the_days_before() -> None:
     midnight = world.now.replace(hour=0)
     past = capacity.past(cluster, now=world.now, nodes=8)
     whole = int(8 * (midnight - cluster.created_at).total_seconds() / 3600)
-    assert past == guards.Past(node_hours=whole, faults=3, ten_minutes=1, hour=3, six_hours=3)
+    assert past == guards.FaultHistory(node_hours=whole, faults=3, ten_minutes=1, hour=3, six_hours=3)
     assert capacity.past(cluster, now=world.now + timedelta(days=1), nodes=8).faults == 4
     Incident.objects.update(is_user_fault=True)
     assert capacity.past(cluster, now=world.now, nodes=8).faults == 0
     Cluster.objects.update(created_at=world.now)
-    assert capacity.past(Cluster.objects.get(), now=world.now, nodes=8) == guards.Past()
+    assert capacity.past(Cluster.objects.get(), now=world.now, nodes=8) == guards.FaultHistory()
     world.uninstall()

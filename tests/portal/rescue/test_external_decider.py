@@ -201,7 +201,7 @@ def test_inv_11_the_guards_hold_it_back_too(world: World, decider: Decider) -> N
 
 
 def test_a_metadata_address_is_never_called() -> None:
-    with pytest.raises(outgoing.Silent, match="is a blocked address"):
+    with pytest.raises(outgoing.NoResponse, match="is a blocked address"):
         outgoing.post("http://169.254.169.254/latest", {}, secret="", seconds=1)
 
 

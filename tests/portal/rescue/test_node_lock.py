@@ -307,7 +307,7 @@ def test_inv_09_a_lease_that_ran_out_is_lost_to_a_withdrawal(world: World) -> No
     services.request(world.node(), "cordon", actor="user:anna", reason="", now=world.now)
     apply_node = world.kube.apply_node
 
-    def slowly(name: str, wanted: port.Wanted, **more: object) -> object:
+    def slowly(name: str, wanted: port.DesiredChange, **more: object) -> object:
         def late(node: port.Node) -> port.NodeChange:
             world.now += node_lock.LEASE_TIME
             withdraw(world)
@@ -397,7 +397,7 @@ class TestStandby:
             cancel(world)
         apply_node = world.kube.apply_node
 
-        def slowly(name: str, wanted: port.Wanted, *, expect: Callable[[port.Node], None]) -> object:
+        def slowly(name: str, wanted: port.DesiredChange, *, expect: Callable[[port.Node], None]) -> object:
             def late(node: port.Node) -> None:
                 world.now += node_lock.LEASE_TIME
                 with node_lock.acquire(world.node("spare-1"), clock=world.clock):

@@ -57,7 +57,7 @@ def test_a_decision_systems_plan_that_guards_or_the_limit_refuse_is_on_record(wo
     world.kube.add_node("gpu-2", gpus=8)
     world.kube.add_node("gpu-3", gpus=8)
     world.sync()
-    with pytest.raises(services.Unmet):
+    with pytest.raises(services.PreconditionFailed):
         plan(world, "cordon", "drain")
     cluster_settings.set_guards(world.cluster, {"plans": {"limit": 1}}, actor="t", reason="", now=world.now)
     plan(world, node="gpu-2")

@@ -117,7 +117,7 @@ def test_a_pass_closes_no_fault_that_others_saw(east: Cluster, now: datetime) ->
     agent_reports(east, xid(), at=now)
     node = Node.objects.select_related("cluster").get(name="gpu-1")
     for kind in ("health", "xid"):
-        passed = incidents.Passed(node="gpu-1", kind=kind, check="SysLogsXIDError")
+        passed = incidents.PassedCheck(node="gpu-1", kind=kind, check="SysLogsXIDError")
         incidents.ingest_observed("nvsentinel", [], [(node, passed)], now=now + timedelta(seconds=1))
     assert only().kind == "xid"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover.actions import attributes, record
-from kcover.actions.record import Form, shown
+from kcover.actions.record import ValueFormat, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -20,7 +20,7 @@ class Args(record.Args):
 class Progress(record.Progress):
     """When the label was asked for."""
 
-    marked_at: datetime | None = shown(_("When"), Form.MOMENT, default=None)
+    marked_at: datetime | None = shown(_("When"), ValueFormat.MOMENT, default=None)
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:

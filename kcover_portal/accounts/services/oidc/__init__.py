@@ -2,7 +2,7 @@
 
 from kcover_portal.accounts.services.oidc.flow import (
     FLOW_LIFETIME,
-    Completed,
+    CompletedSignOn,
     begin,
     complete,
     end_by_provider,
@@ -15,7 +15,7 @@ from kcover_portal.accounts.services.oidc.problems import Busy, SignOnRefused
 __all__ = [
     "FLOW_LIFETIME",
     "Busy",
-    "Completed",
+    "CompletedSignOn",
     "SignOnRefused",
     "begin",
     "complete",

@@ -36,7 +36,7 @@ MAX_CODE = 8192
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Begun:
+class StartedSignOn:
     """A single sign-on that has begun: where the browser goes, and the cookie that it keeps."""
 
     address: str
@@ -44,7 +44,7 @@ class Begun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Completed:
+class CompletedSignOn:
     """A successful single sign-on. ``id_token`` identifies the session when the person signs out there."""
 
     identity: Identity
@@ -61,7 +61,7 @@ def configured() -> Oidc:
     return client
 
 
-def begin(target: str, *, now: datetime) -> Begun:
+def begin(target: str, *, now: datetime) -> StartedSignOn:
     """Starts a single sign-on that leads to the page ``target``. Raises SignOnRefused and Busy."""
     client = configured()
     endpoint = urlsplit(provider.metadata(client).authorization_endpoint)
@@ -78,10 +78,10 @@ def begin(target: str, *, now: datetime) -> Begun:
     }
     asked = "&".join(part for part in (endpoint.query, urlencode(query)) if part)
     kept = [state, nonce, verifier, target if len(target) <= MAX_TARGET else "", int(now.timestamp())]
-    return Begun(address=urlunsplit(endpoint._replace(query=asked)), cookie=signing.dumps(kept, salt=SALT))
+    return StartedSignOn(address=urlunsplit(endpoint._replace(query=asked)), cookie=signing.dumps(kept, salt=SALT))
 
 
-def complete(answer: Mapping[str, str], *, cookie: str, address: str, now: datetime) -> Completed:
+def complete(answer: Mapping[str, str], *, cookie: str, address: str, now: datetime) -> CompletedSignOn:
     """Finishes a single sign-on with the parameters of the provider's redirect.
 
     The caller asks the person for a second factor if one is due, and logs them in. Raises SignOnRefused and Busy.
@@ -106,7 +106,7 @@ def complete(answer: Mapping[str, str], *, cookie: str, address: str, now: datet
         raise
     log.info("identity accepted: user %s, address %s, %s", identity.user, address or "unknown", client.issuer)
     session = claims.get("sid", "")
-    return Completed(
+    return CompletedSignOn(
         identity=identity,
         target=target,
         id_token=str(id_token),

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from kcover import reasons
-from kcover_portal.accounts.services.tokens import Later, Refused
+from kcover_portal.accounts.services.tokens import Refused, RetryLater
 
 MAX_RUNNING = 4  # calls to the provider at a time in one process; a slow provider occupies no more threads
 RETRY_AFTER_SECONDS = 5
@@ -23,7 +23,7 @@ class SignOnRefused(Refused):
         self.status = status
 
 
-class Busy(Later):
+class Busy(RetryLater):
     """Too many calls to the provider are running."""
 
     def __init__(self) -> None:

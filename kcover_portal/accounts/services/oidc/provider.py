@@ -172,7 +172,7 @@ def _json(
     try:
         with place():
             reply = outgoing.request(method, url, seconds=CALL_SECONDS, body=body, headers=headers)
-    except outgoing.Silent as silence:
+    except outgoing.NoResponse as silence:
         raise SignOnRefused(reasons.of("oidc_unreachable", problem=silence.reason), status=503) from silence
     if len(reply.data) > outgoing.MAX_RESPONSE_BYTES:
         raise _invalid(part)

@@ -59,20 +59,20 @@ PARSERS = (body_parsers.StrictJsonParser, YamlParser, TextYamlParser, OldYamlPar
 REQUEST = {"application/yaml": OpenApiTypes.STR}
 
 
-class TextBody(base.Act):
+class TextBody(base.ActSerializer):
     """A policy text as JSON."""
 
     text = serializers.CharField(trim_whitespace=False, allow_blank=True)
 
 
-class RollbackBody(base.Act):
+class RollbackBody(base.ActSerializer):
     """The revision to roll back to, and the reason."""
 
     revision = serializers.IntegerField(min_value=1)
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
 
 
-class InstallBody(base.Act):
+class InstallBody(base.ActSerializer):
     """A pack of policies, and the mode of each of its rules."""
 
     pack = serializers.CharField(max_length=60)

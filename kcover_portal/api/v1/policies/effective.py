@@ -48,7 +48,7 @@ class EffectiveSerializer(serializers.Serializer[Any]):
     tried = TriedRuleSerializer(many=True)
 
 
-class Effective(base.Acts):
+class Effective(base.ActionView):
     """The rule that would match a fault."""
 
     @extend_schema(

@@ -43,7 +43,7 @@ class PacksSerializer(serializers.Serializer[Any]):
     results = PackSerializer(many=True)
 
 
-class Packs(base.Acts):
+class Packs(base.ActionView):
     """The packs that come with the portal."""
 
     @extend_schema(operation_id="policies_packs", parameters=[MODE], responses={200: PacksSerializer})
@@ -52,7 +52,7 @@ class Packs(base.Acts):
         return Response({"results": [_shown(pack) for pack in _packs(request, tuple(shipped.PACKS))]})
 
 
-class OnePack(base.Acts):
+class OnePack(base.ActionView):
     """One pack."""
 
     @extend_schema(operation_id="policies_packs_read", parameters=[MODE], responses={200: OnePackSerializer})
@@ -83,7 +83,7 @@ def _shown(pack: services.Pack) -> dict[str, Any]:
     }
 
 
-class Install(base.Acts):
+class Install(base.ActionView):
     """Publishes a pack of policies that comes with the portal."""
 
     @extend_schema(

@@ -26,7 +26,7 @@ from kcover_portal.views import policy_tries
 SCOPES = ("node", "fleet", "now", "days")
 
 
-class TryBody(base.Strict):
+class TryBody(base.StrictSerializer):
     """A text, and the incidents to try it on.
 
     These are the open incidents of one ``node``, all open ones (``now``, the default; ``fleet`` is its older name), or
@@ -111,7 +111,7 @@ class TrySerializer(serializers.Serializer[Any]):
     results = TrialSerializer(many=True)
 
 
-class Try(base.Acts):
+class Try(base.ActionView):
     """Begins a try of a text. Nothing is applied."""
 
     @extend_schema(operation_id="policies_try", request=TryBody, responses={202: TryIdSerializer})
@@ -132,7 +132,7 @@ class Try(base.Acts):
         return Response({"id": row.pk}, status=202, headers={"Location": location})
 
 
-class OneTry(base.Acts):
+class OneTry(base.ActionView):
     """A try of the caller."""
 
     @extend_schema(operation_id="policies_try_retrieve", responses={200: TrySerializer})
@@ -142,7 +142,7 @@ class OneTry(base.Acts):
         return Response(_content(request, _find(request, pk)))
 
 
-class CancelTry(base.Acts):
+class CancelTry(base.ActionView):
     """Cancels a try."""
 
     @extend_schema(operation_id="policies_try_cancel", request=None, responses={200: TrySerializer})

@@ -48,7 +48,7 @@ class PolicyFilter(filters.FilterSet):
         return rows
 
 
-class Policies(base.Lists[Revision]):
+class Policies(base.ListViewSet[Revision]):
     """The active RescuePolicies by name. They apply to all clusters, so everyone with a role may read them."""
 
     kind = queries.RESCUE
@@ -198,7 +198,7 @@ class StandbyPolicies(Policies):
     kind = queries.STANDBY
 
 
-class Revisions(base.Lists[Revision]):
+class Revisions(base.ListViewSet[Revision]):
     """The revisions of a policy, newest first, also of a disabled one."""
 
     kind = queries.RESCUE
@@ -218,7 +218,7 @@ class StandbyRevisions(Revisions):
     kind = queries.STANDBY
 
 
-class Validate(base.Acts):
+class Validate(base.ActionView):
     """Parses and validates a text without applying it."""
 
     parser_classes = documents.PARSERS

@@ -28,16 +28,16 @@ clock = time.monotonic
 _room = threading.BoundedSemaphore(MAX_LISTENERS)
 
 
-class Full(Exception):
+class ListenersFull(Exception):
     """All MAX_LISTENERS places of this process are taken."""
 
 
 class ListenerSlot:
-    """One of the MAX_LISTENERS places, until it is given back. Raises Full."""
+    """One of the MAX_LISTENERS places, until it is given back. Raises ListenersFull."""
 
     def __init__(self) -> None:
         if not _room.acquire(blocking=False):
-            raise Full
+            raise ListenersFull
         self._held = True
 
     def give_back(self) -> None:

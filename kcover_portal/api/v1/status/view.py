@@ -38,7 +38,7 @@ class Text(renderers.BaseRenderer):
         return json.dumps(data).encode()
 
 
-class Status(base.Acts):
+class Status(base.ActionView):
     """Autopilot's on-demand checks."""
 
     acts_on_get = True
@@ -83,9 +83,9 @@ class Status(base.Acts):
         question = params.read(request)
         try:
             place = responses.ListenerSlot() if question.wait else None
-        except responses.Full as error:
+        except responses.ListenersFull as error:
             busy = reasons.of("busy", count=responses.MAX_LISTENERS)
-            raise http_errors.Later(busy, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=RETRY_AFTER) from error
+            raise http_errors.RetryAfter(busy, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=RETRY_AFTER) from error
         try:
             run = self._begin(request, question)
         except BaseException:

@@ -42,7 +42,7 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
             )
         except services.Conflict as error:
             form.add_error(None, localization.say(error.reason))
-        except services.Invalid as error:
+        except services.InvalidPolicies as error:
             form.add_error(None, [_placed(problem) for problem in error.problems])
         else:
             return lead(request, parts.addresses(row)["page"])

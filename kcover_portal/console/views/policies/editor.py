@@ -69,8 +69,8 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
             )
         except services.Conflict as error:
             conflict = localization.say(error.reason)
-        except services.Invalid as error:
-            reading = services.Reading((), error.problems)
+        except services.InvalidPolicies as error:
+            reading = services.ValidationResult((), error.problems)
         else:
             return redirect(parts.addresses(applied[0])["page"])
     context = {
@@ -101,7 +101,7 @@ def validate(request: Request) -> HttpResponse:
     return render(request, "console/parts/problems.html", context)
 
 
-def _changed(reading: services.Reading) -> list[dict[str, Any]]:
+def _changed(reading: services.ValidationResult) -> list[dict[str, Any]]:
     """The changes to every active policy of the text."""
     if reading.problems:
         return []

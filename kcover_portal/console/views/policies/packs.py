@@ -70,7 +70,7 @@ def install_pack(request: Request) -> HttpResponse:
         )
     except services.UnknownPack as error:
         return _page(request, refused=localization.say(error.reason), status=422)
-    except services.Invalid as error:
+    except services.InvalidPolicies as error:
         return _page(request, refused="; ".join(localization.say(it.reason) for it in error.problems), status=422)
     except services.Conflict as error:
         return _page(request, refused=localization.say(error.reason), status=409)

@@ -41,7 +41,7 @@ def begin(request: Request) -> HttpResponse:
         with place(request, concurrency_limits.VALIDATIONS):
             services.draft(text)
         row = policy_tries.begin(request.user, text, **form.incidents(), now=timezone.now())
-    except services.Invalid as error:
+    except services.InvalidPolicies as error:
         return _show(request, shown | {"problems": error.problems}, status=422)
     except FieldError as error:
         form.add_error(error.field, localization.say(error.reason))

@@ -15,7 +15,7 @@ from django.core.management.base import BaseCommand
 
 from kcover_portal.celery import app
 from kcover_portal.operate import demo, signing_key, sockets
-from kcover_portal.operate.embedded import Embedded
+from kcover_portal.operate.embedded import EmbeddedProcesses
 
 
 class Command(BaseCommand):
@@ -53,7 +53,7 @@ def _end(_signal: int, _frame: FrameType | None) -> None:
 
 async def serve(listener: socket.socket) -> None:
     """Runs the web server and the embedded processes until the server stops."""
-    embedded = Embedded(app)
+    embedded = EmbeddedProcesses(app)
     config = uvicorn.Config(
         "kcover_portal.asgi:application",
         ws_max_size=65536,

@@ -54,7 +54,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         try:
             getattr(self, f"_{options['verb']}")(options)
-        except services.Invalid as error:
+        except services.InvalidPolicies as error:
             raise CommandError(f"nothing was applied:\n{error}") from error
         except (services.Conflict, services.NotFound) as error:
             raise CommandError(str(error)) from error
@@ -69,7 +69,7 @@ class Command(BaseCommand):
                 applied = services.apply(
                     text, author=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
                 )
-            except services.Invalid as error:
+            except services.InvalidPolicies as error:
                 lines = [f"{path}:{p.line}:{p.column}: {p.text}" for p in error.problems]
                 raise CommandError("\n".join([f"nothing in {path} was applied:", *lines])) from error
             for policy in applied:

@@ -8,20 +8,20 @@ from typing import Any
 from kcover import wire
 from kcover.faults.fault import Command, CommandResult, Fault
 from kcover_portal.incidents import services as incidents
-from tests.invariants.watched import Watched
+from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
 
 NODES = 4
 
 
-class Site(World):
+class WalkCluster(World):
     """A cluster and its machines; nothing here acts by itself."""
 
-    kube: Watched
+    kube: ObservedCluster
     _listed: Sequence[str] | None = None  # the versions of the nodes that the watch has told of
 
     def __init__(self, *, policy: str) -> None:
-        super().__init__(policy=policy, nodes=0, fake=Watched)
+        super().__init__(policy=policy, nodes=0, fake=ObservedCluster)
         self.cluster.ready_within = 360  # longer than a command to an agent stands, and short enough to be waited for
         self.cluster.save()
         self.names = [f"gpu-{number}" for number in range(1, NODES + 1)]

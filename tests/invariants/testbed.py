@@ -1,4 +1,4 @@
-"""The test bed: a small cluster (``site``), a clock, and workers that can die at any time."""
+"""The test bed: a small cluster (``walk_cluster``), a clock, and workers that can die at any time."""
 
 import contextlib
 import random
@@ -10,9 +10,9 @@ from django.db import connection, transaction
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
-from tests.invariants import sql, told
-from tests.invariants.site import Site
-from tests.invariants.watched import Violation, excluded, must
+from tests.invariants import audit_log, sql
+from tests.invariants.observed_cluster import Violation, excluded, must
+from tests.invariants.walk_cluster import WalkCluster
 
 __all__ = ["CODES", "Bed", "Killed", "Violation"]
 
@@ -56,14 +56,14 @@ class Killed(BaseException):
     """``kill -9`` of a worker: nothing of it runs any more, not even error handling."""
 
 
-class Bed(Site):
+class Bed(WalkCluster):
     """What may happen is a method; each ends with everything looked at that must hold."""
 
     def __init__(self) -> None:
         super().__init__(policy=POLICIES)
         self._boundaries: int | None = None
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
-        self._ledger = told.Reader()
+        self._ledger = audit_log.AuditLogCheck()
         self.kube.moment = self._moment
 
     # The portal's side

@@ -47,7 +47,7 @@ class Account:
     state: str | None = None  # the state label before the portal's mark came
 
 
-class Watched(FakeCluster):
+class ObservedCluster(FakeCluster):
     """A fake cluster that refuses to be mistreated. ``moment`` is told of each call before and after its effect."""
 
     def __init__(self, *, clock: Callable[[], datetime]) -> None:

@@ -16,8 +16,8 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from tests import proofs
-from tests.invariants.bed import Bed
-from tests.invariants.watched import must
+from tests.invariants.observed_cluster import must
+from tests.invariants.testbed import Bed
 
 # The limits that a person sets who has seen to the cause.
 CALM = {

@@ -13,7 +13,7 @@ READS = ("get", "list", "watch")
 REVIEWS = ("tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
 
 
-class Served(live.LiveCluster):
+class CountedCluster(live.LiveCluster):
     """The port over HTTP, and the hands of everybody else: they reach into the store, and nobody counts them."""
 
     def __init__(self, server: api_server.ApiServer) -> None:

@@ -10,9 +10,9 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from tests.invariants import people
-from tests.invariants.bed import CODES, Bed
-from tests.invariants.watched import must
+from tests.invariants import people_events
+from tests.invariants.observed_cluster import must
+from tests.invariants.testbed import CODES, Bed
 
 Act = Callable[[Bed, random.Random], None]
 PCI = ("0000:4e:00", "0000:4f:00")
@@ -191,7 +191,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "resend": (2, resend),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
-    "all_clear": (4, people.all_clear),
+    "all_clear": (4, people_events.all_clear),
     "time": (10, time),
     "watch": (4, watch),
     "work": (10, work),
@@ -200,31 +200,31 @@ ACTS: dict[str, tuple[int, Act]] = {
     "worker_dies": (8, worker_dies),
     "meanwhile": (8, meanwhile),
     "again": (2, again),
-    "steer": (6, people.steer),
-    "answer": (2, people.answer),
-    "request": (3, people.request),
-    "give_back": (6, people.give_back),
-    "mode": (3, people.mode),
-    "exclude": (2, people.exclude),
-    "kubectl": (6, people.kubectl),
+    "steer": (6, people_events.steer),
+    "answer": (2, people_events.answer),
+    "request": (3, people_events.request),
+    "give_back": (6, people_events.give_back),
+    "mode": (3, people_events.mode),
+    "exclude": (2, people_events.exclude),
+    "kubectl": (6, people_events.kubectl),
     "api_faults": (6, api_faults),
     "machine": (3, machine),
     "come_and_go": (1, come_and_go),
-    "limits": (2, people.limits),
-    "driver": (1, people.driver),
+    "limits": (2, people_events.limits),
+    "driver": (1, people_events.driver),
     "pods": (8, pods),
     "sweep": (2, sweep),
 }
 # What may happen in the middle of a worker's call; none takes longer than its lease.
 MEANWHILE: tuple[Act, ...] = (
-    people.steer,
-    people.steer,
-    people.request,
-    people.kubectl,
-    people.exclude,
+    people_events.steer,
+    people_events.steer,
+    people_events.request,
+    people_events.kubectl,
+    people_events.exclude,
     machine,
     fault,
-    people.mode,
+    people_events.mode,
     other_worker,
     watch,
     pods,

@@ -4,12 +4,12 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.invariants import sql
-from tests.invariants.watched import must
+from tests.invariants.observed_cluster import must
 
 Key = tuple[int | None, str, str]  # a rescue, the verb and the subject of its write
 
 
-class Reader:
+class AuditLogCheck:
     """Follows the chain of cluster c1."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from tests.invariants.bed import Bed
+from tests.invariants.testbed import Bed
 
 PEOPLE = ("user:ann", "user:bob", "user:cid")
 OPEN = ("held", "waiting", "running")
