@@ -39,7 +39,7 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
     requested = [
         spec
         for spec in actions.ACTIONS.values()
-        if (spec.policy is not None and spec.policy.name in listed) or spec.asked_by(options)
+        if (spec.policy is not None and spec.policy.name in listed) or spec.requested_by(options)
     ]
     wanted = {spec.name for spec in requested} | {name for spec in requested for name in spec.implies}
     return tuple(

@@ -19,7 +19,7 @@ SPEC = ActionSpec(
     name="escalate",
     title=_("Call a person"),
     place=(Stage.HAND_OVER, 0),
-    asked_by=lambda options: options.escalate is not None,
+    requested_by=lambda options: options.escalate is not None,
     plan=lambda _attribute, options: Args(message=options.escalate or ""),
     args=Args,
     calls_person=True,

@@ -23,7 +23,7 @@ class Args(record.Args):
 class Progress(record.Progress):
     """``result``: what became of the message, as the JSON of a reason in ``because``, and its time in ``at``."""
 
-    asked_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
+    requested_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
     result: Mapping[str, Any] | None = hidden(default=None)
 
 

@@ -36,7 +36,7 @@ class Progress(record.JobsProgress):
     )
     was_ready: bool = hidden(default=False)
     asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
-    asked_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
+    requested_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:

@@ -90,7 +90,7 @@ class ActionSpec:
 
     # --- how it gets into a plan
     policy: PolicyAction | None = None  # None: rules cannot list it among their actions
-    asked_by: Callable[[RuleOptions], bool] = never  # whether another key of a rule requests it
+    requested_by: Callable[[RuleOptions], bool] = never  # whether another key of a rule requests it
     implies: tuple[str, ...] = ()  # steps that a policy's plan has in addition to it
     plan: Callable[[Attributes, RuleOptions], Args] = no_args
     args: type[Args] = Args

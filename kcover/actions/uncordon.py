@@ -20,7 +20,7 @@ SPEC = ActionSpec(
     title=_("Uncordon"),
     place=(Stage.RETURN, 0),
     policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset"),)),
-    asked_by=lambda options: options.uncordons,
+    requested_by=lambda options: options.uncordons,
     args=Args,
     returns_node=True,
 )

@@ -27,7 +27,7 @@ SPEC = ActionSpec(
     name="verify",
     title=_("Verify"),
     place=(Stage.PROVE, 1),
-    asked_by=lambda options: options.verify,
+    requested_by=lambda options: options.verify,
     plan=lambda _attribute, options: Args(agent=options.verify_agent),
     args=Args,
     progress=Progress,

@@ -38,14 +38,14 @@ class Request:
     subject: Subject
     requested_by: str
     requesters: tuple[str, ...] = ()
-    asked_at: datetime
+    requested_at: datetime
     holds: timedelta
     approvers: int = 1
 
     @property
     def expires_at(self) -> datetime:
         """Votes no longer count from this time on."""
-        return self.asked_at + self.holds
+        return self.requested_at + self.holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +189,7 @@ def _refusal(vote: Vote, request: Request) -> reasons.Reason | None:
     person = _refused_person(vote, request)
     if person is not None:
         return person
-    if vote.at < request.asked_at:
+    if vote.at < request.requested_at:
         return reasons.of("vote_early", by=vote.by, at=reasons.moment(vote.at))
     if vote.at >= request.expires_at:
         return reasons.of("vote_late", by=vote.by, at=reasons.moment(vote.at))

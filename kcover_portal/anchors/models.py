@@ -55,7 +55,7 @@ class Verification(models.Model):
     slices = models.PositiveIntegerField(default=0, help_text="begun since the last progress")
     holder = models.CharField(max_length=40, blank=True)
     lease_until = models.DateTimeField(null=True)
-    asked_at = models.DateTimeField()
+    requested_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True)
 
     class Meta:

@@ -13,7 +13,7 @@ class CheckRunFilter(filters.FilterSet):
     cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
     state = filters.MultipleChoiceFilter(choices=CheckRun.State.choices, label=_("State"))
     node = filters.CharFilter(method="of_node", label=_("Node"))
-    q = filters.CharFilter(field_name="asked_by", lookup_expr="icontains", label=_("Requested by"))
+    q = filters.CharFilter(field_name="requested_by", lookup_expr="icontains", label=_("Requested by"))
 
     class Meta:
         model = CheckRun

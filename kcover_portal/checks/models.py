@@ -32,9 +32,9 @@ class CheckRun(models.Model):
     storage = models.JSONField(default=dict, help_text="state and result of the check pvc, the same for every node")
     ring = models.JSONField(default=dict, help_text="iperf's ring: traffic, members, current step")
     busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
-    asked_by = models.CharField(max_length=200)
+    requested_by = models.CharField(max_length=200)
     requester_kind = models.CharField(max_length=10, choices=Requester.choices, default=Requester.PERSON)
-    asked_at = models.DateTimeField()
+    requested_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -103,7 +103,7 @@ class CheckTarget(models.Model):
     results = models.JSONField(default=list)
     said = models.JSONField(default=list, help_text="Autopilot's status words")
     note = models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")
-    asked_at = models.DateTimeField(null=True)
+    requested_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
     label_before = models.CharField(max_length=63, blank=True, help_text="gpuhealth label before TESTING")
     labelled_at = models.DateTimeField(null=True, help_text="when its result was written to the node's labels")

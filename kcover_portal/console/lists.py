@@ -266,7 +266,7 @@ CHECK_RUNS = Listing(
         "cluster": "cluster__name",
         **_own_columns("state", "checks"),
         "r": "level",
-        **_own_columns("batch", "total", "done", "wrong", "asked_by", "asked_at", "finished_at"),
+        **_own_columns("batch", "total", "done", "wrong", "requested_by", "requested_at", "finished_at"),
     },
 )
 PREFLIGHT_RUNS = Listing(

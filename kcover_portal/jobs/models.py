@@ -37,15 +37,17 @@ class JobOrder(models.Model):
     name = models.CharField(max_length=253)
     action = models.CharField(max_length=10, choices=Action.choices)
     cause = models.CharField(max_length=10, choices=Cause.choices)
-    asked_by = models.CharField(max_length=200)
-    asked_because = models.JSONField(default=dict, help_text="a Reason: the fault behind it; {}: a person's own words")
+    requested_by = models.CharField(max_length=200)
+    requested_because = models.JSONField(
+        default=dict, help_text="a Reason: the fault behind it; {}: a person's own words"
+    )
     incident = models.ForeignKey(
         Incident, on_delete=models.SET_NULL, null=True, related_name="job_orders", help_text="of the failed pod"
     )
     reason = models.CharField(max_length=500, blank=True, help_text="a person's own words")
     requesters = models.JSONField(default=list, help_text="the people who count as the requester")
     awaits_approval = models.BooleanField(default=False, help_text="while it is held: another person must approve it")
-    asked_at = models.DateTimeField()
+    requested_at = models.DateTimeField()
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     because = models.JSONField(default=dict, help_text="a Reason: what it waits for, or how it ended")
     restart = models.JSONField(default=dict, help_text="the job and its pods, stored before the first call")

@@ -95,7 +95,7 @@ def test_reasons_of_events_are_camel_case() -> None:
         (actions.reboot.Args(wait_seconds=5), {"wait_seconds": 5}),
         (actions.run_checks.Args(checks=("dcgm", "pciebw")), {"checks": ["dcgm", "pciebw"]}),
         (actions.verify.Args(), {"agent": True}),
-        (actions.notify.Progress(asked_at=AT), {"asked_at": AT.isoformat()}),
+        (actions.notify.Progress(requested_at=AT), {"requested_at": AT.isoformat()}),
         (
             actions.drain.Progress(entered=True, evicted=("a/b",), blocked={"a/b": ["pdb"]}),
             {"entered": True, "evicted": ["a/b"], "blocked": {"a/b": ["pdb"]}},
@@ -128,7 +128,7 @@ def test_the_boot_that_is_to_end_is_known_from_the_beginning() -> None:
 
 
 def test_a_retry_keeps_the_boot_and_the_jobs() -> None:
-    asked = actions.reboot.Progress(boot_id="b", jobs=("ns/job",), asked=ASKED, asked_at=AT, retry=1, gated=True)
+    asked = actions.reboot.Progress(boot_id="b", jobs=("ns/job",), asked=ASKED, requested_at=AT, retry=1, gated=True)
     assert asked.begun
     again = asked.retried()
     assert again == actions.reboot.Progress(boot_id="b", jobs=("ns/job",), retry=2)
@@ -177,6 +177,6 @@ def test_fields_of_the_base_class_come_last() -> None:
         "boot_id",
         "driver",
         "asked",
-        "asked_at",
+        "requested_at",
         "retry",
     ]

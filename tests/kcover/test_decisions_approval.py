@@ -18,7 +18,7 @@ SUBJECT = approval.Subject(rescue=7, step=2, plan_hash="abc", node="gpu-1", uid=
 
 
 def request(**changes: Any) -> approval.Request:
-    made = approval.Request(subject=SUBJECT, requested_by="user:carl", asked_at=ASKED, holds=HOUR)
+    made = approval.Request(subject=SUBJECT, requested_by="user:carl", requested_at=ASKED, holds=HOUR)
     return replace(made, **changes)
 
 

@@ -61,7 +61,7 @@ class Migration(migrations.Migration):
                 ("slices", models.PositiveIntegerField(default=0, help_text="begun since the last progress")),
                 ("holder", models.CharField(blank=True, max_length=40)),
                 ("lease_until", models.DateTimeField(null=True)),
-                ("asked_at", models.DateTimeField()),
+                ("requested_at", models.DateTimeField()),
                 ("ended_at", models.DateTimeField(null=True)),
             ],
             options={

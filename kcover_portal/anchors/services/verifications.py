@@ -43,7 +43,7 @@ def begin(chains: Collection[str], *, owner: str, now: datetime) -> Verification
     try:
         with transaction.atomic():
             row = Verification.objects.create(
-                owner=owner, pending=sorted(chains, reverse=True), total=total, asked_at=now
+                owner=owner, pending=sorted(chains, reverse=True), total=total, requested_at=now
             )
     except IntegrityError:  # a request of the same person at the same moment
         return own.get()

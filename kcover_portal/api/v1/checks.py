@@ -59,7 +59,7 @@ class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
         model = CheckRun
         fields = (
             *("id", "cluster", "state", "checks", "r", "batch", "total", "done", "wrong"),
-            *("asked_by", "requester_kind", "asked_at", "finished_at"),
+            *("requested_by", "requester_kind", "requested_at", "finished_at"),
         )
 
 

@@ -77,7 +77,18 @@ class OrderSerializer(serializers.ModelSerializer[JobOrder]):
     class Meta:
         model = JobOrder
         fields = (
-            *("id", "cluster", "namespace", "kind", "name", "action", "cause", "asked_by", "reason", "asked_at"),
+            *(
+                "id",
+                "cluster",
+                "namespace",
+                "kind",
+                "name",
+                "action",
+                "cause",
+                "requested_by",
+                "reason",
+                "requested_at",
+            ),
             *("state", "because", "incident", "ended_at"),
         )
 
@@ -185,7 +196,7 @@ class JobAct(base.ActionView):
         actor, now = accounts.actor(principal(request)), timezone.now()
         if action == DECLINE:
             return Response(OrderSerializer(services.decline(cluster, actor=actor, now=now, **asked)).data)
-        made = services.order(cluster, action=action, asked_by=actor, now=now, **asked)
+        made = services.order(cluster, action=action, requested_by=actor, now=now, **asked)
         return Response(OrderSerializer(made).data, status=202)
 
 

@@ -133,7 +133,7 @@ def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mappin
         Need.RESCUE: part(waiting.rescues.select_related("node"), "opened_at", lambda rows: map(_left, rows)),
         Need.APPROVAL: part(waiting.approvals.select_related("node"), "expires_at", lambda rows: map(_approval, rows)),
         Need.INCIDENT: part(waiting.incidents.select_related("node"), "opened_at", _unhandled),
-        Need.JOB: part(waiting.orders, "asked_at", lambda rows: map(_order, rows)),
+        Need.JOB: part(waiting.orders, "requested_at", lambda rows: map(_order, rows)),
         Need.WATCH: (len(waiting.clusters), [_unwatched(cluster) for cluster in waiting.clusters[:MAX_LISTED]]),
         Need.SOURCE: part(waiting.sources, "error_at", lambda rows: map(_failing, rows)),
     }
@@ -187,7 +187,7 @@ def _order(row: JobOrder) -> Item:
         cluster=row.cluster.name,
         about=("job_order", str(row.pk)),
         name=f"{row.kind} {row.namespace}/{row.name}",
-        since=row.asked_at,
+        since=row.requested_at,
         why=(why,) if why else (),
     )
 

@@ -47,7 +47,7 @@ class Migration(migrations.Migration):
                 ),
                 ("ring", models.JSONField(default=dict, help_text="iperf's ring: traffic, members, current step")),
                 ("busy_until", models.DateTimeField(help_text="lease of the worker that calls the cluster", null=True)),
-                ("asked_by", models.CharField(max_length=200)),
+                ("requested_by", models.CharField(max_length=200)),
                 (
                     "requester_kind",
                     models.CharField(
@@ -56,7 +56,7 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("asked_at", models.DateTimeField()),
+                ("requested_at", models.DateTimeField()),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "cluster",
@@ -96,7 +96,7 @@ class Migration(migrations.Migration):
                 ("results", models.JSONField(default=list)),
                 ("said", models.JSONField(default=list, help_text="Autopilot's status words")),
                 ("note", models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")),
-                ("asked_at", models.DateTimeField(null=True)),
+                ("requested_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
                 (
                     "label_before",

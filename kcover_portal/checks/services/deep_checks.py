@@ -27,7 +27,7 @@ def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRu
     shadow mode.
     """
     last = CheckRun.objects.filter(cluster=cluster, requester_kind=CheckRun.Requester.SCHEDULE).order_by("-pk").first()
-    if last is not None and (last.state == CheckRun.State.RUNNING or last.asked_at > now - every):
+    if last is not None and (last.state == CheckRun.State.RUNNING or last.requested_at > now - every):
         return None
     if queries.mode_now(cluster)[0] in queries.SILENT:
         return None

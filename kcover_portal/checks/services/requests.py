@@ -124,7 +124,7 @@ def _commands(
     neighbours = _neighbourhood(run)
     commands = []
     for target in asked:
-        target.asked_at = now
+        target.requested_at = now
         left = todo[target.place]
         if not left:
             node_checks.close(target, now=now)

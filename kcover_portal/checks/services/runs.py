@@ -58,9 +58,9 @@ def begin(
             total=len(nodes),
             ring=iperf_rings.planned(traffic or iperf_rings.Traffic()) if in_rings else {},
             storage=pvc_check.planned(storage_class or cluster.storage_class) if pvc_check.CHECK in checks else {},
-            asked_by=actor,
+            requested_by=actor,
             requester_kind=requester,
-            asked_at=now,
+            requested_at=now,
         )
         CheckTarget.objects.bulk_create(
             CheckTarget(run=run, node=node, place=place, batch=place // size) for place, node in enumerate(nodes)

@@ -175,12 +175,12 @@ def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
             presentation.of("node", "attention"),
             _("Training job %(job)s needs a person") % {"job": f"{order.namespace}/{order.name}"},
             localization.stored(order.because),
-            order.asked_at,
+            order.requested_at,
             "jobs",
             order.pk,
             order.cluster.name,
         )
-        for order in rows.select_related("cluster").order_by("asked_at", "pk")[:MAX_ROWS]
+        for order in rows.select_related("cluster").order_by("requested_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 

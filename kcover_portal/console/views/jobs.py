@@ -120,7 +120,7 @@ def _carry_out(request: Request, row: Cluster, action: str, about: dict[str, Any
         return
     if may_approve and row.hand_approval == Cluster.HandApproval.ALWAYS:
         confirm(request)  # it may approve the order of another person
-    services.order(row, action=action, asked_by=actor, **asked)
+    services.order(row, action=action, requested_by=actor, **asked)
 
 
 def _text(row: Cluster, action: str) -> str:

@@ -33,9 +33,9 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
-                ("asked_by", models.CharField(max_length=200)),
+                ("requested_by", models.CharField(max_length=200)),
                 (
-                    "asked_because",
+                    "requested_because",
                     models.JSONField(default=dict, help_text="a Reason: the fault behind it; {}: a person's own words"),
                 ),
                 ("reason", models.CharField(blank=True, help_text="a person's own words", max_length=500)),
@@ -44,7 +44,7 @@ class Migration(migrations.Migration):
                     "awaits_approval",
                     models.BooleanField(default=False, help_text="while it is held: another person must approve it"),
                 ),
-                ("asked_at", models.DateTimeField()),
+                ("requested_at", models.DateTimeField()),
                 (
                     "state",
                     models.CharField(

@@ -36,7 +36,7 @@ def decline(
         if asked is None:
             raise orders.OrderRefused(reasons.of("job_no_order_waits"))
         if not may_approve and not order_approval.is_own(asked, people):
-            raise orders.OrderRefused(reasons.of("job_order_of_another", order=asked.pk, by=asked.asked_by))
+            raise orders.OrderRefused(reasons.of("job_order_of_another", order=asked.pk, by=asked.requested_by))
         because = reasons.with_why("job_order_declined", reason, by=actor)
         orders.settle(asked, JobOrder.State.FAILED, because, actor=actor, now=now)
     asked.refresh_from_db()
@@ -45,7 +45,7 @@ def decline(
 
 def expire(cluster: Cluster, *, now: datetime) -> None:
     """Ends orders that nobody approved in time."""
-    old = order_approval.waiting(cluster).filter(asked_at__lte=now - order_approval.VALID_FOR).order_by("pk")
+    old = order_approval.waiting(cluster).filter(requested_at__lte=now - order_approval.VALID_FOR).order_by("pk")
     for order in old.select_related("cluster")[:MAX_EXPIRED_ORDERS]:
         with transaction.atomic():
             because = reasons.of("job_order_expired", span=reasons.span(order_approval.VALID_FOR))

@@ -55,7 +55,7 @@ class _Lately:
     def __init__(self, cluster: Cluster, *, now: datetime) -> None:
         self._all: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
-        rows = JobOrder.objects.filter(cluster=cluster, cause=JobOrder.Cause.LABEL, asked_at__gt=now - PERIOD)
+        rows = JobOrder.objects.filter(cluster=cluster, cause=JobOrder.Cause.LABEL, requested_at__gt=now - PERIOD)
         for row in rows.only("namespace", "state"):
             self.count(row)
 
@@ -112,8 +112,8 @@ def _order(
             cluster,
             job,
             cause=JobOrder.Cause.LABEL,
-            asked_by=ASKED_BY,
-            asked_because=reasons.of("job_label_set", label=NEEDS_RECOVERY),
+            requested_by=ASKED_BY,
+            requested_because=reasons.of("job_label_set", label=NEEDS_RECOVERY),
             state=state,
             because=because,
             now=now,

@@ -49,12 +49,12 @@ def standing(
     held = queries.left_to_people().filter(cluster=cluster, **about)
     if may_approve and held.exclude(cause=JobOrder.Cause.PERSON).exists():
         return ApprovalVerdict()
-    asked = waiting(cluster).filter(**about, asked_at__gt=now - VALID_FOR).first()
+    asked = waiting(cluster).filter(**about, requested_at__gt=now - VALID_FOR).first()
     if asked is None:
         return ApprovalVerdict(waits=True)
     if may_approve and not is_own(asked, people):
         return ApprovalVerdict(approves=asked)
-    return ApprovalVerdict(refusal=reasons.of("job_order_waits", order=asked.pk, by=asked.asked_by))
+    return ApprovalVerdict(refusal=reasons.of("job_order_waits", order=asked.pk, by=asked.requested_by))
 
 
 def waiting(cluster: Cluster) -> QuerySet[JobOrder]:
@@ -64,4 +64,4 @@ def waiting(cluster: Cluster) -> QuerySet[JobOrder]:
 
 def is_own(asked: JobOrder, people: Collection[str]) -> bool:
     """Returns whether one of these people counts as the requester of the order."""
-    return not {asked.asked_by, *asked.requesters}.isdisjoint(people)
+    return not {asked.requested_by, *asked.requesters}.isdisjoint(people)

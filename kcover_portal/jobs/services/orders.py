@@ -120,7 +120,7 @@ def order(
     namespace: str,
     name: str,
     action: str,
-    asked_by: str,
+    requested_by: str,
     people: Collection[str] = (),
     reason: str,
     now: datetime,
@@ -132,19 +132,19 @@ def order(
     Raises JobUnknown, OrderRefused.
     """
     about = {"kind": kind, "namespace": namespace, "name": name, "action": action}
-    names = sorted({asked_by, *people})
+    names = sorted({requested_by, *people})
     found = preview(cluster, **about, people=names, may_approve=may_approve, now=now)
     if found.held_back:
         raise OrderRefused(reasons.both(*found.held_back))
     asked: dict[str, Any] = {
         "cause": JobOrder.Cause.PERSON,
-        "asked_by": asked_by,
+        "requested_by": requested_by,
         "requesters": names,
         "reason": reason,
         "now": now,
     }
     if found.standing.waits:
-        because = reasons.of("job_awaits_approval", by=asked_by)
+        because = reasons.of("job_awaits_approval", by=requested_by)
         waits: dict[str, Any] = {"state": JobOrder.State.HELD, "because": because, "awaits_approval": True}
         return create(cluster, found.target.job, action=action, **asked, **waits)
     try:
@@ -191,10 +191,10 @@ def create(
     *,
     action: str = JobOrder.Action.RESTART,
     cause: str,
-    asked_by: str,
+    requested_by: str,
     now: datetime,
     reason: str = "",
-    asked_because: reasons.Reason | None = None,
+    requested_because: reasons.Reason | None = None,
     incident: int | None = None,
     state: str = JobOrder.State.RUNNING,
     because: reasons.Reason | None = None,
@@ -213,11 +213,11 @@ def create(
             **where,
             action=action,
             cause=cause,
-            asked_by=asked_by,
-            asked_because=asked_because.to_json() if asked_because else {},
+            requested_by=requested_by,
+            requested_because=requested_because.to_json() if requested_because else {},
             incident_id=incident,
             reason=reason,
-            asked_at=now,
+            requested_at=now,
             state=state,
             because=because.to_json() if because else {},
             due_at=due_at or now,
@@ -228,13 +228,13 @@ def create(
         replaced = reasons.of("job_order_replaced", order=made.pk)
         held = JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk)
         for old in held.filter(awaits_approval=True) if awaits_approval else held:
-            settle(old, JobOrder.State.REPLACED, replaced, actor=asked_by, now=now)
+            settle(old, JobOrder.State.REPLACED, replaced, actor=requested_by, now=now)
         about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
         acts: list[audit.Act] = [
             audit.JobOrdered(
                 cause=cause,
                 reason=reason,
-                because=asked_because,
+                because=requested_because,
                 incident=incident,
                 passed_over=passed_over,
                 **about,
@@ -242,7 +242,7 @@ def create(
         ]
         if state != JobOrder.State.RUNNING:
             acts.append(audit.JobOrderSettled(state=state, because=because, **about))
-        ledger.append(cluster.name, [ledger.Draft(act=act, actor=asked_by, at=now) for act in acts])
+        ledger.append(cluster.name, [ledger.Draft(act=act, actor=requested_by, at=now) for act in acts])
     if state == JobOrder.State.RUNNING and made.due_at <= now:
         doorbell.ring("jobs.run", made.pk)
     doorbell.publish("job", made.pk, cluster=cluster.name)

@@ -89,7 +89,7 @@ def recover_job(
         return None
     state, why, due_at = JobOrder.State.RUNNING, None, now
     mode = mode_of(cluster)
-    lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), asked_at__gt=now - RESTART_WINDOW)
+    lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), requested_at__gt=now - RESTART_WINDOW)
     if mode in fleet.SILENT:
         if lately.exists():
             return None
@@ -108,8 +108,8 @@ def recover_job(
             cluster,
             job,
             cause=cause,
-            asked_by=ACTOR,
-            asked_because=because,
+            requested_by=ACTOR,
+            requested_because=because,
             incident=incident,
             state=state,
             because=why,

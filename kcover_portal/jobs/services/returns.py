@@ -80,4 +80,4 @@ def _is_over(kube: port.Cluster, job: training_jobs.Job, workload: port.Workload
 
 def _was_restarted(cluster: Cluster, order: JobOrder) -> bool:
     rows = JobRestart.objects.filter(cluster=cluster, namespace=order.namespace, job=order.name)
-    return rows.filter(at__gt=order.asked_at).exists()
+    return rows.filter(at__gt=order.requested_at).exists()

@@ -228,8 +228,8 @@ class _Work(OrderCalls):
 
 def _why(order: JobOrder) -> reasons.Reason:
     """The reason why the order restarts the job, for the list of jobs."""
-    fault = reasons.kept(order.asked_because)
+    fault = reasons.kept(order.requested_because)
     if fault is not None:
         return fault
-    by = reasons.of("job_ordered_by", by=order.asked_by)
-    return reasons.of("job_ordered_by_because", by=order.asked_by, why=order.reason) if order.reason else by
+    by = reasons.of("job_ordered_by", by=order.requested_by)
+    return reasons.of("job_ordered_by_because", by=order.requested_by, why=order.reason) if order.reason else by

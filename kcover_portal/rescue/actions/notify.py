@@ -18,14 +18,14 @@ POLL_SECONDS = 30.0  # the answer wakes the step; polling covers answers that ge
 
 def run(context: Context) -> Outcome:
     """Requests the notification once, by the row itself, then waits for the answer."""
-    if context.step.progress_as(core.Progress).asked_at is None:
-        context.remember(asked_at=context.now)
+    if context.step.progress_as(core.Progress).requested_at is None:
+        context.remember(requested_at=context.now)
     node_marks.expect_isolated(context)
     context.step.refresh_from_db(fields=["progress"])
     progress = context.step.progress_as(core.Progress)
     if progress.result is not None:
         return Done(reasons.from_json(progress.result["because"]))
-    until = (progress.asked_at or context.now) + TIME_LIMIT
+    until = (progress.requested_at or context.now) + TIME_LIMIT
     left = (until - context.now).total_seconds()
     if left <= 0:
         return Done(reasons.of("notify_timeout", minutes=int(TIME_LIMIT.total_seconds() / 60)))

@@ -65,7 +65,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
 
     wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
     request = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
-    context.remember(asked=request, asked_at=context.now)
+    context.remember(asked=request, requested_at=context.now)
     return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=request))
 
 
@@ -77,10 +77,10 @@ def _drained_at(context: Context) -> datetime:
 
 def _await_reboot(context: Context) -> Outcome:
     progress = context.step.progress_as(core.Progress)
-    assert progress.asked is not None  # it was stored together with ``asked_at``
-    assert progress.asked_at is not None
+    assert progress.asked is not None  # it was stored together with ``requested_at``
+    assert progress.requested_at is not None
     waiting = reasons.of("reboot_requested", request=progress.asked)
-    asked_for = context.now - progress.asked_at
+    asked_for = context.now - progress.requested_at
     driver = DRIVERS[progress.driver]
     ended = driver.ended(context, key=agent.key_of(context.step))
     if ended is not None:

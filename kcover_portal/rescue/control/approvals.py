@@ -229,7 +229,7 @@ def _request(rescue: Rescue) -> approval.Request:
         subject=subject,
         requested_by=rescue.requested_by,
         requesters=tuple(rescue.requesters),
-        asked_at=_requested_at(rescue),
+        requested_at=_requested_at(rescue),
         holds=timedelta(seconds=rescue.approval_seconds),
         approvers=rescue.approvers,
     )

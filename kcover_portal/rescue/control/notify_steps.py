@@ -15,7 +15,7 @@ NAME = actions.notify.SPEC.name
 def waiting_steps() -> QuerySet[Step]:
     """The steps of open rescues that wait for a notification, oldest first."""
     rows = Step.objects.filter(name=NAME, rescue__state__in=lifecycle.OPEN_RESCUE, state__in=("running", "waiting"))
-    waiting = rows.filter(progress__asked_at__isnull=False, progress__result__isnull=True)
+    waiting = rows.filter(progress__requested_at__isnull=False, progress__result__isnull=True)
     return waiting.select_related("rescue__node", "rescue__cluster").order_by("pk")
 
 

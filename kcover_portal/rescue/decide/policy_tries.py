@@ -67,7 +67,7 @@ def begin(text: str, incidents: Iterable[int], *, owner: str, past: bool, now: d
                     pending=found[:MAX_INCIDENTS][::-1],
                     total=min(len(found), MAX_INCIDENTS),
                     truncated=len(found) > MAX_INCIDENTS,
-                    asked_at=now,
+                    requested_at=now,
                 )
         except IntegrityError as error:  # a request of the same person at the same moment
             raise TryRefused(reasons.of("try_own_open", number="?"), retry_after=5) from error

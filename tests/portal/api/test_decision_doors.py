@@ -59,7 +59,7 @@ def _value(parameter: re.Match[str]) -> str:
 @pytest.fixture
 def story(east: Cluster, node: Node, now: datetime) -> None:
     add_story(node, now)
-    CheckRun.objects.create(cluster=east, checks=["dcgm"], asked_by="user:ann", asked_at=now)
+    CheckRun.objects.create(cluster=east, checks=["dcgm"], requested_by="user:ann", requested_at=now)
 
 
 def test_there_are_as_many_doors_as_urls() -> None:

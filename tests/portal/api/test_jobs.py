@@ -109,11 +109,11 @@ def test_a_person_of_a_pool_sees_the_jobs_of_its_nodes_and_no_other_node(
         namespace="train",
         kind="PyTorchJob",
         name="llm",
-        asked_by="x",
+        requested_by="x",
         due_at=now,
         action="restart",
         cause="pod",
-        asked_at=now,
+        requested_at=now,
         because=reasons.of("job_suspended").to_json(),
     )
     for name in ("gpu-0", "gpu-1"):

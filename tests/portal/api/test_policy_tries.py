@@ -130,7 +130,7 @@ def test_a_person_has_one_try_at_a_time(many: list[Incident], viewer: Api) -> No
 
 
 def test_the_portal_has_a_bounded_number_of_tries(viewer: Api, now: datetime) -> None:
-    rows = [PolicyTry(owner=f"user:{-n}", past=False, total=0, asked_at=now) for n in range(policy_tries.MAX_OPEN)]
+    rows = [PolicyTry(owner=f"user:{-n}", past=False, total=0, requested_at=now) for n in range(policy_tries.MAX_OPEN)]
     PolicyTry.objects.bulk_create(rows)
     assert problem(viewer.post("policies/try", {"yaml": policy("a")}), 429)["code"] == "tries_full"
 

@@ -282,4 +282,4 @@ def test_runs_of_other_clusters_are_not_seen(nodes: list[Node], west: Cluster, o
     elsewhere = caller("viewer", now, cluster=west)
     assert elsewhere.get("check-runs").json()["results"] == []
     problem(elsewhere.get(f"check-runs/{CheckRun.objects.get().pk}"), 404)
-    assert timedelta(0) <= timezone.now() - CheckRun.objects.get().asked_at < timedelta(minutes=1)
+    assert timedelta(0) <= timezone.now() - CheckRun.objects.get().requested_at < timedelta(minutes=1)

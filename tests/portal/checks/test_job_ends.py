@@ -53,7 +53,7 @@ def look(world: World, times: int = 1) -> None:
 def runs() -> list[tuple[str, list[str], int, list[str]]]:
     assert {run.requester_kind for run in CheckRun.objects.all()} <= {CheckRun.Requester.JOB}
     return [
-        (run.asked_by, run.checks, run.level, list(run.targets.values_list("node__name", flat=True)))
+        (run.requested_by, run.checks, run.level, list(run.targets.values_list("node__name", flat=True)))
         for run in CheckRun.objects.order_by("pk")
     ]
 

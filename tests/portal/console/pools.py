@@ -87,7 +87,7 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
         last_at=now,
     )
     run = CheckRun.objects.create(
-        cluster=cluster, checks=["ping"], level=1, total=2, asked_by="user:theirs", asked_at=now
+        cluster=cluster, checks=["ping"], level=1, total=2, requested_by="user:theirs", requested_at=now
     )
     for place, node in enumerate(nodes.values()):
         CheckTarget.objects.create(run=run, node=node, place=place, batch=0)

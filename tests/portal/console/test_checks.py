@@ -70,7 +70,7 @@ def test_a_person_begins_and_stops_a_run(world: World, person: Person) -> None:
     done = client.post("/checks/new/", asked)
     run = CheckRun.objects.get()
     assert (done.status_code, done.headers["Location"]) == (302, f"/checks/{run.pk}/")
-    assert (run.checks, run.level, run.batch, run.total, run.asked_by) == (["remapped", "dcgm"], 2, 1, 2, "user:bo")
+    assert (run.checks, run.level, run.batch, run.total, run.requested_by) == (["remapped", "dcgm"], 2, 1, 2, "user:bo")
     assert client.get(f"/checks/{run.pk}/stop/").status_code == 200
     assert client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"}).status_code == 302
     again = client.post(f"/checks/{run.pk}/stop/", {"reason": "wrong"})

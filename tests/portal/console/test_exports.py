@@ -34,7 +34,7 @@ HEADERS = {
     "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
     "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",
-    "check-runs": "id cluster state checks r batch total done wrong asked_by asked_at finished_at",
+    "check-runs": "id cluster state checks r batch total done wrong requested_by requested_at finished_at",
     "preflight-runs": "id cluster namespace workload uid state received expected_reports slow_nodes abnormal_nodes "
     "suspect_nodes rejected because first_at last_at due_at ended_at",
 }
@@ -57,7 +57,7 @@ def fill(cluster: Cluster, number: int) -> None:
     at = {"opened_at": NOW, "last_at": NOW}
     incident = Incident.objects.create(cluster=cluster, node=node, kind="xid", code="62", message="=1+1", **at)
     Occurrence.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
-    CheckRun.objects.create(cluster=cluster, checks=["dcgm"], asked_by="user:x", asked_at=NOW)
+    CheckRun.objects.create(cluster=cluster, checks=["dcgm"], requested_by="user:x", requested_at=NOW)
     PreflightRun.objects.create(
         cluster=cluster, namespace="ml", workload=f"w{number}", size=2, first_at=NOW, last_at=NOW, due_at=NOW
     )

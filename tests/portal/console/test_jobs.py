@@ -67,7 +67,7 @@ def test_the_page_of_an_incident_names_its_job(world: World, person: Person) -> 
         cluster=world.cluster, node=world.node(), kind="pod", code="Error", opened_at=world.now, last_at=world.now
     )
     order = world.cluster.job_orders.create(
-        namespace="train", kind="PyTorchJob", name="llm", action="restart", asked_at=world.now, due_at=world.now
+        namespace="train", kind="PyTorchJob", name="llm", action="restart", requested_at=world.now, due_at=world.now
     )
     PodFailure.objects.create(
         cluster=world.cluster,

@@ -9,7 +9,7 @@ class JobWorld(World):
     """Everything moves only when the test says so."""
 
     def order(self, action: str = "restart", name: str = "llm", kind: str = "PyTorchJob", **more: object) -> JobOrder:
-        given = {"asked_by": "ann", "reason": "it hangs", **more}
+        given = {"requested_by": "ann", "reason": "it hangs", **more}
         return services.order(
             self.cluster, kind=kind, namespace="train", name=name, action=action, now=self.now, **given
         )

@@ -90,7 +90,7 @@ def test_a_failed_container_is_an_incident_until_its_job_runs_again(world: JobWo
         start_again(world, "llm-1")
     (order,) = watch.look()
     because = reasons.of("job_container_failed", container="main", pod="train/llm-1", exit_code=137)
-    assert order.asked_because == because.to_json()
+    assert order.requested_because == because.to_json()
     incident = Incident.objects.get()
     assert (incident.kind, incident.code, incident.node.name) == ("pod", "Error", "gpu-2")
     assert incident.message == "container main of pod train/llm-1 terminated with error: NCCL error, exit code: 137"

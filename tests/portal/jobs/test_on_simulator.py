@@ -73,7 +73,7 @@ def test_nothing_is_restarted_twice_whatever_a_call_meets(sim: SimWorld, call: s
             namespace="training",
             name=name,
             action=action,
-            asked_by="ann",
+            requested_by="ann",
             reason="",
             now=sim.now,
         )

@@ -14,7 +14,7 @@ from tests.portal.jobs.job_world import JobWorld
 from tests.portal.rescue.test_actions_restart_jobs import add_job, deleted
 
 pytestmark = pytest.mark.django_db
-ANN, BEN, EVE = ({"asked_by": f"user:{name}", "people": [f"user:{name}"]} for name in ("ann", "ben", "eve"))
+ANN, BEN, EVE = ({"requested_by": f"user:{name}", "people": [f"user:{name}"]} for name in ("ann", "ben", "eve"))
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +53,7 @@ def test_an_order_waits_until_an_approver_gives_it_too(world: JobWorld, action: 
     said = [(entry.verb, entry.actor) for entry in entries[:4]]
     assert said[:2] == [("job.ordered", "user:ann"), ("job.settled", "user:ann")]
     assert sorted(said[2:]) == [("job.ordered", "user:ben"), ("job.settled", "user:ben")]
-    assert approved.asked_by == "user:ben"
+    assert approved.requested_by == "user:ben"
 
 
 def test_nobody_approves_their_own_order(world: JobWorld) -> None:
@@ -61,11 +61,11 @@ def test_nobody_approves_their_own_order(world: JobWorld) -> None:
     world.order(**ANN, may_approve=True)
     with refused(services.OrderRefused, "job_order_waits"):
         world.order(**ANN, may_approve=True)
-    second = {"asked_by": "user:ann2", "people": ["user:ann2", "user:ann"]}  # ann set its password
+    second = {"requested_by": "user:ann2", "people": ["user:ann2", "user:ann"]}  # ann set its password
     with refused(services.OrderRefused, "job_order_waits"):
         world.order(**second, may_approve=True)
     decline(world, by="user:ann")
-    world.order(asked_by="token:operator kco_1", people=["user:ann"])
+    world.order(requested_by="token:operator kco_1", people=["user:ann"])
     with refused(services.OrderRefused, "job_order_waits"):
         world.order(**ANN, may_approve=True)
     assert states() == ["failed", "held"]

@@ -219,10 +219,10 @@ def test_a_worker_that_died_asks_once(world: World, silent: Channel, receiver: R
     rule(world)
     world.fault(62)
     world.work()
-    asked_at = world.step("notify").progress["asked_at"]
+    requested_at = world.step("notify").progress["requested_at"]
     for _ in range(3):
         pass_time(world, 0)
-    assert world.step("notify").progress["asked_at"] == asked_at
+    assert world.step("notify").progress["requested_at"] == requested_at
     assert Delivery.objects.count() == 1
 
 

@@ -88,7 +88,7 @@ def test_what_an_agent_no_longer_tells_is_not_shown(east: Cluster, now: datetime
 def stored(cluster: Cluster, status: str, now: datetime, *nodes: Node) -> None:
     """A run of pvc that came to this."""
     run = CheckRun.objects.create(
-        cluster=cluster, checks=["pvc"], asked_by="x", asked_at=now, storage={"status": status}
+        cluster=cluster, checks=["pvc"], requested_by="x", requested_at=now, storage={"status": status}
     )
     CheckTarget.objects.bulk_create(CheckTarget(run=run, node=one, place=n, batch=0) for n, one in enumerate(nodes))
 
@@ -245,7 +245,7 @@ def test_what_could_not_be_noted_is_noted_later(monkeypatch: Any) -> None:
     ],
 )
 def test_every_family_is_declared(family: str, east: Cluster, now: datetime) -> None:
-    CheckRun.objects.create(cluster=east, asked_at=now)
+    CheckRun.objects.create(cluster=east, requested_at=now)
     assert f"# TYPE {family} " in Client().get("/metrics").content.decode()
 
 

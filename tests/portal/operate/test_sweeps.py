@@ -70,14 +70,14 @@ def a_source(world: World) -> None:
 
 
 def an_order(world: World) -> None:
-    names = {"namespace": "default", "kind": "Job", "name": "train", "asked_by": "test"}
+    names = {"namespace": "default", "kind": "Job", "name": "train", "requested_by": "test"}
     JobOrder.objects.create(
-        cluster=world.cluster, action="stop", cause="person", asked_at=world.now, due_at=world.now, **names
+        cluster=world.cluster, action="stop", cause="person", requested_at=world.now, due_at=world.now, **names
     )
 
 
 def a_check_run(world: World) -> None:
-    CheckRun.objects.create(cluster=world.cluster, asked_by="test", asked_at=world.now)
+    CheckRun.objects.create(cluster=world.cluster, requested_by="test", requested_at=world.now)
 
 
 @pytest.mark.parametrize(

@@ -154,7 +154,7 @@ def test_an_event_about_a_pod_restarts_its_job_once(events: Events) -> None:
     events.add("Error", "NCCL error", kind="Pod", node="llm-0", namespace="train", annotations=ORDER)
     events.look()
     order = JobOrder.objects.get()
-    assert (order.cause, order.name, order.asked_because["code"]) == ("event", "llm", "job_event_asks")
+    assert (order.cause, order.name, order.requested_because["code"]) == ("event", "llm", "job_event_asks")
     events.world.until_settled(order)
     events.world.pass_time(60)
     events.again()

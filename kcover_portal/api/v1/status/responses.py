@@ -55,7 +55,7 @@ def node_json(target: CheckTarget) -> dict[str, Any]:
         "status": target.said,
         "checks": target.results,
         "note": reasons.text(target.note),
-        "asked_at": _stamp(target.asked_at),
+        "requested_at": _stamp(target.requested_at),
         "finished_at": _stamp(target.finished_at),
     }
 
@@ -71,8 +71,8 @@ def run_json(run: CheckRun) -> dict[str, Any]:
         "batch": run.batch,
         "ring": _ring_json(run),
         "total": run.total,
-        "asked_by": run.asked_by,
-        "asked_at": _stamp(run.asked_at),
+        "requested_by": run.requested_by,
+        "requested_at": _stamp(run.requested_at),
         "finished_at": _stamp(run.finished_at),
     }
 
@@ -180,4 +180,4 @@ class StatusResponse:
 
 
 def _runtime(run: CheckRun) -> timedelta:
-    return (run.finished_at or timezone.now()) - run.asked_at
+    return (run.finished_at or timezone.now()) - run.requested_at
