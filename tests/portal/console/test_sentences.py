@@ -3,7 +3,6 @@
 import inspect
 import re
 
-import pytest
 from django.utils import translation
 
 from kcover import reasons, sentences
