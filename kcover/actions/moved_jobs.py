@@ -39,8 +39,8 @@ class Progress(record.Progress):
     """``checkpoints``: by kind and namespace/name of the job, the time of its last checkpoint when the wait began.
 
     ``checkpoint_since`` and ``checkpoint_over``: when the wait began and ended. ``owners``: likewise, the ``job``
-    (namespace/name), ``kind`` and ``channel`` of each owner who was notified before. ``owners_notified``: they were also
-    notified of the end.
+    (namespace/name), ``kind`` and ``channel`` of each owner who was notified before. ``owners_notified``: they were
+    also notified of the end.
     """
 
     checkpoints: Mapping[str, str] = hidden(default={}, kept=True)
