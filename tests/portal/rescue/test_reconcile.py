@@ -100,8 +100,8 @@ def test_nothing_is_done_while_paused_and_it_is_made_good_after(isolating: World
 @pytest.mark.parametrize("other", ["paused", "shadow", "away"])
 def test_a_cluster_with_many_that_cannot_be_looked_at_is_in_no_others_way(isolating: World, other: str) -> None:
     cancelled_in_flight(isolating)
-    Cluster.objects.update(name="west")  # the one that could be looked at comes last
-    first = Cluster(pk=isolating.cluster.pk - 1, name="east", kubeconfig="fake", created_at=isolating.now)
+    # "b" is before "c1", the cluster that can be looked at, by name and by key.
+    first = Cluster(pk=isolating.cluster.pk - 1, name="b", kubeconfig="fake", created_at=isolating.now)
     first.mode = other if other != "away" else "enforce"
     first.save()
     rows = [Node(cluster=first, name=f"n{n}", created_at=isolating.now, in_cluster=True, gpus=8) for n in range(101)]
