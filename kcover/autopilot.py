@@ -1,4 +1,4 @@
-"""Check results in the formats of IBM's Autopilot: its metric, its status text, its node labels (semantics section 3).
+"""Check results in the formats of IBM's Autopilot: its metric, its status text, its node labels.
 
 They are for dashboards, scripts and schedulers that support Autopilot. Its bugs are not copied: a check that broke is
 ``Aborted`` and not ``Failed``, a failure keeps its own name, and a periodic run never replaces EVICT or TESTING.

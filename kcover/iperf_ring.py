@@ -1,4 +1,4 @@
-"""A ring of nodes that measures every pair in both directions, as Autopilot's iperf does (semantics section 3).
+"""A ring of nodes that measures every pair in both directions, as Autopilot's iperf does.
 
 A ring of n nodes has n - 1 time steps. In step s, each node sends to the node s places further on, all at the same
 time. So each node sends to one node and receives from one node, and after the last step every pair was measured.

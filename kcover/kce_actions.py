@@ -1,4 +1,4 @@
-"""A rescue requested by a decision system: KCE's "create rescue action" (KCE help page, third-party API; semantics 4).
+"""A rescue requested by a decision system: KCE's "create rescue action" (KCE help page, third-party API).
 
 KCE answers with ``code`` and ``message``. What it leaves open is decided here: parameters are checked before
 preconditions, and a time is a duration or an RFC 3339 time. Of ``maps``, only ``unCordon`` has an effect.

@@ -1,6 +1,6 @@
 """Parse the preflight report of one node: kcover's JSON, compact or full. Errors name the path of the field.
 
-Fields and rules: semantics section 1.5. Unknown fields are ignored, and so are batches beyond the expected ones.
+Fields and rules are kcover's. Unknown fields are ignored, and so are batches beyond the expected ones.
 """
 
 import ipaddress

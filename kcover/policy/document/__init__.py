@@ -2,7 +2,7 @@
 
 KCE's ``rescue.ksyun.com/v1`` is accepted unchanged; ``kcover.io/v1`` is the same and adds per rule ``mode``, ``match``,
 ``budget``, ``cooldown``, ``approval``, ``onDrainTimeout``, ``verify``, ``escalate`` and the actions of
-``kcover.actions`` that are the portal's own (semantics section 4, interfaces section 5).
+``kcover.actions`` that are the portal's own (docs/interfaces.md, section 5).
 """
 
 from kcover.policy.document.exported import items, without_server_fields

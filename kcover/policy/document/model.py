@@ -138,7 +138,7 @@ class Policy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandbyRule:
-    """Nodes and the standbys that may replace them; a node must have all labels of its side (semantics section 4)."""
+    """Nodes and the standbys that may replace them; a node must have all labels of its side."""
 
     index: int
     origin: Mapping[str, str]

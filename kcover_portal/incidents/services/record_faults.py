@@ -53,7 +53,7 @@ def keep_faults(
     """
     alike: dict[Identity, list[fault.Fault]] = {}
     for occurrence in seen:
-        # Xid 154 back to "None" is an all-clear: nothing is wrong (semantics 0.12)
+        # Xid 154 back to "None" is an all-clear: nothing is wrong
         if occurrence.kind != "xid" or not xid.is_all_clear(occurrence.code, occurrence.message):
             alike.setdefault(identity_of(occurrence), []).append(occurrence)
     if not alike:

@@ -1,4 +1,4 @@
-"""Failed pods of training jobs: a container (not an init container) that ended with reason ``Error`` (semantics 1.3).
+"""Failed pods of training jobs: a container (not an init container) that ended with reason ``Error``.
 
 A container that its kubelet has started again is seen by the state before. Only jobs whose owner consented count. A
 failure is stored once, however often its pod is shown, and is over once the job runs again.

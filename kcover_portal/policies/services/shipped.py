@@ -91,7 +91,7 @@ def _change(before: object, after: object) -> str:
 def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str, now: datetime) -> list[Policy]:
     """Publishes the policies of a pack with every rule in this mode and returns them, changed or not.
 
-    Raises UnknownPack, or InvalidPolicies if this installation lacks a step that they need.
+    Raises UnknownPack, or InvalidPolicies if a rule names a channel or source that does not exist.
     """
     return revisions.apply(pack_text(pack, mode), author=author, reason=reason or f"pack {pack}", now=now)
 
@@ -114,8 +114,8 @@ def missing_defaults() -> list[str]:
 def install_defaults(*, author: str, reason: str, now: datetime, update: bool = False) -> list[Policy]:
     """Publishes the built-in policies that were never installed and returns them.
 
-    ``update``: publishes all of them, as new revisions where they differ. Raises InvalidPolicies if this installation
-    lacks a step that they need.
+    ``update``: publishes all of them, as new revisions where they differ. Raises InvalidPolicies if a rule
+    names a channel or source that does not exist.
     """
     if update:
         return revisions.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)

@@ -1,6 +1,6 @@
 """restart_jobs: restart the protected training jobs of the node elsewhere, each as a whole, and wait until they run.
 
-This is kcover's recovery as its README describes it (semantics 1.4). A job is protected by
+This is kcover's recovery as its README describes it. A job is protected by
 ``kcover.io/cascading-recovery=true`` on one of its pods or on itself. The job object is not touched; its operator
 creates the pods again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
 within 30 s, over all rescues, as the database records. Disruption budgets are not checked, because one broken pod stops

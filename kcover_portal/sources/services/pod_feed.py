@@ -1,4 +1,4 @@
-"""Failed containers of training jobs, as a watch of the cluster's pods shows them (semantics 1.3, 1.4).
+"""Failed containers of training jobs, as a watch of the cluster's pods shows them.
 
 Only pods of training jobs with a recent failure cost more than a comparison. A failure becomes an incident of kind
 ``pod`` on its node, and an order to restart its job.
