@@ -25,7 +25,6 @@ RENEWAL_SHARE = (
     0.45,
     0.55,
 )  # of the lifetime; random, so that a fleet installed within an hour does not renew within one
-RENEW_AT_ONCE = "2000-01-01T00:00:00+00:00"
 RENEWAL_RETRY_SECONDS = 3600.0  # between two attempts to renew; the portal allows one every half hour
 
 
@@ -169,7 +168,7 @@ def _decode(content: Mapping[str, Any]) -> Credential:
     token, previous = content["token"], content.get("before")
     if not isinstance(token, str) or not token:
         raise ValueError("no token")
-    renew_at = content.get("renew_at", RENEW_AT_ONCE)  # earlier agents stored no such date: renew at once
+    renew_at = content["renew_at"]
     return Credential(
         token=token,
         expires_at=content.get("expires_at"),

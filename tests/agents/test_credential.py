@@ -206,12 +206,6 @@ def test_an_agent_starts_without_a_token_only_where_it_has_enrolled(tmp_path):
     folder.close()
 
 
-def test_a_year_long_one_of_an_earlier_agent_is_renewed_at_once():
-    keep = store.MemoryStore()
-    keep.write(credential.CREDENTIAL_FILE, b'{"node": "gpu-1", "token": "kca_x", "expires_at": "2027-11-01T00:00:00Z"}')
-    assert keeper(keep, Hand(NOW)).is_renewal_due()
-
-
 def test_one_without_an_end_is_never_renewed():
     keep = store.MemoryStore()
     keeper(keep, Hand(NOW)).store_enrolled(answer("kca_x", expires_at=None))

@@ -86,7 +86,7 @@ class OtherSystem:
         """The status with which a call is answered; None: with nothing, the connection is cut."""
         if path == ORDERS:
             return self._answer(document["node"], connection, effect=lambda: self._take(document))
-        (node,) = {happening["node"] for happening in document["happenings"]}
+        (node,) = {event["node"] for event in document["events"]}
         return self._answer(node, connection, effect=lambda: self._hear(node, document))
 
     def _answer(self, node: str, connection: socket.socket, *, effect: Callable[[], None]) -> int | None:

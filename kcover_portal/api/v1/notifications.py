@@ -1,6 +1,6 @@
 """Channels, routes and deliveries of notifications. They require an admin of all clusters."""
 
-from typing import Any, NoReturn
+from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -26,8 +26,6 @@ from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
 
-REST_NAMES = {"batching": "gather", "min_interval": "spacing"}  # settings that REST names differently
-
 
 class ChannelSerializer(serializers.ModelSerializer[Channel]):
     """A channel. Only the ``host`` of its address is shown; ``signed`` shows whether it has a secret."""
@@ -35,14 +33,12 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
     host = serializers.CharField(read_only=True)
     signed = serializers.SerializerMethodField()
     person = serializers.SlugRelatedField[User](slug_field="username", read_only=True)
-    gather = serializers.IntegerField(source="batching", read_only=True)
-    spacing = serializers.IntegerField(source="min_interval", read_only=True)
     trouble = SentenceField()
 
     class Meta:
         model = Channel
         fields = (
-            *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "gather", "spacing"),
+            *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "batching", "min_interval"),
             *("remind", "for_owners"),
             *("enabled", "created_by", "created_at", "tried_at", "sent_at", "trouble"),
         )
@@ -63,8 +59,8 @@ class ChannelSettings(base.StrictSerializer):
     recipients = serializers.ListField(child=serializers.EmailField(), required=False, max_length=20)
     language = serializers.ChoiceField(settings.LANGUAGES, required=False)
     person = serializers.CharField(required=False, allow_null=True, max_length=150)
-    gather = serializers.IntegerField(source="batching", required=False, min_value=0, max_value=3600)
-    spacing = serializers.IntegerField(source="min_interval", required=False, min_value=0, max_value=86_400)
+    batching = serializers.IntegerField(required=False, min_value=0, max_value=3600)
+    min_interval = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
     remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
     for_owners = serializers.BooleanField(required=False)
     enabled = serializers.BooleanField(required=False)
@@ -123,23 +119,22 @@ class DeliverySerializer(serializers.ModelSerializer[Delivery]):
     channel = serializers.CharField(source="name")
     because = SentenceField()
     because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
-    left_out = serializers.IntegerField(source="omitted", read_only=True)
 
     class Meta:
         model = Delivery
         fields = (
             *("id", "channel", "state", "test", "subject", "text", "attempts", "because", "because_reason"),
-            *("opened_at", "due_at", "closed_at", "left_out", "key"),
+            *("opened_at", "due_at", "closed_at", "omitted", "key"),
         )
 
 
 class WholeDelivery(DeliverySerializer):
     """A message with its events."""
 
-    happenings = NoticeSerializer(source="notices", many=True)
+    events = NoticeSerializer(source="notices", many=True)
 
     class Meta(DeliverySerializer.Meta):
-        fields = (*DeliverySerializer.Meta.fields, "happenings")  # type: ignore[assignment]
+        fields = (*DeliverySerializer.Meta.fields, "events")  # type: ignore[assignment]
 
 
 class Channels(base.ReadViewSet[Channel]):
@@ -160,10 +155,7 @@ class Channels(base.ReadViewSet[Channel]):
         require(request, Verb.WRITE_CHANNELS, None)
         body = _with_person(base.body_of(request, ChannelBody))
         name, kind = body.pop("name"), body.pop("kind")
-        try:
-            row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
-        except FieldError as error:
-            _refuse(error)
+        row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
         return Response(ChannelSerializer(row).data, status=201)
 
     @extend_schema(request=ChannelPatch, responses={200: ChannelSerializer})
@@ -173,10 +165,7 @@ class Channels(base.ReadViewSet[Channel]):
         row = self.get_object()
         body = _with_person(base.body_of(request, ChannelPatch))
         reason = body.pop("reason")
-        try:
-            services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
-        except FieldError as error:
-            _refuse(error)
+        services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
         return Response(ChannelSerializer(row).data)
 
     @extend_schema(responses={204: None})
@@ -215,17 +204,14 @@ class Routes(base.ReadViewSet[Route]):
         if channel is None:
             raise FieldError("channel", reasons.of("unknown_channel", channel=body["channel"]))
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
-        try:
-            row = services.make_route(
-                channel,
-                kinds=body["kinds"],
-                cluster=cluster,
-                least=body["least"],
-                actor=_actor(request),
-                now=timezone.now(),
-            )
-        except FieldError as error:
-            _refuse(error)
+        row = services.make_route(
+            channel,
+            kinds=body["kinds"],
+            cluster=cluster,
+            least=body["least"],
+            actor=_actor(request),
+            now=timezone.now(),
+        )
         return Response(RouteSerializer(row).data, status=201)
 
     @extend_schema(responses={204: None})
@@ -280,10 +266,6 @@ def _with_person(body: dict[str, Any]) -> dict[str, Any]:
     elif "person" in body:
         body["person"] = None
     return body
-
-
-def _refuse(error: FieldError) -> NoReturn:
-    raise FieldError(REST_NAMES.get(error.field, error.field), error.reason) from error
 
 
 def _actor(request: Request) -> str:

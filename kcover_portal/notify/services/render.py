@@ -139,13 +139,13 @@ def _message(
         "test": delivery.test,
         "subject": subject,
         "lines": list(lines),
-        "happenings": [_happening(event) for event in batch],
-        "left_out": delivery.omitted,
+        "events": [_event(event) for event in batch],
+        "omitted": delivery.omitted,
     }
     return Message(key=key, subject=subject, lines=tuple(lines), link=settings.KCOVER_PUBLIC_URL, document=document)
 
 
-def _happening(event: events.Event) -> dict[str, Any]:
+def _event(event: events.Event) -> dict[str, Any]:
     """The event for programs: ``because`` is a sentence, ``because_reason`` its code."""
     reason = event.because.to_json() if event.because is not None else None
     return {**asdict(event), "at": event.at.isoformat(), "because": why(event), "because_reason": reason}

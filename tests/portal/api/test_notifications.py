@@ -33,9 +33,9 @@ def make(admin: Api, **more: Any) -> dict[str, Any]:
 
 
 def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(admin: Api):
-    made = make(admin, gather=5)
+    made = make(admin, batching=5)
     assert (made["name"], made["kind"], made["host"], made["signed"]) == ("on-call", "webhook", "hooks.example", True)
-    assert (made["gather"], made["spacing"], made["enabled"], made["language"]) == (5, 60, True, "en")
+    assert (made["batching"], made["min_interval"], made["enabled"], made["language"]) == (5, 60, True, "en")
     row = Channel.objects.get()
     assert (row.url, row.secret) == (HOOK["url"], SECRET)
     patch = {"url": "https://other.example/hush", "enabled": False, "reason": "moved"}
@@ -73,8 +73,8 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
         ({"kind": "mail", "url": "", "secret": ""}, "kind", "set KCOVER_MAIL_URL"),
         ({"recipients": ["nobody"]}, "recipients.0", "valid email"),
         ({"language": "fr"}, "language", "not a valid choice"),
-        ({"gather": -1}, "gather", "greater than or equal to 0"),
-        ({"spacing": 86_401}, "spacing", "less than or equal to 86400"),
+        ({"batching": -1}, "batching", "greater than or equal to 0"),
+        ({"min_interval": 86_401}, "min_interval", "less than or equal to 86400"),
         ({"remind": -1}, "remind", "greater than or equal to 0"),
         ({"remind": 2_592_001}, "remind", "less than or equal to 2592000"),
         ({"person": "nobody"}, "person", "Unknown user"),
@@ -167,7 +167,7 @@ def test_a_name_is_taken_once(admin: Api):
 
 def test_a_change_that_makes_no_sense_changes_nothing(admin: Api):
     make(admin)
-    found = fields(admin.call("patch", "channels/on-call", {"gather": 1, "url": "nowhere"}))
+    found = fields(admin.call("patch", "channels/on-call", {"batching": 1, "url": "nowhere"}))
     assert list(found) == ["url"]
     assert Channel.objects.get().batching == 10
     assert list(fields(admin.call("patch", "channels/on-call", {"kind": "slack"}))) == ["kind"]
@@ -249,7 +249,7 @@ def test_a_test_is_asked_for_and_looked_up(admin: Api):
     number = asked.json()["id"]
     assert admin.ids("deliveries?channel=on-call&state=pending&test=true") == [number]
     assert admin.ids("deliveries?state=sent") == []
-    assert admin.get(f"deliveries/{number}").json()["happenings"] == []
+    assert admin.get(f"deliveries/{number}").json()["events"] == []
     refused = problem(admin.post(f"deliveries/{number}/retry"), 409)
     assert refused["code"] == "delivery_not_failed"
     assert refused["detail"].startswith(f"Delivery {number} has not failed")
@@ -268,7 +268,7 @@ def test_deliveries_are_found_by_what_they_tell(admin: Api, now: datetime):
     (number,) = admin.ids("deliveries?kind=automation.paused")
     assert admin.ids("deliveries?kind=rescue.failed") == []
     assert admin.ids("deliveries?cluster=east") == []
-    (told,) = admin.get(f"deliveries/{number}").json()["happenings"]
+    (told,) = admin.get(f"deliveries/{number}").json()["events"]
     assert (told["kind"], told["because"]) == ("automation.paused", "user:ada: fire drill")
 
 

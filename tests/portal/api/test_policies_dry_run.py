@@ -197,7 +197,7 @@ def test_a_text_is_tried_on_what_is_open(incident: Incident, viewer: Api) -> Non
 
 
 def test_a_text_is_tried_beside_the_policies_that_it_does_not_replace(incident: Incident, viewer: Api) -> None:
-    body = tried(viewer, {"yaml": policy("b", priority=9), "fleet": True})
+    body = tried(viewer, {"yaml": policy("b", priority=9), "now": True})
     assert (body["changed"], body["results"][0]["after"]["rule"]) == (0, "a#1")
     body = tried(viewer, {"yaml": policy("b", priority=11), "node": "east/gpu-1"})
     assert (body["changed"], body["results"][0]["after"]["rule"]) == (1, "b#1")
@@ -263,7 +263,7 @@ def test_nobody_tries_on_clusters_that_they_may_not_see(
         ({}, "yaml"),
         ({"yaml": "x", "days": 0}, "days"),
         ({"yaml": "x", "days": 91}, "days"),
-        ({"yaml": "x", "days": 1, "fleet": True}, "days"),
+        ({"yaml": "x", "days": 1, "now": True}, "days"),
         ({"yaml": "x", "node": "east/none"}, None),
         ({"yaml": "x", "nodes": []}, "nodes"),
     ],

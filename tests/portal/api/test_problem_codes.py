@@ -135,7 +135,7 @@ def in_both_languages(answer: Callable[[dict[str, str]], Any]) -> dict[str, Any]
         ("get", "policies/effective?kind=check", None, "code", "code_missing"),
         ("get", "policies/effective?code=62&node=gpu-1", None, "node", "unknown_node"),
         ("get", "policies/effective?code=62&label=pool", None, "label", "label_selector_invalid"),
-        ("post", "policies/try", {"yaml": "x", "days": 1, "fleet": True}, "days", "exclusive"),
+        ("post", "policies/try", {"yaml": "x", "days": 1, "now": True}, "days", "exclusive"),
         ("patch", "clusters/east", {"storage_class": "No such"}, "storage_class", "storage_class_invalid"),
         ("get", "status", None, "cluster", "cluster_ambiguous"),
         ("get", "status?cluster=west", None, "cluster", "no_gpu_nodes"),

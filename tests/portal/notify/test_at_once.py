@@ -54,7 +54,7 @@ def together(act: Callable[[], object]) -> None:
         list(pool.map(run, range(TOGETHER)))
 
 
-def test_each_happening_is_told_once_and_each_message_sent_once(busy: World, receiver: Receiver):
+def test_each_event_is_told_once_and_each_message_sent_once(busy: World, receiver: Receiver):
     together(lambda: services.sweep(now=busy.now))
     services.sweep(now=busy.now)
     assert Delivery.objects.count() == 1
@@ -86,7 +86,5 @@ def test_what_comes_while_a_message_is_claimed_is_in_it_or_in_the_next(busy: Wor
     busy.now += timedelta(seconds=61)
     for row in Delivery.objects.filter(state="pending"):
         services.send(row.pk, clock=busy.clock)
-    said = [
-        one["record"] for asked in receiver.asked for one in asked["happenings"] if one["kind"] == "incident.opened"
-    ]
+    said = [one["record"] for asked in receiver.asked for one in asked["events"] if one["kind"] == "incident.opened"]
     assert len(said) == len(set(said)) == 9

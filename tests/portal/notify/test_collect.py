@@ -38,7 +38,7 @@ spec: {rules: [{priority: 10, errorCode: ["62"], approval: {required: true}, act
 
 
 def kinds(document: Any) -> list[str]:
-    return [one["kind"] for one in document["happenings"]]
+    return [one["kind"] for one in document["events"]]
 
 
 def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Channel, receiver: Receiver, told: Told):
@@ -47,7 +47,7 @@ def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Ch
     (document,) = told()
     assert receiver.signed == [True]
     assert kinds(document) == ["incident.opened", "rescue.opened"]
-    opened = next(one for one in document["happenings"] if one["kind"] == "incident.opened")
+    opened = next(one for one in document["events"] if one["kind"] == "incident.opened")
     incident = Incident.objects.get()
     assert (opened["cluster"], opened["node"], opened["what"]) == ("c1", NODE, "xid 62")
     assert (opened["severity"], opened["record"]) == (incident.severity, incident.pk)
@@ -127,7 +127,7 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
         "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
         " and 292 more nodes · c1",
     ]
-    assert len(document["happenings"]) == 301
+    assert len(document["events"]) == 301
     assert Delivery.objects.count() == 1
 
 
@@ -143,7 +143,7 @@ def test_a_storm_says_its_sentence(world: World, channel: Channel, told: Told, t
     ledger.record("c1", opened, actor="system", now=world.now)
     close_by_hand(storm, actor="user:bo", reason="switched", now=world.now)
     (document,) = told()
-    told_of = {one["kind"]: one for one in document["happenings"]}
+    told_of = {one["kind"]: one for one in document["events"]}
     assert {kind: one["what"] for kind, one in told_of.items()} == dict.fromkeys(
         ("storm.opened", "incident.closed"), symptom.text
     )
@@ -159,7 +159,7 @@ def test_of_more_than_can_be_kept_the_number_is_told(world: World, channel: Chan
     for code in (13, 31, 43, 45, 48):
         world.fault(code)
     (document,) = told()
-    assert (len(document["happenings"]), document["left_out"]) == (3, 2)
+    assert (len(document["events"]), document["omitted"]) == (3, 2)
     assert document["lines"][-1] == "and 2 more"
 
 
@@ -198,7 +198,7 @@ def test_a_fault_that_comes_back_too_often_is_told_to_a_person_once(db: None, re
         world.pass_time(60)
         tell(world)
     (document,) = receiver.asked
-    (event,) = document["happenings"]
+    (event,) = document["events"]
     assert (event["node"], event["what"]) == ("gpu-1", "xid 62")
     assert "A person must look" in event["because"]
     world.uninstall()
@@ -228,9 +228,9 @@ def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
     world.now += timedelta(seconds=30)
     tell(world)
     (document,) = receiver.asked
-    assert document["lines"] == ["Breaker tripped · c1 – " + document["happenings"][0]["because"]]
-    assert document["happenings"][0]["because"].startswith("Breaker tripped: 1 of 6 nodes")
-    assert document["happenings"][0]["because_reason"]["code"] == "breaker"
+    assert document["lines"] == ["Breaker tripped · c1 – " + document["events"][0]["because"]]
+    assert document["events"][0]["because"].startswith("Breaker tripped: 1 of 6 nodes")
+    assert document["events"][0]["because_reason"]["code"] == "breaker"
     world.uninstall()
 
 
@@ -241,7 +241,7 @@ def test_a_programs_fault_goes_only_where_it_is_asked_for(world: World, receiver
     assert told() == []
     services.make_route(row, kinds=["program.fault"], actor="test", now=world.now)
     world.fault(13)
-    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 13"]
+    assert [one["what"] for one in told()[0]["events"]] == ["xid 13"]
 
 
 def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, told: Told):
@@ -252,7 +252,7 @@ def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, 
     world.fault(63)
     world.fault(79)
     (document,) = told()
-    assert [one["what"] for one in document["happenings"]] == ["xid 79"]
+    assert [one["what"] for one in document["events"]] == ["xid 79"]
 
 
 def test_without_a_route_nothing_is_sent_and_a_later_one_tells_no_old_news(
@@ -287,7 +287,7 @@ def test_after_a_long_outage_old_news_is_not_told(world: World, channel: Channel
     world.fault(62)
     world.now += events.MAX_AGE + timedelta(hours=1)
     world.fault(79)
-    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 79"]
+    assert [one["what"] for one in told()[0]["events"]] == ["xid 79"]
 
 
 def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, channel: Channel, told: Told):
@@ -302,9 +302,9 @@ def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, ch
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
     if Incident.objects.get().pk == number:  # SQLite gives the id anew
         Incident.objects.filter(pk=number).update(pk=number + 1)
-    assert [one["what"] for one in told()[0]["happenings"]] == ["xid 79"]
+    assert [one["what"] for one in told()[0]["events"]] == ["xid 79"]
     Incident.objects.create(**fields)
-    assert [one["what"] for one in told()[1]["happenings"]] == ["xid 62"]
+    assert [one["what"] for one in told()[1]["events"]] == ["xid 62"]
     assert str(number) not in Cursor.objects.get(name="incidents").gaps
 
 

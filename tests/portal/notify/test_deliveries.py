@@ -132,7 +132,7 @@ def test_a_channel_that_is_down_gets_one_message_afterwards(
     assert Delivery.objects.count() == 2
     told(3600)
     told(61)
-    assert [len(one["happenings"]) for one in receiver.asked] == [1, 1, 4]
+    assert [len(one["events"]) for one in receiver.asked] == [1, 1, 4]
 
 
 def test_a_worker_that_dies_before_it_settles_leaves_a_lease_and_the_same_key(

@@ -12,7 +12,7 @@ from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, NamespaceRoute
 from tests.portal.notify.conftest import make_channel
 from tests.portal.notify.receiver import Receiver
-from tests.portal.notify.test_owners import add_job, drain, happenings, moves, released
+from tests.portal.notify.test_owners import add_job, drain, events_in, moves, released
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -31,7 +31,7 @@ def test_a_job_that_names_no_channel_tells_that_of_its_namespace(world: World, r
     bind(world)
     add_job(world, channel="")
     drain(world)
-    assert happenings(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+    assert events_in(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
 
 
 def test_the_owners_own_channel_counts_more(world: World, receiver: Receiver) -> None:
@@ -54,7 +54,7 @@ def test_where_no_route_leads_nothing_is_sent(world: World, receiver: Receiver, 
         services.delete_namespace_route(row, actor="user:ann", reason="moved", now=world.now)
     add_job(world, channel="")
     drain(world)
-    assert happenings(told()) == []
+    assert events_in(told()) == []
 
 
 def test_the_most_specific_route_counts(world: World, receiver: Receiver) -> None:

@@ -141,12 +141,12 @@ def test_people_read_it_in_the_channels_language(
     break_source(source, now=world.now)
     told()
     (document,) = told()
-    (happening,) = document["happenings"]
+    (event,) = document["events"]
     with translation.override(language):
-        assert happening["because"] == localization.say(WHY)
-    assert (happening["kind"], happening["because_reason"]) == ("source.failing", WHY.to_json())
+        assert event["because"] == localization.say(WHY)
+    assert (event["kind"], event["because_reason"]) == ("source.failing", WHY.to_json())
     (line,) = document["lines"]
-    assert line.endswith(f" – {happening['because']} https://portal.example/sources/")
+    assert line.endswith(f" – {event['because']} https://portal.example/sources/")
 
 
 def test_notifications_and_the_list_agree(world: World, channel: Channel, source: Source) -> None:

@@ -34,8 +34,8 @@ def released(world: World, receiver: Receiver, **given: Any) -> None:
     make_channel(receiver, name="train-owners", now=world.now, **{"for_owners": True, **given})
 
 
-def happenings(documents: list[Any]) -> list[tuple[str, str]]:
-    return [(one["kind"], one["what"]) for document in documents for one in document["happenings"]]
+def events_in(documents: list[Any]) -> list[tuple[str, str]]:
+    return [(one["kind"], one["what"]) for document in documents for one in document["events"]]
 
 
 def moves() -> list[Entry]:
@@ -56,7 +56,7 @@ def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
     add_job(world, "other", channel="secret-of-others")
     add_job(world, "none", channel="")
     drain(world)
-    assert happenings(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+    assert events_in(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
     before, *_, after = [entry for entry in moves() if entry.data["job"] == "train/llm"]
     assert codes_of(before.data["because"]) == ["owner_before_drain"]
     assert codes_of(after.data["because"]) == ["owner_after_drain"]
@@ -72,7 +72,7 @@ def test_a_channel_that_is_not_released_gets_nothing(
     released(world, receiver, **given)
     add_job(world)
     drain(world)
-    assert happenings(told()) == []
+    assert events_in(told()) == []
     assert len(moves()) == 2
 
 

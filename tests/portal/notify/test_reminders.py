@@ -48,7 +48,7 @@ def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: C
     assert len(told(12 * HOUR - 200)) == 1
     told(200)
     document = told()[1]
-    (reminder,) = document["happenings"]
+    (reminder,) = document["events"]
     row = question.rescue()
     assert (reminder["kind"], reminder["again"], reminder["record"]) == ("approval.waiting", True, row.pk)
     assert document["subject"] == "Approval waiting (reminder): xid 62 · gpu-1 · c1"

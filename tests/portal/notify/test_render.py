@@ -49,7 +49,7 @@ def test_in_chinese(world: World, channel: Channel, told: Told):
     world.fault(79)
     (document,) = told()
     assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
-    assert document["happenings"][0]["kind"] == "incident.opened"
+    assert document["events"][0]["kind"] == "incident.opened"
 
 
 def test_reasons_are_in_the_channels_language(world: World, channel: Channel, told: Told):
@@ -57,7 +57,7 @@ def test_reasons_are_in_the_channels_language(world: World, channel: Channel, to
     fleet.pause(cluster=None, reason="", actor="user:bo", now=world.now)
     (document,) = told()
     assert document["lines"] == ["自动化已暂停 – 由 user:bo 操作"]
-    assert document["happenings"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
+    assert document["events"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
 
 
 def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(

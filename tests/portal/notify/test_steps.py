@@ -63,7 +63,7 @@ def test_people_are_told_and_then_the_plan_goes_on(world: World, silent: Channel
     pass_time(world, 2)
     (document,) = receiver.asked
     assert document["lines"][0].startswith("Message from a rule: xid 62 · gpu-1 · c1 – Xid 62: call Bo")
-    assert document["happenings"][0]["record"] == world.rescue().pk
+    assert document["events"][0]["record"] == world.rescue().pk
     told = reasons.of("notify_delivered", channel="on-call")
     assert (world.step("notify").state, world.step("notify").why) == ("done", told)
     assert world.step("drain").state == "done"

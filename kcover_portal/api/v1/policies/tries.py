@@ -23,20 +23,18 @@ from kcover_portal.rescue.decide import policy_tries as tries
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries
 
-SCOPES = ("node", "fleet", "now", "days")
+SCOPES = ("node", "now", "days")
 
 
 class TryBody(base.StrictSerializer):
     """A text, and the incidents to try it on.
 
-    These are the open incidents of one ``node``, all open ones (``now``, the default; ``fleet`` is its older name), or
-    all of the last ``days``.
+    These are the open incidents of one ``node``, all open ones (``now``, the default), or all of the last ``days``.
     """
 
     yaml = serializers.CharField(trim_whitespace=False)
     node = serializers.CharField(required=False, help_text="cluster/name")
     now = serializers.BooleanField(required=False)
-    fleet = serializers.BooleanField(required=False)
     days = serializers.IntegerField(required=False, min_value=1, max_value=policy_tries.MAX_DAYS)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
