@@ -72,8 +72,8 @@ def sorted_rules(proof: Json) -> list[Json]:
 def entries(proof: Json, *verbs: str) -> list[Json]:
     """The entries of the rescue that a claim speaks about: all, or those whose verb begins with one of ``verbs``."""
     found = [item for item in proof["segment"]["links"] if isinstance(item, dict) and "verb" in item]
-    told = [entry for entry in found if entry["verb"] not in (*verifier.REMARKS, "guard.refused")]
-    return [entry for entry in told if not verbs or entry["verb"].startswith(verbs)]
+    opening = [entry for entry in found if entry["verb"] not in (*verifier.REMARKS, "guard.refused")]
+    return [entry for entry in opening if not verbs or entry["verb"].startswith(verbs)]
 
 
 def choose(chance: random.Random, among: Sequence[Any]) -> Any:
@@ -95,8 +95,8 @@ def drop(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
 
 def reorder(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
     """An entry stands before the one that it followed. Two that nothing orders are not exchanged."""
-    told = entries(proof)
-    pairs = [pair for pair in itertools.pairwise(told) if not _free(proof, *pair)]
+    opening = entries(proof)
+    pairs = [pair for pair in itertools.pairwise(opening) if not _free(proof, *pair)]
     first, second = choose(chance, pairs)
     links = proof["segment"]["links"]
     here, there = links.index(first), links.index(second)

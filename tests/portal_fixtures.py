@@ -9,7 +9,7 @@ from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
 from tests import migrated
-from tests.portal.ledger import tampering
+from tests.portal.ledger import tampered_rows
 
 
 def pytest_configure() -> None:
@@ -36,7 +36,7 @@ def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """Lets tests flush the guarded ledger. Closes the connections that pool threads of asgiref and Celery keep open,
     so that PostgreSQL can drop the test database."""
-    with tampering.flush_empties_the_ledger():
+    with tampered_rows.flush_empties_the_ledger():
         yield
     with django_db_blocker.unblock():
         if connection.vendor == "postgresql":

@@ -564,24 +564,24 @@ class Decision:
 
     def check(self, opened: Json) -> None:
         """Compares the decision and the opening of the rescue with what follows from the facts."""
-        facts, data, told = self.facts, self.data, opened["data"]
+        facts, data, details = self.facts, self.data, opened["data"]
         claim(digest(facts) == data["facts"], "facts", "the facts are not those that the decision's entry names")
         self._check_rules()
         rule = self._matched()
-        claim(told.get("rule") == rule.name, "rule", f"by the facts the rule {rule.name} applies")
+        claim(details.get("rule") == rule.name, "rule", f"by the facts the rule {rule.name} applies")
         revision = rule.candidate["revision"]
-        claim(told.get("revision") == revision == data["revision"], "rule", "the revision of the rule differs")
-        self._check_text(rule, told)
+        claim(details.get("revision") == revision == data["revision"], "rule", "the revision of the rule differs")
+        self._check_text(rule, details)
         self._check_node(opened)
         steps = rule.steps(facts["fault"]["code"])
-        claim(steps == plan_of(told["steps"]), "plan", "the plan is not the one that the rule asks for")
+        claim(steps == plan_of(details["steps"]), "plan", "the plan is not the one that the rule asks for")
         self._check_preconditions(steps)
         mode = min(facts["cluster"]["installation_mode"], facts["cluster"]["mode"], rule.mode, key=MODES.index)
         claim(mode in ("approve", "enforce"), "mode", f"nothing may be done in mode {mode}")
         asks = mode == "approve" or rule.approval is not None
         self._check_guards(rule)
         self._check_reasons(rule, mode, asks, opened)
-        self._check_gate(rule, mode, asks, steps, told)
+        self._check_gate(rule, mode, asks, steps, details)
 
     def _check_rules(self) -> None:
         claim(
@@ -593,8 +593,8 @@ class Decision:
         if given is not None:
             claim([rule.candidate for rule in self.rules] == given, "rules", "the rule of the other system differs")
 
-    def _check_text(self, rule: Rule, told: Json) -> None:
-        if told["requester"] == "external":
+    def _check_text(self, rule: Rule, details: Json) -> None:
+        if details["requester"] == "external":
             return
         policy = self.policy or {}
         text = hashlib.sha256(str(policy.get("text")).encode()).hexdigest()
@@ -618,7 +618,7 @@ class Decision:
     def _check_preconditions(self, steps: Sequence[Json]) -> None:
         node, fault, settings = self.facts["node"], self.facts["fault"], self.facts["settings"]
         drill = fault["drill"] and self.facts["cluster"]["drills"] == "record"
-        external = self.facts["cluster"]["decision_mode"] == "external" and not self.facts["external_asked"]
+        external = self.facts["cluster"]["decision_mode"] == "external" and not self.facts["external_queried"]
         claim(not drill and not external, "precondition", "this fault was to be recorded only, or left to others")
         claim(node["labels"].get("kcover.io/exclude") != "true", "precondition", "the node was excluded")
         taken = node["open_rescue"] is not None or node["left_to_people"] is not None
@@ -662,15 +662,15 @@ class Decision:
         claim(opened["data"].get("because") == both, "reasons", "the rescue was opened for other reasons")
 
     @staticmethod
-    def _check_gate(rule: Rule, mode: str, asks: bool, steps: Sequence[Json], told: Json) -> None:
+    def _check_gate(rule: Rule, mode: str, asks: bool, steps: Sequence[Json], details: Json) -> None:
         approval = rule.approval or {}
         first = next((place for place, step in enumerate(steps) if takes_away(step)), 0)
         gate = (0 if mode == "approve" else first) if asks else None
-        claim(told.get("gate") == gate, "gate", f"the step that needs approval is {gate}")
+        claim(details.get("gate") == gate, "gate", f"the step that needs approval is {gate}")
         if asks:
             people, expires = approval.get("approvers", 1), approval.get("expires")
             seconds = seconds_of(expires) if expires else 86400
-            same = (told.get("approvers", 1), told["approval_seconds"]) == (people, seconds)
+            same = (details.get("approvers", 1), details["approval_seconds"]) == (people, seconds)
             claim(same, "gate", f"{people} people must approve within {seconds} s")
 
 
@@ -765,31 +765,33 @@ class Story:
 
     def _open(self, entry: Json, decided: Json | None) -> None:
         claim(entry["verb"] == "rescue.opened", "opened", "the first entry does not open the rescue")
-        told, about = entry["data"], self.proof["rescue"]
+        details, about = entry["data"], self.proof["rescue"]
         self._opened, self._at = entry, moment(entry["at"])
         same = (entry["rescue"], entry["cluster"], entry["node"]) == (about["id"], about["cluster"], about["node"])
         claim(same, "opened", "the rescue that was opened is not the one that the proof names")
-        self.steps = [Attempted(**step) for step in plan_of(told["steps"])]
-        self._set_plan(told["plan_hash"])
+        self.steps = [Attempted(**step) for step in plan_of(details["steps"])]
+        self._set_plan(details["plan_hash"])
         claim(self._ordered(0), "plan", "the steps are not in the order of plans")
-        self._gate = told.get("gate")
-        self.state = told["state"]
+        self._gate = details.get("gate")
+        self.state = details["state"]
         claim(self.state in ("held", "running"), "opened", f"a rescue is not opened as {self.state}")
-        claim(told["origin"] in ORIGINS and told["requester"] in REQUESTERS, "opened", "its origin is unknown")
+        claim(details["origin"] in ORIGINS and details["requester"] in REQUESTERS, "opened", "its origin is unknown")
         claim((self.state == "held") == (self._gate == 0), "gate", "the first step needs approval, or it does not")
         if self.state == "held":
             self._asked_at = self._at
-        if told["origin"] == "policy" or told["requester"] == "external":
+        if details["origin"] == "policy" or details["requester"] == "external":
             claim(decided is not None, "decision", "the entry of the decision is missing")
-            claim(decided["data"]["decision"] == told.get("decision"), "decision", "it was opened by another decision")
+            claim(
+                decided["data"]["decision"] == details.get("decision"), "decision", "it was opened by another decision"
+            )
             apart = decided["sequence"] < entry["sequence"] and decided["rescue"] is None
             claim(apart, "decision", "the decision is not an entry before the opening")
             Decision(decided, self.proof).check(entry)
             self._check_actor(decided)
             self._counted["isolation"] = moment(self.proof["facts"]["now"]), None
-            claim(not told.get("overrides"), "overrides", "nobody can override a guard for a policy")
+            claim(not details.get("overrides"), "overrides", "nobody can override a guard for a policy")
         else:
-            none = decided is None and told.get("decision") is None and not self.proof["rules"]
+            none = decided is None and details.get("decision") is None and not self.proof["rules"]
             none = none and self.proof["facts"] is None and self.proof["policy"] is None
             claim(none, "decision", "a request has no decision")
             self._asks = any(step.name in ISOLATES for step in self.steps)
@@ -880,8 +882,8 @@ class Story:
         self._began.setdefault(key, []).append((data.get("attempt"), at))
         if call in CLEANS_UP:
             return
-        told = self._opened["data"]
-        same = (data.get("rule", ""), data.get("revision")) == (told.get("rule", ""), told.get("revision"))
+        details = self._opened["data"]
+        same = (data.get("rule", ""), data.get("revision")) == (details.get("rule", ""), details.get("revision"))
         claim(same, "rule", f"{call} names another rule")
         self._check_turn(place)
         claim(step.state == "pending", "order", f"{call} is later than the end of its step {step.name}")
@@ -933,7 +935,7 @@ class Story:
     # --- guards
 
     def _count(self, entry: Json) -> None:
-        data, told = entry["data"], self._opened["data"]
+        data, details = entry["data"], self._opened["data"]
         act, figures, at = data["act"], data.get("figures", {}), moment(entry["at"])
         if act == "isolation" and data.get("step") is not None:
             self._check_turn(data["step"])
@@ -943,7 +945,7 @@ class Story:
             self._check_turn(place)
             claim(step.name == act and takes_away(step.planned), "guards", f"step {place} is not {act}")
             self._check_mode(data["mode"])
-        by_hand = told["origin"] == "manual"
+        by_hand = details["origin"] == "manual"
         if not figures:
             claim(by_hand or act == "isolation", "guards", f"the figures of {act} are missing")
         else:
@@ -955,15 +957,15 @@ class Story:
             claim(of_class, "guards", "the figures are of another class of fault")
             rule, excluded = figures.get("rule"), figures["excluded"]
             Guards(figures["settings"], facts, at=at, rule=rule, excluded=excluded).check(
-                act, told.get("overrides", ())
+                act, details.get("overrides", ())
             )
         self._counted[act] = at, None
         if data.get("step") is not None:
             self._uncalled.append(act)
 
     def _check_mode(self, mode: str) -> None:
-        told = self._opened["data"]
-        asked = self._gate is not None or (told["origin"] == "manual" and told["requester"] != "token")
+        details = self._opened["data"]
+        asked = self._gate is not None or (details["origin"] == "manual" and details["requester"] != "token")
         claim(mode == "enforce" or (mode == "approve" and asked), "mode", f"in mode {mode} a person had to approve")
 
     # --- votes
@@ -977,13 +979,13 @@ class Story:
         self._gate, self._granted_until, self.state = place, None, "held"
 
     def _vote(self, entry: Json) -> None:
-        data, told, at, by = entry["data"], self._opened["data"], moment(entry["at"]), entry["actor"]
+        data, details, at, by = entry["data"], self._opened["data"], moment(entry["at"]), entry["actor"]
         claim(self.state == "held" and self._asked_at is not None, "votes", "nobody was asked for this vote")
         same = (data["step"], data["plan_hash"]) == (self._gate, self._hash)
         claim(same, "votes", f"the vote of {by} is about another plan or step")
-        machine = (entry["node"], data.get("uid", "")) == (self._opened["node"], told.get("uid", ""))
+        machine = (entry["node"], data.get("uid", "")) == (self._opened["node"], details.get("uid", ""))
         claim(machine, "votes", f"the vote of {by} is about another machine")
-        seconds = timedelta(seconds=told["approval_seconds"])
+        seconds = timedelta(seconds=details["approval_seconds"])
         claim(by not in self._votes or self._votes[by][0] < self._asked_at, "votes", f"{by} voted twice")
         if entry["verb"] == "rescue.rejected":
             claim(not by.startswith("token:"), "votes", f"{by} is a program")
@@ -992,13 +994,13 @@ class Story:
             return
         names = frozenset((by, *data.get("controllers", ())))
         claim(not by.startswith("token:"), "votes", f"{by} is a program")
-        requesters = {self._opened["actor"], *told.get("requesters", ())}
+        requesters = {self._opened["actor"], *details.get("requesters", ())}
         claim(not names & requesters, "votes", f"{by} requested the rescue and approved it")
         if at < self._asked_at + seconds:
             self._votes[by] = at, names
         people = persons([vote for vote in self._votes.values() if at < vote[0] + seconds])
         standing = sorted((max(vote for vote, _ in votes) + seconds for votes in people), reverse=True)
-        needed = told.get("approvers", 1)
+        needed = details.get("approvers", 1)
         enough = len(standing) >= needed
         claim(enough or not data["granted"], "votes", f"{len(standing)} of {needed} people had approved")
         self._must_end = enough and not data["granted"]

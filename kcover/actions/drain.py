@@ -40,12 +40,12 @@ class Args(moved_jobs.Args):
 class Progress(moved_jobs.Progress):
     """``entered``: the guards let the step begin.
 
-    ``asked``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how long guards held
-    the evictions back; this time does not count towards the drain's limit.
+    ``eviction_requested``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how
+    long guards held the evictions back; this time does not count towards the drain's limit.
     """
 
     entered: bool = hidden(default=False)
-    asked: bool = hidden(default=False)
+    eviction_requested: bool = hidden(default=False)
     held_since: datetime | None = shown(_("Held back since"), ValueFormat.MOMENT, default=None)
     held_seconds: float = shown(_("Held back for"), ValueFormat.SECONDS, default=0.0)
     evicted: tuple[str, ...] = shown(_("Pods evicted"), ValueFormat.NAMES, default=())

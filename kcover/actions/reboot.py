@@ -24,7 +24,7 @@ class Progress(record.JobsProgress):
     """``boot_id``: the boot that the reboot must end; it is known however long the plan waits before.
 
     ``driver``: how the node is rebooted, chosen before the request. ``was_ready``: the node was Ready at that time.
-    ``asked``: the request.
+    ``request``: what was requested.
     """
 
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
@@ -35,7 +35,7 @@ class Progress(record.JobsProgress):
         choices={"agent": _("the node's agent"), "job": _("a job on the node")},
     )
     was_ready: bool = hidden(default=False)
-    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
+    request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
     requested_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
 
     @classmethod
@@ -46,7 +46,7 @@ class Progress(record.JobsProgress):
     @property
     def committed(self) -> bool:
         """A requested reboot is always completed."""
-        return self.asked is not None
+        return self.request is not None
 
 
 def _plan(attribute: Attributes, _options: RuleOptions) -> Args:

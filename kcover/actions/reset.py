@@ -13,16 +13,16 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``asked``: the request."""
+    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``request``: what was requested."""
 
     gpu: Mapping[str, str] = shown(_("GPU"), ValueFormat.VALUES, default={})
     driver: str = shown(_("Reset via"), ValueFormat.CHOICE, default="", choices={"agent": _("the node's agent")})
-    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
+    request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
 
     @property
     def committed(self) -> bool:
         """A requested reset is always completed."""
-        return self.asked is not None
+        return self.request is not None
 
 
 SPEC = ActionSpec(

@@ -18,9 +18,9 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``asked``: the request."""
+    """``request``: what was requested."""
 
-    asked: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
+    request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
 
 
 def _plan(attribute: Attributes, _options: RuleOptions) -> Args:

@@ -69,7 +69,7 @@ class ClusterFacts:
 class Situation:
     """Everything that one decision depends on.
 
-    ``external_asked``: the external decider was asked, so that ``decision_mode`` ``external`` no longer stops the
+    ``external_queried``: the external decider was asked, so that ``decision_mode`` ``external`` no longer stops the
     decision: ``rules`` holds the decider's answer, or the policies stand in for a silent decider. ``counts``: what the
     guards evaluate; None where they are not evaluated (see ``needs_counts``). ``matched``: the rule that applies,
     computed by whoever gathered the facts; None if ``decide`` is to compute it.
@@ -82,7 +82,7 @@ class Situation:
     rules: tuple[match.Candidate, ...]
     settings: guards.Settings = field(default_factory=guards.Settings)
     counts: guards.Facts | None = None
-    external_asked: bool = False
+    external_queried: bool = False
     matched: match.MatchResult | None = None
 
 
@@ -189,7 +189,7 @@ def _why_unmatched(situation: Situation) -> reasons.Reason | None:
         return reasons.of("node_without_gpus", node=node.name)
     if fault.drill and cluster.drills == "record":
         return reasons.of("drill_recorded")
-    if cluster.decision_mode == "external" and not situation.external_asked:
+    if cluster.decision_mode == "external" and not situation.external_queried:
         return reasons.of("left_to_external")
     return None
 

@@ -35,7 +35,7 @@ _ALERT_SUBJECTS: Final[Mapping[str, str]] = {
     "source.failing": "source",
 }
 _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "incident.closed": ("incident", "asked"),
+    "incident.closed": ("incident", "decision"),
     "agent.back": ("incident",),
     "rescue.healed": ("question", "rescue"),
     "rescue.ended": ("question", "rescue"),

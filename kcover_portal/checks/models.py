@@ -51,7 +51,7 @@ class WatchedJob(models.Model):
     class State(models.TextChoices):
         WATCHED = "watched", _("Running")
         ENDED = "ended", _("Waiting")
-        ASKED = "asked", _("Done")
+        REQUESTED = "requested", _("Done")
         DECLINED = "declined", _("Dropped")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="watched_jobs")
@@ -88,7 +88,7 @@ class CheckTarget(models.Model):
 
     class State(models.TextChoices):
         WAITING = "waiting", _("Waiting")
-        ASKED = "asked", _("Running")
+        REQUESTED = "requested", _("Running")
         DONE = "done", _("Done")
         SILENT = "silent", _("No answer")
         STOPPED = "stopped", _("Stopped")
@@ -101,7 +101,7 @@ class CheckTarget(models.Model):
     command = models.OneToOneField(Command, on_delete=models.SET_NULL, null=True, related_name="check_target")
     invasive = models.BooleanField(default=False, help_text="a check that needs idle GPUs was requested")
     results = models.JSONField(default=list)
-    said = models.JSONField(default=list, help_text="Autopilot's status words")
+    statuses = models.JSONField(default=list, help_text="Autopilot's status words")
     note = models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")
     requested_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -114,7 +114,7 @@ class CheckTarget(models.Model):
             models.UniqueConstraint(fields=("run", "place"), name="one_target_a_place"),
             models.UniqueConstraint(
                 fields=("node",),
-                condition=models.Q(state="asked", invasive=True),
+                condition=models.Q(state="requested", invasive=True),
                 name="one_invasive_target_a_node",
             ),
         )

@@ -102,7 +102,7 @@ TABLES: Final = {
     },
     "check_turn": {
         "waiting": Badge(_("Waiting"), "off", "clock"),
-        "asked": Badge(_("Running"), "heal", "refresh"),
+        "requested": Badge(_("Running"), "heal", "refresh"),
         "done": Badge(_("Done"), "ok", "circle-check"),
         "silent": Badge(_("No answer"), "ask", "wifi-off"),
         "stopped": Badge(_("Stopped"), "off", "ban"),

@@ -34,7 +34,7 @@ POOL_LABELS = (
 )
 _WHOLE_MODE = Subquery(Installation.objects.filter(pk=1).values("mode"))
 _WHOLE_REASON = Subquery(Installation.objects.filter(pk=1).values("reason"))
-SILENT = ("paused", "shadow")  # modes in which nothing is written to a cluster
+MODES_WITHOUT_WRITES = ("paused", "shadow")  # modes in which nothing is written to a cluster
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused
 MODEL_LABEL = "nvidia.com/gpu.product"
 AGENT_SILENT_AFTER = health.HEARTBEAT * health.SILENT_AFTER_INTERVALS
@@ -154,7 +154,7 @@ def commands_on_offer(nodes: Collection[int], *, now: datetime) -> dict[int, lis
     withheld: dict[int, bool] = {}  # by cluster
     for row in offered.select_related("node__cluster").order_by("created_at"):
         cluster = row.node.cluster
-        if row.kind in DESTRUCTIVE and withheld.setdefault(cluster.pk, mode_of(cluster)[0] in SILENT):
+        if row.kind in DESTRUCTIVE and withheld.setdefault(cluster.pk, mode_of(cluster)[0] in MODES_WITHOUT_WRITES):
             continue
         found.setdefault(row.node_id, []).append(as_wire(row))
     return found

@@ -118,9 +118,9 @@ def test_a_gpu_that_is_gone_is_missed_after_a_restart_too(tools):
     (count,) = [one.check for one in node.probe_run.observe() if one.check.name == "amd_gpus"]
     assert (count.status, count.value) == ("fail", 1)
     assert count.message == "1 of 2 GPUs answer; if the node has fewer by design, set KCOVER_AGENT_GPUS=1"
-    told = Node(tools, disk=disk, expected=1)
-    told.set(listed=LIST[:1])
-    assert told.probe_run.bad() == []
+    reported = Node(tools, disk=disk, expected=1)
+    reported.set(listed=LIST[:1])
+    assert reported.probe_run.bad() == []
 
 
 def test_what_a_gpu_does_not_have_is_not_judged(tools):

@@ -30,8 +30,8 @@ def test_a_result_is_told_when_it_changes_and_each_hour():
 
 def test_a_value_that_moves_is_told_now_and_then():
     teller = Teller()
-    told = [teller.tell(finding("clock", Severity.WARNING, value=n, message=f"{n} ms off"))[0] for n in range(25)]
-    assert [bool(one) for one in told] == [n % 10 == 0 for n in range(25)]
+    reported = [teller.tell(finding("clock", Severity.WARNING, value=n, message=f"{n} ms off"))[0] for n in range(25)]
+    assert [bool(one) for one in reported] == [n % 10 == 0 for n in range(25)]
     assert teller.tell(finding("clock", Severity.OK, value=3), after=1) == ([("clock", "pass")], [])
     assert teller.tell(finding("clock", Severity.OK, value=2), after=3000) == ([], [])
 

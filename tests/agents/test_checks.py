@@ -387,8 +387,8 @@ def test_dcgm_names_what_passes_as_it_named_what_failed(tools):
     places = {"gpu0 pcie", "gpu1 pcie"}
     for now, expected in ((FAILED, "fail"), (PASSED | {"entity_id": 1}, "pass")):
         tools.say("dcgmi", diagnosis(PASSED, now, PASSED | {"entity_id": 1}))
-        told = {one.device: one.status for one in dcgm.Dcgm().run({})[1:]}
-        assert told == dict.fromkeys(places, "pass") | {"gpu1 pcie": expected}
+        reported = {one.device: one.status for one in dcgm.Dcgm().run({})[1:]}
+        assert reported == dict.fromkeys(places, "pass") | {"gpu1 pcie": expected}
     tools.say("dcgmi", diagnosis(PASSED, {"entity_group": "GPU", "entity_id": 1, "status": "Skip"}))
     assert {one.device for one in dcgm.Dcgm().run({})[1:]} == {"gpu0 pcie"}
 

@@ -87,7 +87,7 @@ def test_an_agent_on_a_full_disk_goes_on_tells_everything_once_and_recovers(disk
         node.write(XID_79 + XID_62)
         portal.wait_for(lambda: portal.faults and health(process)["unwritten"] >= 1)
         portal.answers = []
-        portal.wait_for(lambda: told(portal) == [79, 62] and health(process)["spooled"] == 0)
+        portal.wait_for(lambda: reported(portal) == [79, 62] and health(process)["spooled"] == 0)
         disk.empty()
         portal.answers = [(503, {})] * 1000
         node.write(XID_48)
@@ -95,7 +95,7 @@ def test_an_agent_on_a_full_disk_goes_on_tells_everything_once_and_recovers(disk
         assert health(process)["unwritten"] == 0
         portal.answers = []
         portal.wait_for(lambda: health(process)["spooled"] == 0)
-        assert told(portal) == [79, 62, 48]
+        assert reported(portal) == [79, 62, 48]
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=10) == 0
         said = process.stderr.read()
@@ -105,7 +105,7 @@ def test_an_agent_on_a_full_disk_goes_on_tells_everything_once_and_recovers(disk
         node.close()
 
 
-def told(portal):
+def reported(portal):
     """The codes of all faults, each batch once."""
     batches = {report.batch_id: report for report in list(portal.reports)}
     return [fault.code for report in batches.values() for fault in report.faults]

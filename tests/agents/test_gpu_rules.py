@@ -412,17 +412,17 @@ def test_a_gpu_lost_from_the_start_leaves_no_failure_behind_once_it_answers(node
     """It has no UUID until then, and its place is no name that it is found by later."""
     changes = ChangeFilter()
 
-    def told():
+    def reported():
         checks, faults = changes.select(node.observe().findings, now=node.now)
         return {check.device: check.status for check in checks if check.name == "gpu"}, [one.code for one in faults]
 
     second = node.devices[1]
     node.devices[1] = Device(index=1, lost="GPU is lost", code=nvml.GPU_IS_LOST)
-    gpus, codes = told()
+    gpus, codes = reported()
     assert gpus == {GOOD.uuid: "pass", "": "fail"}
     assert "gpu" in codes
     node.devices[1] = second
-    gpus, codes = told()
+    gpus, codes = reported()
     assert (gpus, codes) == ({"": "pass", second.uuid: "pass"}, [])
 
 

@@ -48,7 +48,7 @@ def command(kind="reset_gpu", *, id="c1", args=None, lives=timedelta(minutes=5))
     return Command(id=id, kind=kind, args=args or {}, created_at=NOW, expires_at=NOW + lives)
 
 
-def told(journal, *, now=NOW, boot_id="boot-1", resend=False):
+def reported(journal, *, now=NOW, boot_id="boot-1", resend=False):
     return [(result.id, result.status) for result in journal.results(now=now, boot_id=boot_id, resend=resend)]
 
 
@@ -64,14 +64,14 @@ def test_done_once_however_often_it_is_offered():
     assert not journal.offer([command()])
     assert work(journal) == 0
     assert node.asked == [("reset_gpu", {"pci": "0000:4e:00"})]
-    assert told(journal) == told(journal) == [("c1", "done")]
+    assert reported(journal) == reported(journal) == [("c1", "done")]
     journal.acknowledge(["c1"], now=NOW)
-    assert told(journal) == []
+    assert reported(journal) == []
     again = Journal(disk, node)
     assert not again.offer([command()])  # offered again: the portal lacks the result
     assert work(again) == 0
-    assert told(again) == []
-    assert told(again, resend=True) == [("c1", "done")]
+    assert reported(again) == []
+    assert reported(again, resend=True) == [("c1", "done")]
     assert len(node.asked) == 1
 
 
@@ -117,7 +117,7 @@ def test_an_executor_that_breaks_ends_its_command_and_no_other(kind):
     journal = Journal(store.MemoryStore(), node)
     journal.offer([command(kind), command(kind, id="c2")])
     assert work(journal) == 2
-    assert told(journal) == [("c1", "failed"), ("c2", "failed")]
+    assert reported(journal) == [("c1", "failed"), ("c2", "failed")]
     assert "no attribute 'get'" in journal.results(now=NOW, boot_id="boot-1")[0].message
 
 
@@ -127,8 +127,8 @@ def test_a_reboot_that_breaks_may_have_been_asked_for():
     journal = Journal(store.MemoryStore(), node)
     journal.offer([command("reboot")])
     assert work(journal) == 0
-    assert told(journal) == []
-    assert told(journal, boot_id="boot-2") == [("c1", "done")]
+    assert reported(journal) == []
+    assert reported(journal, boot_id="boot-2") == [("c1", "done")]
 
 
 def test_findings_that_cannot_be_kept_do_not_take_the_result_with_them():
@@ -149,7 +149,7 @@ def test_expired():
     journal = Journal(store.MemoryStore(), node)
     journal.offer([command(lives=timedelta())])
     work(journal)
-    assert (told(journal), node.asked) == ([("c1", "expired")], [])
+    assert (reported(journal), node.asked) == ([("c1", "expired")], [])
 
 
 def test_cut_short_by_a_crash_is_never_done_again():
@@ -162,7 +162,7 @@ def test_cut_short_by_a_crash_is_never_done_again():
     again = Journal(disk, node)
     assert not again.offer([command()])
     assert work(again) == 0
-    assert (told(again), len(node.asked)) == ([("c1", "failed")], 1)
+    assert (reported(again), len(node.asked)) == ([("c1", "failed")], 1)
 
 
 def test_nothing_is_done_that_cannot_be_written_down():
@@ -174,7 +174,7 @@ def test_nothing_is_done_that_cannot_be_written_down():
     journal = Journal(Full(), node)
     journal.offer([command("reboot")])
     work(journal)
-    assert (told(journal), node.asked) == ([("c1", "refused")], [])
+    assert (reported(journal), node.asked) == ([("c1", "refused")], [])
 
 
 def test_a_reboot_is_done_when_the_boot_id_has_changed():
@@ -182,11 +182,11 @@ def test_a_reboot_is_done_when_the_boot_id_has_changed():
     journal = Journal(disk, node)
     journal.offer([command("reboot", args={"boot_id": "boot-1"})])
     assert work(journal) == 0
-    assert told(journal) == []
+    assert reported(journal) == []
     again = Journal(disk, node)  # the agent came back before the node went down
     again.offer([command("reboot", args={"boot_id": "boot-1"})])
     assert work(again) == 0
-    assert told(again) == []
+    assert reported(again) == []
     after = Journal(disk, node)
     (result,) = after.results(now=NOW + timedelta(minutes=3), boot_id="boot-2")
     assert (result.status, result.output) == ("done", {"boot_id": "boot-2", "before": "boot-1"})
@@ -198,25 +198,25 @@ def test_a_reboot_of_another_boot_is_refused():
     journal = Journal(store.MemoryStore(), node)
     journal.offer([command("reboot", args={"boot_id": "boot-0"})])
     work(journal)
-    assert (told(journal), node.asked) == ([("c1", "refused")], [])
+    assert (reported(journal), node.asked) == ([("c1", "refused")], [])
 
 
 def test_a_reboot_that_cannot_be_asked_for_or_never_comes_has_failed():
     journal = Journal(store.MemoryStore(), Node(outcome=Outcome(status="failed", message="exit status 1")))
     journal.offer([command("reboot")])
     work(journal)
-    assert told(journal) == [("c1", "failed")]
+    assert reported(journal) == [("c1", "failed")]
     journal = Journal(store.MemoryStore(), Node())
     journal.offer([command("reboot")])
     work(journal)
-    assert told(journal, now=NOW + REBOOT_GRACE - timedelta(seconds=1)) == []
-    assert told(journal, now=NOW + REBOOT_GRACE) == [("c1", "failed")]
+    assert reported(journal, now=NOW + REBOOT_GRACE - timedelta(seconds=1)) == []
+    assert reported(journal, now=NOW + REBOOT_GRACE) == [("c1", "failed")]
 
 
 def test_a_damaged_journal_entry_is_set_aside():
     disk = store.MemoryStore()
     disk.write("commands/x.json", b'{"id": 1}')
-    assert told(Journal(disk, Node())) == []
+    assert reported(Journal(disk, Node())) == []
     assert disk.names("aside") == ["aside/commands-x.json"]
 
 
@@ -232,9 +232,9 @@ def test_a_command_whose_journal_entry_is_damaged_is_not_done_again(restarts):
         journal = Journal(disk, node)
     journal.offer([command(), command(id="c2")])
     work(journal)
-    assert told(journal) == [("c1", "failed"), ("c2", "done")]
+    assert reported(journal) == [("c1", "failed"), ("c2", "done")]
     assert len(node.asked) == 2
-    assert sorted(told(Journal(disk, node))) == [("c1", "failed"), ("c2", "done")]
+    assert sorted(reported(Journal(disk, node))) == [("c1", "failed"), ("c2", "done")]
 
 
 def test_told_results_are_forgotten_in_the_end():

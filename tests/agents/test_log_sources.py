@@ -30,7 +30,7 @@ def texts(source, boot_id="boot-1"):
     return read(source, boot_id)[0]
 
 
-def told(source):
+def reported(source):
     """The lines, and what it says of those that may be missing."""
     lines, gaps, more = [], [], True
     while more:
@@ -110,7 +110,7 @@ def test_three_rotations_between_two_looks_lose_nothing(path, file):
     path.write_text("second\nhalf")
     rotate(path, *names)
     path.write_text("c\n")
-    assert told(file) == (["middle", "second", "half", "c"], [])
+    assert reported(file) == (["middle", "second", "half", "c"], [])
 
 
 def test_files_that_are_named_by_the_day_come_in_their_order(path, file):
@@ -122,7 +122,7 @@ def test_files_that_are_named_by_the_day_come_in_their_order(path, file):
     at(path.with_name("kern.log-20261119"), "from before, copied just now\n", 9)
     at(path.with_name("kern.log.bak"), "nobody's\n", 9)
     at(path, "c\n", 3)
-    assert told(file) == (["middle", "later", "c"], [])
+    assert reported(file) == (["middle", "later", "c"], [])
 
 
 def test_a_file_that_was_packed_before_it_was_read_is_said(path, file):
@@ -132,7 +132,7 @@ def test_a_file_that_was_packed_before_it_was_read_is_said(path, file):
     at(path.with_name("kern.log.2.gz"), "packed", 1)
     at(path.with_name("kern.log.1"), "later\n", 2)
     path.write_text("c\n")
-    lines, (gap,) = told(file)
+    lines, (gap,) = reported(file)
     assert (lines, gap) == (["later", "c"], "kern.log.2.gz: compressed before it was read to its end")
 
 
@@ -143,8 +143,8 @@ def test_what_was_read_and_then_packed_is_no_gap(path, file):
     at(path.with_name("kern.log.1.gz"), "packed", 0)
     path.write_text("c\n")
     again = resumed(path, position)
-    assert told(again) == (["c"], [])
-    assert told(file) == (["c"], [])
+    assert reported(again) == (["c"], [])
+    assert reported(file) == (["c"], [])
     again.close()
 
 
@@ -156,7 +156,7 @@ def test_a_file_that_is_gone_is_said_and_what_came_after_it_is_read(path, file):
     at(path, "c\n", 2)
     again = resumed(path, position)
     for source in (file, again):
-        lines, (gap,) = told(source)
+        lines, (gap,) = reported(source)
         assert (lines, "is gone" in gap) == (["middle", "c"], True)
     again.close()
 
@@ -171,7 +171,7 @@ def test_resuming_a_file_that_was_rotated_twice_meanwhile(path, file):
     rotate(path, "kern.log.1", "kern.log.2")
     path.write_text("c\n")
     again = resumed(path, position)
-    assert told(again) == (["b", "middle", "c"], [])
+    assert reported(again) == (["b", "middle", "c"], [])
     again.close()
 
 
@@ -184,7 +184,7 @@ def test_a_copy_made_before_the_log_was_emptied_is_read_to_its_end(path, file):
     path.write_text("c, and more than there was\n")
     again = resumed(path, position)
     for source in (file, again):
-        assert told(source) == (["b", "c, and more than there was"], [])
+        assert reported(source) == (["b", "c, and more than there was"], [])
     again.close()
 
 
@@ -192,7 +192,7 @@ def test_a_log_that_was_emptied_may_have_held_more(path, file):
     path.write_text("a\nb\n")
     texts(file)
     path.write_text("c\n")
-    assert told(file) == (["c"], ["the log was truncated, perhaps before it was read to its end"])
+    assert reported(file) == (["c"], ["the log was truncated, perhaps before it was read to its end"])
 
 
 def test_a_rotation_in_the_midst_of_a_look_is_looked_at_again(path, file, monkeypatch):
@@ -209,8 +209,8 @@ def test_a_rotation_in_the_midst_of_a_look_is_looked_at_again(path, file, monkey
         return opened(*asked)
 
     monkeypatch.setattr(os, "open", rotating)
-    assert told(file) == ([], [])
-    assert told(file) == (["middle", "c"], [])
+    assert reported(file) == ([], [])
+    assert reported(file) == (["middle", "c"], [])
 
 
 def test_what_is_written_to_a_renamed_file_before_its_writer_lets_go_is_read(path, file):
@@ -223,7 +223,7 @@ def test_what_is_written_to_a_renamed_file_before_its_writer_lets_go_is_read(pat
         log.write("b\n")
     assert texts(file) == ["b"]
     path.write_text("c\n")
-    assert told(file) == (["c"], [])
+    assert reported(file) == (["c"], [])
 
 
 def test_truncation_starts_over_even_when_the_file_has_grown_again(path, file):
@@ -339,7 +339,7 @@ def test_a_boot_that_no_line_tells_of_begins_with_what_is_yet_to_come(path, file
         log.write("rest\nnew\n" if end != "\n" else "new\n")
     (_, _, later) = found = read(source, "boot-2")
     assert (found[0], later["boot_id"]) == (["new"], "boot-2")
-    assert told(resumed(path, {**later, "boot_id": "boot-1"})) == ([], [])
+    assert reported(resumed(path, {**later, "boot_id": "boot-1"})) == ([], [])
 
 
 def test_a_log_that_was_never_read_is_read_from_the_last_boot_on(path, file):

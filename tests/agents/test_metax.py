@@ -108,9 +108,9 @@ def test_a_metax_gpu_that_is_listed_no_longer_is_missed_after_a_restart_too(tool
     (count,) = [one.check for one in node.probe_run.observe() if one.check.name == "metax_gpus"]
     assert (count.status, count.value) == ("fail", 1)
     assert count.message.startswith("1 of 2 GPUs are available; if the node has fewer by design, set KCOVER_AGENT_GPUS")
-    told = MetaXNode(tools, disk=disk, given=1)
-    told.set(listed=1)
-    assert told.probe_run.bad() == []
+    reported = MetaXNode(tools, disk=disk, given=1)
+    reported.set(listed=1)
+    assert reported.probe_run.bad() == []
 
 
 def test_an_adapter_that_is_missing_and_none_that_must_be_there(tools):

@@ -17,7 +17,7 @@ class Node:
         self.now = START
         self.log = []  # what the kernel log told: code, slot, when
         self.events = []
-        self.told = []
+        self.reports = []
         self.opened = self.closed = 0
         self.error = None
         self.caught_up = True
@@ -33,7 +33,7 @@ class Node:
         return any(one == code and slot == pci and at >= since for one, slot, at in self.log)
 
     def keep(self, checks, faults, now):
-        self.told += [(fault.code, fault.pci, fault.source) for fault in faults]
+        self.reports += [(fault.code, fault.pci, fault.source) for fault in faults]
         self.counts = [fault.count for fault in faults]
 
     def connect(self):
@@ -67,7 +67,7 @@ def test_what_the_log_tells_too_is_told_once(node):
     node.log.append((48, "0000:4e:00", node.now))  # or before
     node.run_once(after=5)
     node.run_once(after=11)
-    assert node.told == []
+    assert node.reports == []
 
 
 def test_what_the_log_does_not_tell_is_told_after_a_moment(node):
@@ -75,11 +75,11 @@ def test_what_the_log_does_not_tell_is_told_after_a_moment(node):
     node.log.append((79, "0000:5e:00", node.now))  # another GPU
     node.run_once()
     node.run_once(after=9)
-    assert node.told == []
+    assert node.reports == []
     node.run_once(after=1)
-    assert node.told == [(79, "0000:4e:00", "nvml")]
+    assert node.reports == [(79, "0000:4e:00", "nvml")]
     node.run_once(after=60)
-    assert len(node.told) == 1
+    assert len(node.reports) == 1
 
 
 def test_while_the_log_is_left_unread_events_wait_and_are_counted(node):
@@ -88,11 +88,11 @@ def test_while_the_log_is_left_unread_events_wait_and_are_counted(node):
     for code in (79, 62) * 100:
         node.events = [(code, "0000:4e:00")]
         node.run_once()
-    assert node.told == []
+    assert node.reports == []
     node.log.append((79, "0000:4e:00", node.now))  # there is room again, the log is read: it lacks the 62
     node.caught_up = True
     node.run_once()
-    assert (node.told, node.counts) == ([(62, "0000:4e:00", "nvml")], [100])
+    assert (node.reports, node.counts) == ([(62, "0000:4e:00", "nvml")], [100])
 
 
 def test_without_a_driver_it_is_asked_seldom(node):

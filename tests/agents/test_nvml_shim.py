@@ -201,25 +201,25 @@ os._exit(0)
 @pytest.mark.slow
 def test_a_gpu_that_hangs_leaves_the_other_observed_and_is_asked_once(ask, driver):
     driver.set(gpu0__ecc="hang")
-    told = ask(HANGING)
-    assert told["seen"] == [
+    reported = ask(HANGING)
+    assert reported["seen"] == [
         [UUIDS[0], "0000:4e:00", "nvmlDeviceGetEccMode", True, None],
         [UUIDS[1], "0000:5e:00", "", False, True],
     ]
-    assert told["threads"] == ["NVML state of GPU 0"]
-    assert told["gpus"] == [[0, UUIDS[0]], [1, UUIDS[1]]]
-    assert told["reset"].startswith("a call to the driver did not return")
+    assert reported["threads"] == ["NVML state of GPU 0"]
+    assert reported["gpus"] == [[0, UUIDS[0]], [1, UUIDS[1]]]
+    assert reported["reset"].startswith("a call to the driver did not return")
 
 
 @pytest.mark.slow
 def test_a_gpu_that_hangs_from_the_start_is_known_by_its_place(ask, driver):
     driver.set(gpu0__handle="hang")
-    told = ask(HANGING)
-    assert told["seen"] == [
+    reported = ask(HANGING)
+    assert reported["seen"] == [
         ["", None, "nvmlDeviceGetHandleByIndex", True, None],
         [UUIDS[1], "0000:5e:00", "", False, True],
     ]
-    assert told["gpus"] == [[1, UUIDS[1]]]
+    assert reported["gpus"] == [[1, UUIDS[1]]]
 
 
 @pytest.mark.slow

@@ -52,8 +52,8 @@ class Node:
                 thread.join(10)
         self.runner.wait(0.2)
         self.runner.run_due()
-        told, self.checks = self.checks, []
-        return told
+        reported, self.checks = self.checks, []
+        return reported
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def probe():
 def test_each_probe_looks_when_it_is_due(probe):
     other = Probe("clock", interval_seconds=300.0)
     node = Node(probe, other)
-    told = node.turn()
-    assert sorted(told) == [
+    reported = node.turn()
+    assert sorted(reported) == [
         ("clock", "", "pass"),
         ("nvml", "", "pass"),
         ("probe", "clock", "pass"),

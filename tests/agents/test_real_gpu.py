@@ -82,11 +82,11 @@ def test_every_rule_judges_what_the_driver_says(devices):
     assert {check.status for check in found.values()} <= set(CHECK_STATUSES)
     assert found["driver", ""].status == found["gpu_count", ""].status == "pass"
     for device in devices:
-        told = {name: check for (name, of), check in found.items() if of == device.uuid}
-        assert told["gpu"].status == "pass"
-        assert "nvml" not in told, told["nvml"].message
+        reported = {name: check for (name, of), check in found.items() if of == device.uuid}
+        assert reported["gpu"].status == "pass"
+        assert "nvml" not in reported, reported["nvml"].message
         if bandwidth.A100_CLASS.search(device.model) and not device.mig:
-            assert set(told) >= ANSWERED
+            assert set(reported) >= ANSWERED
     report = reports.findings_report("gpu-1", (), list(found.values()), boot_id="boot-1", now=datetime.now(UTC))
     assert wire.decode(json.dumps(report).encode()).rejected == ()
 

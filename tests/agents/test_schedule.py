@@ -25,7 +25,7 @@ class Fixed:
 
 class Node:
     def __init__(self, *rounds, checks):
-        self.seconds, self.told = 0.0, []
+        self.seconds, self.reported = 0.0, []
         self.schedule = CheckSchedule(
             rounds,
             runner=CheckRunner(checks, gpu_users=list),
@@ -35,13 +35,13 @@ class Node:
         )
 
     def keep(self, checks, faults, now):
-        self.told.append(([check.name for check in checks], [fault.code for fault in faults]))
+        self.reported.append(([check.name for check in checks], [fault.code for fault in faults]))
 
     def turn(self, *, at):
         self.seconds = at
         pause = self.schedule.run_due()
-        told, self.told = self.told, []
-        return told, pause
+        reported, self.reported = self.reported, []
+        return reported, pause
 
 
 def test_light_ones_often_heavy_ones_seldom():

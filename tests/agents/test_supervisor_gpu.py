@@ -106,8 +106,8 @@ def test_a_driver_that_hangs_holds_up_nothing_else(node, portal, driver, tmp_pat
         log.write("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.\n")
     portal.wait_for(lambda: any(fault.code == 79 for fault in portal.faults))
     portal.wait_for(lambda: portal.results)
-    (told,) = portal.results[0].output["checks"]
-    assert (told["name"], told["device"], told["status"]) == ("ping", "10.0.0.2", "pass")
+    (reported,) = portal.results[0].output["checks"]
+    assert (reported["name"], reported["device"], reported["status"]) == ("ping", "10.0.0.2", "pass")
     portal.wait_for(lambda: "disk" in {name for name, _ in node.checks})
     assert json.loads(get(process, "/healthz"))["node"] == "gpu-1"
     assert 'kcover_agent_check{check="ping",device="10.0.0.2",status="pass"} 1' in get(process, "/metrics")
@@ -147,9 +147,9 @@ def test_a_check_on_command_answers_and_reports(node, portal, driver):
     portal.wait_for(lambda: portal.results)
     (result,) = {result.id: result for result in portal.results}.values()
     assert (result.status, result.message) == ("done", "fail")
-    told = [(one["name"], one["device"], one["status"], one["value"]) for one in result.output["checks"]]
-    assert told[0] == ("remapped", UUIDS[0], "fail", 3.0)
-    assert {status for _, _, status, _ in told[1:]} == {"pass"}
+    reported = [(one["name"], one["device"], one["status"], one["value"]) for one in result.output["checks"]]
+    assert reported[0] == ("remapped", UUIDS[0], "fail", 3.0)
+    assert {status for _, _, status, _ in reported[1:]} == {"pass"}
     portal.wait_for(lambda: ("gpupower", UUIDS[1]) in node.checks)
     assert [fault.code for fault in portal.faults].count("remapped") == 1
 
@@ -158,8 +158,8 @@ def test_bandwidth_is_measured_by_a_child_over_the_shim(node, portal):
     node.ask("run_check", check="pciebw", threshold=10)
     node.start(CUDA_SHIM_MS="20", CUDA_SHIM_MS_1="200")
     portal.wait_for(lambda: portal.results)
-    told = {one["device"]: (one["status"], one["value"]) for one in portal.results[0].output["checks"]}
-    assert told == {UUIDS[0]: ("pass", 33.55), UUIDS[1]: ("fail", 3.36)}
+    reported = {one["device"]: (one["status"], one["value"]) for one in portal.results[0].output["checks"]}
+    assert reported == {UUIDS[0]: ("pass", 33.55), UUIDS[1]: ("fail", 3.36)}
 
 
 def test_a_check_is_executed_at_most_once_across_restarts(node, portal, tmp_path):

@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.crash import batch, installation, judging, page
+from tests.crash import batch, installation, page, verdicts
 from tests.crash.points import FAILURES, INSTALLATIONS, POINTS, Failure, column
 from tests.crash.trials import Trial
 
@@ -49,7 +49,7 @@ def main() -> int:
                 with installation.running(folder) as product:
                     trials = batch.run(product, [wave * options.runs for wave in waves], seconds=options.seconds)
                     audit, servers = product.audit(), product.versions()
-                    judging.judge(product, trials, audit)
+                    verdicts.judge(product, trials, audit)
                     steps = audit["steps"]
             finally:
                 if options.logs:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 
 import psycopg
 
-from tests.crash import preparing, spares
+from tests.crash import setup, spares
+from tests.crash.failure_injection import Blows
 from tests.crash.installation import Installation
 from tests.crash.people import People
 from tests.crash.plans import HEAL, OTHER, PLANS, POLICIES
 from tests.crash.points import SOON, Case
-from tests.crash.preparing import Prepared
-from tests.crash.striking import Blows
+from tests.crash.setup import Prepared
 from tests.crash.trials import Trial
 from tests.story.product import call
 
@@ -53,7 +53,7 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     names = [name for (name,) in product.rows(query)]
     struck: list[Case | None] = [*cases, *[None] * (wanted - len(cases))]
     trials = [Trial(node=name, plan=plan, case=case) for name, plan, case in zip(names, plans, struck, strict=False)]
-    course = Course(product, trials, preparing.prepare(product, trials, loose=names[wanted:]))
+    course = Course(product, trials, setup.prepare(product, trials, loose=names[wanted:]))
     course.run([len(wave) for wave in waves], deadline=time.monotonic() + seconds)
     return trials
 

@@ -43,7 +43,7 @@ class OtherSystem:
     def __init__(self, secret: str) -> None:
         self.secret = secret
         self.taken: Counter[str] = Counter()  # orders that it took up, by node
-        self.told: Counter[str] = Counter()  # messages that it heard, by node
+        self.commanded: Counter[str] = Counter()  # messages that it heard, by node
         self._known: set[str] = set()  # deliveries: one that comes again is no second one
         self._faults: dict[str, _Fault] = {}
         self._hanging: dict[str, _Fault] = {}
@@ -120,7 +120,7 @@ class OtherSystem:
     def _hear(self, node: str, message: dict[str, Any]) -> None:
         """The one effect of a message."""
         if self._is_new(message["delivery"]):
-            self.told[node] += 1
+            self.commanded[node] += 1
 
     def _is_new(self, delivery: str) -> bool:
         with self._lock:

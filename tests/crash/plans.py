@@ -103,7 +103,7 @@ class Plan:
     jobs: bool = False
     standby: bool = False
     ordered: bool = False
-    told: bool = False
+    commanded: bool = False
     asked: bool = False
     hung: bool = False
     dead: bool = False
@@ -119,7 +119,7 @@ PLANS = {
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
-    "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, told=True, released=True),
+    "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, commanded=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(
         xid=62,

@@ -77,9 +77,13 @@ def _check_end(bed: Bed) -> None:
         _check_node(bed, name)
     must(ledger.verify("c1").intact, 46, "the ledger does not verify")
     for rescue in Rescue.objects.all():
-        told = ledger.replay("c1", rescue=rescue.pk)
+        reported = ledger.replay("c1", rescue=rescue.pk)
         row = (rescue.state, rescue.outcome, rescue.needs_human)
-        must((told.state, told.outcome, told.needs_human) == row, 46, f"{rescue} is {row}, the ledger says {told}")
+        must(
+            (reported.state, reported.outcome, reported.needs_human) == row,
+            46,
+            f"{rescue} is {row}, the ledger says {reported}",
+        )
         must(not (broken := proofs.broken_claim(rescue)), 46, f"the proof of {rescue} is not valid: {broken}")
 
 

@@ -214,8 +214,8 @@ class ObservedCluster(FakeCluster):
         if reboot is not None and reboot.state == "done":
             must(boot != reboot.progress["boot_id"], 38, f"{name} works again in the boot that was to end")
         if verified.args.get("agent", True):
-            told = self.heard.get((name, boot), ())
-            must(any(since < at <= until for at in told), 38, f"{name} works again, unheard since it came back")
+            reported = self.heard.get((name, boot), ())
+            must(any(since < at <= until for at in reported), 38, f"{name} works again, unheard since it came back")
         again = [at for at in self.booted.get(name, ()) if since < at < until]
         must(not again, 38, f"{name} works again, and booted once more meanwhile")
         seen = Incident.objects.filter(

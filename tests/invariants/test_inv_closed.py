@@ -47,12 +47,12 @@ def succeeded(world: World) -> None:
 
 def record(world: World) -> dict[str, Any]:
     """All that a message could change. What an open fault is judged to be is no part of a closed rescue's."""
-    told = Entry.objects.exclude(verb__startswith="decision.").order_by("pk")
+    reported = Entry.objects.exclude(verb__startswith="decision.").order_by("pk")
     return {
         "rescues": list(Rescue.objects.order_by("pk").values()),
         "steps": list(Step.objects.order_by("pk").values()),
         "votes": Approval.objects.count(),
-        "told": list(told.values_list("verb", "subject")),
+        "reported": list(reported.values_list("verb", "subject")),
         "writes": len(world.kube.writes),
     }
 
@@ -90,8 +90,8 @@ def test_inv_12_an_agents_late_word_about_a_closed_rescue_is_kept_and_changes_no
         agents.answers(world, command, status)
     world.work()
     after = record(world)
-    told = len(before.pop("told"))
-    assert after.pop("told")[told:] == [("command.late", f"command {command.pk}")]  # once
+    reported = len(before.pop("reported"))
+    assert after.pop("reported")[reported:] == [("command.late", f"command {command.pk}")]  # once
     assert after == before
     assert Command.objects.get().state == "expired"
 

@@ -6,7 +6,7 @@ import pytest
 
 from kcover_portal.rescue import services
 from tests.codes import code_of
-from tests.portal.rescue.killing import kill_at, work
+from tests.portal.rescue.worker_kills import kill_at, work
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db

@@ -197,8 +197,8 @@ def test_inv_31_a_node_comes_back_whatever_is_tripped(make: Any, how: str) -> No
     node = world.kube.get_node(NODE)
     assert isolated(world) == []
     assert not [key for key in (*node.labels, *node.annotations) if key.startswith("kcover.io/")]
-    told = Entry.objects.filter(pk__gt=begun, node=NODE).values_list("verb", flat=True)
-    assert any(verb.endswith(".done") for verb in told)  # and it is on record
+    reported = Entry.objects.filter(pk__gt=begun, node=NODE).values_list("verb", flat=True)
+    assert any(verb.endswith(".done") for verb in reported)  # and it is on record
     assert ledger.verify("c1").intact
 
 

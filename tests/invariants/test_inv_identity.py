@@ -16,7 +16,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.codes import code_of
-from tests.portal.rescue.killing import kill_at, work
+from tests.portal.rescue.worker_kills import kill_at, work
 from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
 
 pytestmark = pytest.mark.django_db

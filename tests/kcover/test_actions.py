@@ -101,7 +101,7 @@ def test_reasons_of_events_are_camel_case() -> None:
             {"entered": True, "evicted": ["a/b"], "blocked": {"a/b": ["pdb"]}},
         ),
         (actions.reboot.Progress(boot_id="b", retry=1), {"boot_id": "b", "retry": 1}),
-        (actions.run_checks.Progress(asked=ASKED), {"asked": ASKED.to_json()}),
+        (actions.run_checks.Progress(request=ASKED), {"request": ASKED.to_json()}),
     ],
 )
 def test_records_as_json(record: Any, written: dict[str, Any]) -> None:
@@ -128,7 +128,7 @@ def test_the_boot_that_is_to_end_is_known_from_the_beginning() -> None:
 
 
 def test_a_retry_keeps_the_boot_and_the_jobs() -> None:
-    asked = actions.reboot.Progress(boot_id="b", jobs=("ns/job",), asked=ASKED, requested_at=AT, retry=1, gated=True)
+    asked = actions.reboot.Progress(boot_id="b", jobs=("ns/job",), request=ASKED, requested_at=AT, retry=1, gated=True)
     assert asked.begun
     again = asked.retried()
     assert again == actions.reboot.Progress(boot_id="b", jobs=("ns/job",), retry=2)
@@ -139,14 +139,14 @@ def test_a_retry_keeps_the_boot_and_the_jobs() -> None:
     ("progress", "committed"),
     [
         (actions.reboot.Progress(boot_id="b", driver="agent"), False),
-        (actions.reboot.Progress(asked=ASKED), True),
+        (actions.reboot.Progress(request=ASKED), True),
         (actions.reset.Progress(driver="agent"), False),
-        (actions.reset.Progress(asked=ASKED), True),
+        (actions.reset.Progress(request=ASKED), True),
         (actions.restart_jobs.Progress(), False),
         (actions.restart_jobs.Progress(restarted={"a/b": {}}), True),
         (actions.stop_jobs.Progress(), False),
         (actions.stop_jobs.Progress(stopped={"a/b": {}}), True),
-        (actions.drain.Progress(asked=True), False),
+        (actions.drain.Progress(eviction_requested=True), False),
     ],
 )
 def test_what_is_seen_through(progress: actions.Progress, committed: bool) -> None:
@@ -176,7 +176,7 @@ def test_fields_of_the_base_class_come_last() -> None:
     assert [name for name, _ in actions.fields_shown(actions.reboot.Progress)] == [
         "boot_id",
         "driver",
-        "asked",
+        "request",
         "requested_at",
         "retry",
     ]

@@ -442,7 +442,7 @@ def needs_counts(facts: decide.Situation) -> bool:
 def test_an_external_decider_that_was_asked_lifts_the_external_mode() -> None:
     facts = situation(cluster={"decision_mode": "external"})
     assert decide.decide(facts).because == (reasons.of("left_to_external"),)
-    assert decide.decide(replace(facts, external_asked=True)).answer == "rescue"
+    assert decide.decide(replace(facts, external_queried=True)).answer == "rescue"
 
 
 def test_a_match_that_was_computed_before_gives_the_same_decision() -> None:

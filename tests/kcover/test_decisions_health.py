@@ -73,15 +73,17 @@ def test_inv_42_only_a_check_that_failed_speaks_against_the_node(last: str) -> N
     """Whatever came before: five results, a minute apart, in every order. What broke or was skipped tells nothing, and
     is as if nobody had looked."""
     for before in itertools.product(CHECK_STATUSES, repeat=4):
-        told = (*before, last)
+        reported = (*before, last)
         at = [NOW - timedelta(minutes=4 - n) for n in range(5)]
-        changes = [(told[n - 1], told[n], at[n]) for n in range(1, 5) if told[n - 1] != told[n]]
+        changes = [(reported[n - 1], reported[n], at[n]) for n in range(1, 5) if reported[n - 1] != reported[n]]
         check = health.Check(name="remapped", status=last, moves=health.status_moves(changes))
-        bad = [status == "fail" for status in told if status not in ("error", "skipped")]
+        bad = [status == "fail" for status in reported if status not in ("error", "skipped")]
         flaps = sum(one != other for one, other in itertools.pairwise(bad)) == 4
         found = node(checks=(check,))
-        assert found.state == ("degraded" if last == "fail" or flaps else "healthy"), told
-        assert [cause.kind for cause in found.causes] == (["flapping"] if flaps else ["check"] * (last == "fail")), told
+        assert found.state == ("degraded" if last == "fail" or flaps else "healthy"), reported
+        assert [cause.kind for cause in found.causes] == (["flapping"] if flaps else ["check"] * (last == "fail")), (
+            reported
+        )
 
 
 @pytest.mark.parametrize(
@@ -143,9 +145,9 @@ def test_what_would_have_been_told_again_counts_no_longer(check: str, hours: int
     ],
 )
 def test_a_check_turns_between_good_and_bad_only(statuses: str, turned: list[int]) -> None:
-    told = statuses.split()
-    at = [NOW + timedelta(minutes=n) for n in range(len(told))]
-    changes = [(told[n - 1], told[n], at[n]) for n in range(1, len(told))]
+    reported = statuses.split()
+    at = [NOW + timedelta(minutes=n) for n in range(len(reported))]
+    changes = [(reported[n - 1], reported[n], at[n]) for n in range(1, len(reported))]
     assert health.status_moves(changes) == tuple(at[n] for n in turned)
 
 

@@ -13,12 +13,12 @@ def test_a_ring_of_three_nodes() -> None:
 
 @pytest.mark.parametrize("size", [2, 3, 8, 9])
 def test_every_pair_is_measured_once_in_each_direction(size: int) -> None:
-    told = []
+    reported = []
     for step in range(1, iperf_ring.step_count(size) + 1):
         pairs = iperf_ring.pairs(range(size), step)
         assert sorted(sender for sender, _ in pairs) == sorted(to for _, to in pairs) == list(range(size))
-        told += pairs
-    assert sorted(told) == [(one, other) for one in range(size) for other in range(size) if one != other]
+        reported += pairs
+    assert sorted(reported) == [(one, other) for one in range(size) for other in range(size) if one != other]
 
 
 def test_a_single_node_has_no_ring() -> None:

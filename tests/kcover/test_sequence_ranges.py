@@ -48,13 +48,13 @@ def test_fewer_ranges_only_fill_gaps(found: set[int], most: int) -> None:
 
 
 @given(numbers, numbers)
-def test_new_lines_are_exact_if_each_record_is_a_line(one: set[int], told: set[int]) -> None:
-    assert sequence_ranges.count_new(len(one), ranges(one), known=ranges(told)) == len(one - told)
+def test_new_lines_are_exact_if_each_record_is_a_line(one: set[int], reported: set[int]) -> None:
+    assert sequence_ranges.count_new(len(one), ranges(one), known=ranges(reported)) == len(one - reported)
 
 
 @given(st.integers(1, 10**6), numbers, numbers)
-def test_new_lines_of_filled_gaps_are_never_too_many(count: int, one: set[int], told: set[int]) -> None:
-    new = sequence_ranges.count_new(count, ranges(one), known=ranges(told))
+def test_new_lines_of_filled_gaps_are_never_too_many(count: int, one: set[int], reported: set[int]) -> None:
+    new = sequence_ranges.count_new(count, ranges(one), known=ranges(reported))
     assert 0 <= new <= count
-    assert (new == count) >= one.isdisjoint(told)
-    assert (new == 0) >= (one <= told)
+    assert (new == count) >= one.isdisjoint(reported)
+    assert (new == 0) >= (one <= reported)

@@ -104,8 +104,8 @@ class StubPortal:
         if not known:
             self.bodies.append(body)
             self.reports.append(decoded.report)
-        told = {result.id for result in decoded.report.command_results}
-        self.commands[node] = [command for command in self.commands.get(node, []) if command.id not in told]
+        reported = {result.id for result in decoded.report.command_results}
+        self.commands[node] = [command for command in self.commands.get(node, []) if command.id not in reported]
         offered = tuple(self.commands[node])
         items = len(decoded.report.faults)
         counts = {"accepted": 0, "duplicates": items} if known else {"accepted": items, "duplicates": 0}

@@ -177,7 +177,7 @@ def test_a_drain_respects_the_budget_and_a_job_reboots_the_node(
 
     # One pod may go, the budget keeps the other one until its replacement runs elsewhere.
     product.wait(lambda: "is refused by keep-one" in step("drain")["because"], "the budget to refuse")
-    (leaving,) = [name for name, told in pods().items() if told]
+    (leaving,) = [name for name, reported in pods().items() if reported]
     assert leaving in ("train-0", "train-1")
     rig.remove("Pod", leaving, namespace=rig.namespace)
     rig.pod("replacement", node=rig.name("elsewhere"), owner="ReplicaSet", labels={"job": "llm"})

@@ -19,7 +19,7 @@ MAX_CONCURRENT_CLUSTERS = 4  # clusters that are called at once
 def clusters() -> list[Cluster]:
     """The clusters in which a Lease is kept now: none in the modes shadow and paused."""
     asked = [cluster for cluster in fleet.clusters() if cluster.ledger_lease]
-    return [cluster for cluster in asked if fleet.mode_now(cluster)[0] not in fleet.SILENT]
+    return [cluster for cluster in asked if fleet.mode_now(cluster)[0] not in fleet.MODES_WITHOUT_WRITES]
 
 
 def publish(

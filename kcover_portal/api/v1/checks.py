@@ -77,7 +77,7 @@ class CheckRuns(base.ReadViewSet[CheckRun]):
         query_params.refuse_unknown(request, ())
         run = self.get_object()
         targets = run.targets.select_related("node").order_by("place")
-        summary = {target.node.name: target.said for target in targets if target.said}
+        summary = {target.node.name: target.statuses for target in targets if target.statuses}
         return Response(
             {
                 **responses.run_json(run),

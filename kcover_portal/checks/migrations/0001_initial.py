@@ -80,7 +80,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("waiting", "Waiting"),
-                            ("asked", "Running"),
+                            ("requested", "Running"),
                             ("done", "Done"),
                             ("silent", "No answer"),
                             ("stopped", "Stopped"),
@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
                     models.BooleanField(default=False, help_text="a check that needs idle GPUs was requested"),
                 ),
                 ("results", models.JSONField(default=list)),
-                ("said", models.JSONField(default=list, help_text="Autopilot's status words")),
+                ("statuses", models.JSONField(default=list, help_text="Autopilot's status words")),
                 ("note", models.JSONField(default=dict, help_text="a Reason: why there are no results; {}: there are")),
                 ("requested_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
@@ -148,7 +148,7 @@ class Migration(migrations.Migration):
                         choices=[
                             ("watched", "Running"),
                             ("ended", "Waiting"),
-                            ("asked", "Done"),
+                            ("requested", "Done"),
                             ("declined", "Dropped"),
                         ],
                         default="watched",
@@ -204,7 +204,7 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name="checktarget",
             constraint=models.UniqueConstraint(
-                condition=models.Q(("invasive", True), ("state", "asked")),
+                condition=models.Q(("invasive", True), ("state", "requested")),
                 fields=("node",),
                 name="one_invasive_target_a_node",
             ),

@@ -98,7 +98,7 @@ def write(cluster: Cluster, *, clock: Callable[[], datetime], rng: random.Random
 
     Returns the number of nodes written. Errors of the cluster are logged, not raised.
     """
-    if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.SILENT:
+    if not cluster.autopilot_labels or queries.mode_now(cluster)[0] in queries.MODES_WITHOUT_WRITES:
         return 0
     written = 0
     for wanted in _chosen(_wanted(cluster), rng or random.Random()):  # nosec B311
@@ -155,7 +155,7 @@ def _targets(cluster: Cluster) -> dict[int, list[CheckTarget]]:
     rows = CheckTarget.objects.filter(node__cluster=cluster, invasive=True, labelled_at=None)
     found: dict[int, list[CheckTarget]] = {}
     for target in rows.select_related("run").order_by(F("finished_at").asc(nulls_last=True), "pk"):
-        if target.finished_at is not None or target.state == CheckTarget.State.ASKED:
+        if target.finished_at is not None or target.state == CheckTarget.State.REQUESTED:
             found.setdefault(target.node_id, []).append(target)
     return found
 
@@ -171,7 +171,7 @@ def _differs(wanted_labels: LabelFacts) -> bool:
 
 
 def _write(cluster: Cluster, wanted_labels: LabelFacts, *, clock: Callable[[], datetime]) -> bool:
-    if queries.mode_now(cluster)[0] in queries.SILENT:
+    if queries.mode_now(cluster)[0] in queries.MODES_WITHOUT_WRITES:
         raise WritesForbidden
     kube = queries.connect(cluster)
     call: dict[str, Any] = {

@@ -29,7 +29,7 @@ def begin_again(cluster: Cluster, *, every: timedelta, now: datetime) -> CheckRu
     last = CheckRun.objects.filter(cluster=cluster, requester_kind=CheckRun.Requester.SCHEDULE).order_by("-pk").first()
     if last is not None and (last.state == CheckRun.State.RUNNING or last.requested_at > now - every):
         return None
-    if queries.mode_now(cluster)[0] in queries.SILENT:
+    if queries.mode_now(cluster)[0] in queries.MODES_WITHOUT_WRITES:
         return None
     found = node_selection.nodes(cluster)
     skipped = eligibility.why_skipped(cluster, found, now=now)

@@ -21,7 +21,7 @@ MAX_RING_NODES = 64  # 63 steps of about ten seconds
 STEP_SECONDS = 5  # of traffic, as Autopilot
 PARTNER_WAIT_SECONDS = 30  # the partner may receive its command later
 
-Asked = CheckTarget.State.ASKED
+Requested = CheckTarget.State.REQUESTED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +57,7 @@ def go_on(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
     if not under_way(run):
         return []
     members = list(run.targets.filter(place__in=run.ring["members"]).select_related("node").order_by("place"))
-    present = [target for target in members if target.state == Asked]
+    present = [target for target in members if target.state == Requested]
     if any(target.command_id is not None for target in present):
         return []
     step, pairs = _next_step(run, {target.place: target for target in present})
@@ -66,7 +66,7 @@ def go_on(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
         _ask(run, step, pairs, now=now)
         return []
     _keep(run, members=[], step=0)
-    gone = {target.node.name for target in members if target.state != Asked}
+    gone = {target.node.name for target in members if target.state != Requested}
     for target in present:
         target.results = [_excused(result, gone) for result in target.results]
         node_checks.close(target, now=now)

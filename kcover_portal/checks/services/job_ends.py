@@ -60,7 +60,7 @@ def look(cluster: Cluster, *, now: datetime) -> None:
 
     Raises port.KubeError. The checks of jobs whose ends were seen before begin all the same.
     """
-    if fleet.mode_now(cluster)[0] in fleet.SILENT:
+    if fleet.mode_now(cluster)[0] in fleet.MODES_WITHOUT_WRITES:
         WatchedJob.objects.filter(cluster=cluster, state__in=(State.WATCHED, State.ENDED)).delete()
         return
     problem: port.KubeError | None = None
@@ -226,7 +226,7 @@ def _begin(row: WatchedJob, *, now: datetime) -> bool:
     found = Node.objects.filter(cluster=row.cluster, name__in=row.nodes, in_cluster=True, gpus__gt=0).order_by("name")
     skipped = eligibility.why_skipped(row.cluster, found, now=now)
     nodes = [node for node in found if node.name not in skipped]
-    lately = WatchedJob.objects.filter(cluster=row.cluster, namespace=row.namespace, state=State.ASKED)
+    lately = WatchedJob.objects.filter(cluster=row.cluster, namespace=row.namespace, state=State.REQUESTED)
     if not nodes:
         _decline(row, next(iter(skipped.values()), reasons.of("check_after_without_nodes")))
     elif lately.filter(ended_at__gt=now - PERIOD).count() >= MAX_RUNS_OF_NAMESPACE:
@@ -242,7 +242,7 @@ def _begin(row: WatchedJob, *, now: datetime) -> bool:
 def _ask(row: WatchedJob, nodes: Sequence[Node], *, now: datetime) -> bool:
     profile = PROFILES[row.profile]
     with transaction.atomic():
-        if not WatchedJob.objects.filter(pk=row.pk, state=State.ENDED).update(state=State.ASKED):
+        if not WatchedJob.objects.filter(pk=row.pk, state=State.ENDED).update(state=State.REQUESTED):
             return False
         run = runs.begin(
             row.cluster,

@@ -13,7 +13,7 @@ from kcover_portal.fleet.models import Command
 GOOD_STATUSES = ([autopilot.OK], [autopilot.NOT_CHECKED])
 BECAUSE = "because"  # key of the reason in a stored result that the portal wrote itself
 PICKUP_TIMEOUT = timedelta(minutes=1)  # added to the time that the checks may take
-WRITTEN_FIELDS = ("state", "invasive", "command", "results", "said", "note", "requested_at", "finished_at")
+WRITTEN_FIELDS = ("state", "invasive", "command", "results", "statuses", "note", "requested_at", "finished_at")
 
 
 def close(target: CheckTarget, *, now: datetime, silent: Reason | None = None) -> None:
@@ -21,7 +21,7 @@ def close(target: CheckTarget, *, now: datetime, silent: Reason | None = None) -
     target.finished_at = now
     target.state = CheckTarget.State.SILENT if silent else CheckTarget.State.DONE
     target.note = silent.to_json() if silent else {}
-    target.said = [autopilot.NO_ANSWER] if silent else autopilot.node_status(results_of(target))
+    target.statuses = [autopilot.NO_ANSWER] if silent else autopilot.node_status(results_of(target))
 
 
 def results_of(target: CheckTarget) -> list[fault.Check]:

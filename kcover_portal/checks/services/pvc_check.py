@@ -36,7 +36,7 @@ def advance(run: CheckRun, *, now: datetime) -> None:
         return
     mode, _ = queries.mode_now(run.cluster)
     if "since" not in run.storage:
-        if mode in queries.SILENT:
+        if mode in queries.MODES_WITHOUT_WRITES:
             why = reasons.of("claim_not_written", mode=mode)
             _keep(run, {**run.storage, "status": "skipped", **node_checks.explained(why)})
             return
@@ -45,7 +45,7 @@ def advance(run: CheckRun, *, now: datetime) -> None:
     waited = now - datetime.fromisoformat(run.storage["since"])
     try:
         state = queries.connect(run.cluster).claim_state(run.cluster.job_namespace, name_of(run))
-        if not state.exists and waited < BIND_TIMEOUT and mode not in queries.SILENT:
+        if not state.exists and waited < BIND_TIMEOUT and mode not in queries.MODES_WITHOUT_WRITES:
             state = _make(run, now=now)
     except port.KubeError as error:
         if waited >= BIND_TIMEOUT or not isinstance(error, port.Unavailable):
@@ -97,7 +97,7 @@ def drop(run: CheckRun, *, now: datetime) -> None:
     if "since" not in run.storage:
         return
     mode, _ = queries.mode_now(run.cluster)
-    if mode in queries.SILENT:
+    if mode in queries.MODES_WITHOUT_WRITES:
         stays = reasons.of("claim_stays", mode=mode, claim=name_of(run))
         _note(run, audit.ClusterCallFailed(because=stays, held_back=True, **_call(run, DELETE)), now=now)
         return

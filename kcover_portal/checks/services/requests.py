@@ -23,7 +23,7 @@ MAX_LISTS_PER_NODE = 8  # up to so many nodes, pods are listed per node; beyond,
 NO_PARTNER = reasons.of("ring_without_partner")
 NO_ADDRESS = reasons.of("node_without_address")
 
-Asked = CheckTarget.State.ASKED
+Requested = CheckTarget.State.REQUESTED
 Waiting = CheckTarget.State.WAITING
 
 
@@ -34,8 +34,10 @@ def invasive(run: CheckRun) -> list[str]:
 
 def next_batch(run: CheckRun) -> int | None:
     """The batch to request next; None while a batch is running, and after the last one."""
-    found = run.targets.aggregate(asked=Count("pk", filter=Q(state=Asked)), batch=Min("batch", filter=Q(state=Waiting)))
-    batch: int | None = found["batch"] if not found["asked"] else None
+    found = run.targets.aggregate(
+        requested=Count("pk", filter=Q(state=Requested)), batch=Min("batch", filter=Q(state=Waiting))
+    )
+    batch: int | None = found["batch"] if not found["requested"] else None
     return batch
 
 
@@ -77,7 +79,7 @@ def ask(run: CheckRun, batch: int, held: Mapping[str, Reason], *, now: datetime)
     reporting = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
     present = set(reporting.values_list("pk", flat=True))
     loaded = dict(
-        CheckTarget.objects.filter(node__in=nodes, state=Asked, invasive=True).values_list("node_id", "run_id")
+        CheckTarget.objects.filter(node__in=nodes, state=Requested, invasive=True).values_list("node_id", "run_id")
     )
     todo: dict[int, list[str]] = {}  # by place: the checks to request
     for target in targets:
@@ -132,7 +134,7 @@ def _commands(
         if target.node_id not in present:
             node_checks.close(target, silent=reasons.of("agent_not_reporting"), now=now)
             continue
-        target.state, target.invasive = Asked, any(autopilot.is_invasive(check, level=run.level) for check in left)
+        target.state, target.invasive = Requested, any(autopilot.is_invasive(check, level=run.level) for check in left)
         if checks := [check for check in left if check != iperf_rings.CHECK]:
             target.command = _command(run, target, checks, neighbours, now=now)
             commands.append(target.command)

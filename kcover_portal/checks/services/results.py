@@ -22,7 +22,10 @@ def settle(run: CheckRun, *, now: datetime) -> list[CheckTarget]:
     """Stores the answers that have arrived. Returns the nodes that are finished. A member of a ring stays in it."""
     pending = Q(command__state=Command.State.OFFERED, command__expires_at__gt=now)
     rows = (
-        run.targets.filter(state=CheckTarget.State.ASKED).exclude(pending).select_related("command").order_by("place")
+        run.targets.filter(state=CheckTarget.State.REQUESTED)
+        .exclude(pending)
+        .select_related("command")
+        .order_by("place")
     )
     taken = [target for target in rows if target.command is not None or not iperf_rings.has(run, target)]
     for target in taken:

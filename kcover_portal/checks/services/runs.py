@@ -122,7 +122,7 @@ def _advance(run: CheckRun, batch: int | None, held: Mapping[str, reasons.Reason
             _count(run, ended)
         if due is not None:
             doorbell.ring("checks.advance_run", run.pk)
-        elif not run.targets.filter(state=CheckTarget.State.ASKED).exists():
+        elif not run.targets.filter(state=CheckTarget.State.REQUESTED).exists():
             going_on.update(state=CheckRun.State.FINISHED, finished_at=now)
             _note_end(run, now=now)
             doorbell.publish("checks", run.pk, cluster=run.cluster.name)
@@ -143,7 +143,7 @@ def _size(nodes: int, batch: int, *, in_rings: bool) -> int:
 
 def _count(run: CheckRun, ended: Sequence[CheckTarget]) -> None:
     """Updates the run's progress."""
-    failed = sum(target.said not in node_checks.GOOD_STATUSES for target in ended)
+    failed = sum(target.statuses not in node_checks.GOOD_STATUSES for target in ended)
     CheckRun.objects.filter(pk=run.pk).update(done=F("done") + len(ended), wrong=F("wrong") + failed)
     doorbell.publish("checks", run.pk, cluster=run.cluster.name)
 
@@ -160,9 +160,9 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
         Command.objects.filter(check_target__run=run, state=Command.State.OFFERED).update(
             state=Command.State.EXPIRED, because=withdrawn.to_json(), finished_at=now
         )
-        run.targets.filter(state__in=(CheckTarget.State.WAITING, CheckTarget.State.ASKED)).update(
+        run.targets.filter(state__in=(CheckTarget.State.WAITING, CheckTarget.State.REQUESTED)).update(
             state=CheckTarget.State.STOPPED,
-            said=[autopilot.NOT_CHECKED],
+            statuses=[autopilot.NOT_CHECKED],
             note=reasons.of("stopped_because", why=reason[:1000]).to_json(),
             finished_at=now,
         )
@@ -191,12 +191,12 @@ def prune(*, before: datetime) -> int:
 
 
 def _note_end(run: CheckRun, *, now: datetime) -> None:
-    ended = run.targets.select_related("node").only("said", "node__name")
-    failed = [target for target in ended if target.said not in node_checks.GOOD_STATUSES]
+    ended = run.targets.select_related("node").only("statuses", "node__name")
+    failed = [target for target in ended if target.statuses not in node_checks.GOOD_STATUSES]
     act = audit.CheckRunFinished(
         check_run=run.pk,
         count=run.total,
-        wrong={target.node.name: tuple(target.said) for target in failed[:MAX_NAMED_NODES]},
+        wrong={target.node.name: tuple(target.statuses) for target in failed[:MAX_NAMED_NODES]},
         wrong_count=len(failed),
     )
     ledger.record(run.cluster.name, act, actor="system", now=now)

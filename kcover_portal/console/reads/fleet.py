@@ -117,20 +117,20 @@ def tiles(scope: Scope, *, now: datetime, nodes: Collection[int] | None = None) 
     Six queries, regardless of their number.
     """
     selected = _gpu_nodes(scope) if nodes is None else scope.where(node="") & Q(gone_at=None, pk__in=nodes)
-    return _tiles(selected, _beside(scope, nodes), now=now)
+    return _tiles(selected, _node_relations(scope, nodes), now=now)
 
 
 def summary(scope: Scope, *, now: datetime) -> Summary:
     """Counts of nodes and GPUs, and tiles of nodes that may not be healthy."""
-    beside = _beside(scope)
+    relations = _node_relations(scope)
     silent = Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER)
-    troubled = Q(in_cluster=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=beside.nodes)
+    troubled = Q(in_cluster=False) | Q(ready=False) | Q(unschedulable=True) | silent | Q(pk__in=relations.nodes)
     totals = Node.objects.filter(_gpu_nodes(scope)).order_by().aggregate(nodes=Count("pk"), gpus=Sum("gpus"))
-    return Summary(totals["nodes"], totals["gpus"] or 0, _tiles(_gpu_nodes(scope) & troubled, beside, now=now))
+    return Summary(totals["nodes"], totals["gpus"] or 0, _tiles(_gpu_nodes(scope) & troubled, relations, now=now))
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
+class _NodeRelations:
     """Faults, rescues and decisions of nodes, by node key."""
 
     faults: dict[int, list[dict[str, Any]]]
@@ -144,10 +144,10 @@ class _Beside:
         return {*self.faults, *self.rescues, *self.left, *self.held_back}
 
 
-def _beside(scope: Scope, nodes: Collection[int] | None = None) -> _Beside:
+def _node_relations(scope: Scope, nodes: Collection[int] | None = None) -> _NodeRelations:
     where = scope.where() if nodes is None else scope.where() & Q(node__in=nodes)
     rescues, left = _rescues(where)
-    return _Beside(_faults(where), rescues, left, _held_back(where))
+    return _NodeRelations(_faults(where), rescues, left, _held_back(where))
 
 
 def _gpu_nodes(scope: Scope) -> Q:
@@ -159,29 +159,29 @@ def _gpu_nodes(scope: Scope) -> Q:
     return scope.where(node="") & Q(gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
 
 
-def _tiles(selected: Q, beside: _Beside, *, now: datetime) -> list[Tile]:
+def _tiles(selected: Q, relations: _NodeRelations, *, now: datetime) -> list[Tile]:
     silent = ExpressionWrapper(Q(agent__seen_at__lt=now - queries.AGENT_SILENT_AFTER), output_field=BooleanField())
     columns = ("pk", "cluster__name", "name", "pool", "model", "gpus", "in_cluster", "ready", "unschedulable", "silent")
     found = []
     for pk, cluster, name, pool, model, gpus, in_cluster, ready, unschedulable, quiet in (
         Node.objects.filter(selected).annotate(silent=silent).order_by().values_list(*columns)
     ):
-        rescue = beside.rescues.get(pk)
+        rescue = relations.rescues.get(pk)
         state = state_of(
             in_cluster=in_cluster,
             ready=ready,
             unschedulable=unschedulable,
             silent=bool(quiet),
-            faulty=pk in beside.faults,
-            left=pk in beside.left,
+            faulty=pk in relations.faults,
+            left=pk in relations.left,
             rescue=rescue[1] if rescue else None,
             awaiting=rescue[2] if rescue else False,
-            held_back=pk in beside.held_back,
+            held_back=pk in relations.held_back,
         )
-        opened = rescue[0] if rescue else beside.left.get(pk)
-        faults = [fault_name(fault["kind"], fault["code"]) for fault in beside.faults.get(pk, ())]
+        opened = rescue[0] if rescue else relations.left.get(pk)
+        faults = [fault_name(fault["kind"], fault["code"]) for fault in relations.faults.get(pk, ())]
         found.append(Tile(pk, cluster, name, pool, model, gpus, state, faults=faults, rescue=opened))
-    _mark_devices(found, beside.faults)
+    _mark_devices(found, relations.faults)
     return found
 
 

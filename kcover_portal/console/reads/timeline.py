@@ -182,7 +182,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Explanation]:
     """Reasons that apply to the node regardless of its fault: pause, exclusion, maintenance, storm."""
     found = []
     mode, reason = fleet.mode_of(node.cluster)
-    if mode in fleet.SILENT:
+    if mode in fleet.MODES_WITHOUT_WRITES:
         label = presentation.of("mode", mode).label
         found.append(Explanation(f"{label}: {reason}" if reason else str(label)))
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":

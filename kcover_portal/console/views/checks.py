@@ -35,9 +35,9 @@ COLUMNS = (
 PAGE_NODES = 100
 # Running nodes first, then failures, then waiting nodes, then passes.
 ORDER = Case(
-    When(state=CheckTarget.State.ASKED, then=Value(0)),
+    When(state=CheckTarget.State.REQUESTED, then=Value(0)),
     When(finished_at=None, then=Value(2)),
-    When(Q(said=[autopilot.OK]) | Q(said=[autopilot.NOT_CHECKED]), then=Value(3)),
+    When(Q(statuses=[autopilot.OK]) | Q(statuses=[autopilot.NOT_CHECKED]), then=Value(3)),
     default=Value(1),
 )
 

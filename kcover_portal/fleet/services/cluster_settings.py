@@ -34,7 +34,7 @@ NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # a DNS label (RFC 1123)
 ALL_NAMESPACES = "*"
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 # Settings that affect decisions.
-DECIDES = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))
+SETTINGS_THAT_DECIDE = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))
 
 
 def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
@@ -92,7 +92,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             _save(row, written)
             if "topology" in changed:
                 pools.derive(row)
-            if DECIDES & changed.keys():
+            if SETTINGS_THAT_DECIDE & changed.keys():
                 note_change(row)
             shown = {
                 name: audit.SECRET_CHANGED

@@ -12,7 +12,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import orders, recovery
-from kcover_portal.jobs.services.returns import LOOK_EVERY
+from kcover_portal.jobs.services.recovered_jobs import LOOK_EVERY
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import NEEDS_RECOVERY, PROTECTED
 
@@ -30,7 +30,7 @@ def look_for_labels(cluster: Cluster, *, now: datetime) -> list[JobOrder]:
 
     One look reads as many jobs of each namespace, and the next look reads the next ones.
     """
-    if recovery.mode_of(cluster) in fleet.SILENT:
+    if recovery.mode_of(cluster) in fleet.MODES_WITHOUT_WRITES:
         return []
     kube = fleet.connect(cluster)
     lately = _Lately(cluster, now=now)

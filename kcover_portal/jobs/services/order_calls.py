@@ -103,13 +103,13 @@ class OrderCalls:
 
     def _check_mode(self) -> None:
         mode, why = fleet.mode_now(self.order.cluster)
-        if mode in fleet.SILENT:
+        if mode in fleet.MODES_WITHOUT_WRITES:
             raise HeldBack(recheck_guards.silent(mode, why))
         if self.order.cause == JobOrder.Cause.PERSON:
             return
         self.order.cluster.refresh_from_db(fields=["job_recovery"])
         mode = recovery.mode_of(self.order.cluster)
-        if mode in fleet.SILENT:
+        if mode in fleet.MODES_WITHOUT_WRITES:
             raise HeldBack(recheck_guards.silent("shadow", ""))
         if mode == "approve":
             raise HeldBack(reasons.of("job_needs_approver"))

@@ -271,7 +271,7 @@ def settled(order: JobOrder, state: str, because: reasons.Reason) -> audit.JobOr
 
 def _held_by_mode(cluster: Cluster, *, may_approve: bool) -> Iterator[reasons.Reason]:
     mode, why = fleet.mode_now(cluster)
-    if mode in fleet.SILENT:
+    if mode in fleet.MODES_WITHOUT_WRITES:
         yield recheck_guards.silent(mode, why)
     elif mode == "approve" and not may_approve:
         yield reasons.of("job_needs_approver")

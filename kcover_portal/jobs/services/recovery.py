@@ -90,7 +90,7 @@ def recover_job(
     state, why, due_at = JobOrder.State.RUNNING, None, now
     mode = mode_of(cluster)
     lately = mine.filter(cause__in=(JobOrder.Cause.POD, JobOrder.Cause.EVENT), requested_at__gt=now - RESTART_WINDOW)
-    if mode in fleet.SILENT:
+    if mode in fleet.MODES_WITHOUT_WRITES:
         if lately.exists():
             return None
         state, why = JobOrder.State.SHADOW, reasons.of("job_shadow")

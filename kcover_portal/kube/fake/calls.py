@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kcover_portal.kube import errors
-from kcover_portal.kube.fake.hands import Hands
+from kcover_portal.kube.fake.outside_changes import OutsideChanges
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class _Failure:
     name: str | None
 
 
-class Recorder(Hands):
+class Recorder(OutsideChanges):
     """The cluster with a record of the port's calls."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

@@ -58,7 +58,7 @@ def _moves(act: audit.Act, event: events.Event, known: event_facts.Facts, *, key
     found = pager.alert_changes(event, key=key)
     match act:
         case audit.DecisionMade() if event.kind == "rescue.human":
-            return (pager.AlertChange(pager.TRIGGER, pager.alert_name("asked", act.incident)),)
+            return (pager.AlertChange(pager.TRIGGER, pager.alert_name("decision", act.incident)),)
         case audit.IncidentClosed():
             ended = known.settled.get(act.incident, ())
             return (*found, *(pager.AlertChange(pager.RESOLVE, pager.alert_name("rescue", pk)) for pk in ended))

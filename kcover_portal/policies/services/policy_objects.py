@@ -63,7 +63,7 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
             if (row.kind, row.name) not in accepted:
                 because = "the object is gone or not accepted"
                 revisions.delete(row.name, kind=row.kind, author=_author(cluster), reason=because, now=now, of=cluster)
-    if fleet.mode_of(cluster)[0] not in fleet.SILENT:
+    if fleet.mode_of(cluster)[0] not in fleet.MODES_WITHOUT_WRITES:
         for one in found:
             _state(client, one, refusals[one.uid], now=now)
     return len(accepted)

@@ -32,7 +32,7 @@ def _drain(context: Context) -> Outcome:
     node_marks.restate(context, "draining")
     pods = context.kube.list_pods(node=context.node.name)
     left = in_the_way(pods)
-    if not context.step.progress_as(core.Progress).asked:
+    if not context.step.progress_as(core.Progress).eviction_requested:
         # Once the pods have left, nobody could tell any more whose node it was.
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
         owners.notify_before(context, lambda: _jobs_to_notify(context, left))
@@ -45,7 +45,7 @@ def _drain(context: Context) -> Outcome:
         return Done(reasons.of("pods_evicted", count=evicted) if evicted else reasons.of("no_pods_to_evict"))
     deadline = _deadline(context)
     # Do not give up on pods that were never asked to leave: the worker may have been away the whole time.
-    if context.now >= deadline and progress.asked:
+    if context.now >= deadline and progress.eviction_requested:
         return _out_of_time(context, left)
     blocked = _evict(context, left)
     if blocked:
@@ -113,8 +113,8 @@ def _deadline(context: Context) -> datetime:
 
 def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:
     """Requests the eviction of each pod that is not leaving yet; returns the refused pods with their budgets."""
-    if not context.step.progress_as(core.Progress).asked:
-        context.remember(asked=True)
+    if not context.step.progress_as(core.Progress).eviction_requested:
+        context.remember(eviction_requested=True)
     blocked: dict[str, list[str]] = {}
     for pod in left:
         if pod.deleting:

@@ -30,7 +30,7 @@ def run(context: Context) -> Outcome:
     done = _rebooted(context, node)
     if done is not None:
         return done
-    if context.step.progress_as(core.Progress).asked is None:
+    if context.step.progress_as(core.Progress).request is None:
         return _request_reboot(context, node)
     return _await_reboot(context)
 
@@ -65,7 +65,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
 
     wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
     request = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
-    context.remember(asked=request, requested_at=context.now)
+    context.remember(request=request, requested_at=context.now)
     return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=request))
 
 
@@ -77,9 +77,9 @@ def _drained_at(context: Context) -> datetime:
 
 def _await_reboot(context: Context) -> Outcome:
     progress = context.step.progress_as(core.Progress)
-    assert progress.asked is not None  # it was stored together with ``requested_at``
+    assert progress.request is not None  # it was stored together with ``requested_at``
     assert progress.requested_at is not None
-    waiting = reasons.of("reboot_requested", request=progress.asked)
+    waiting = reasons.of("reboot_requested", request=progress.request)
     asked_for = context.now - progress.requested_at
     driver = DRIVERS[progress.driver]
     ended = driver.ended(context, key=agent.key_of(context.step))
@@ -94,7 +94,7 @@ def _await_reboot(context: Context) -> Outcome:
         waiting = reasons.both(waiting, ended, reasons.of("went_down" if went_down else "may_go_down"))
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
-        return Hold(reasons.of("reboot_timeout", request=progress.asked, limit=reasons.span(limit)))
+        return Hold(reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit)))
     return Wait(POLL_SECONDS, waiting)
 
 

@@ -30,11 +30,11 @@ def run(context: Context) -> Outcome:
     """Requests the reset once, then waits for the driver's result."""
     node_marks.restate(context, "quarantined")
     progress = context.step.progress_as(core.Progress)
-    if progress.asked is None:
+    if progress.request is None:
         return _request_reset(context)
     ended = DRIVERS[progress.driver].ended(context, key=agent.key_of(context.step))
     if ended is None:
-        return Wait(POLL_SECONDS, reasons.of("reset_requested", request=progress.asked))
+        return Wait(POLL_SECONDS, reasons.of("reset_requested", request=progress.request))
     gpu = next(iter(progress.gpu.values()))
     if ended.done:
         return Done(reasons.of("gpu_reset", gpu=gpu))
@@ -65,7 +65,7 @@ def _request_reset(context: Context) -> Outcome:
         destructive=True,
         wanted=audit.GpuReset(driver=progress.driver, key=key, **wanted),
     )
-    context.remember(asked=request)
+    context.remember(request=request)
     return Wait(POLL_SECONDS, reasons.of("reset_requested", request=request))
 
 

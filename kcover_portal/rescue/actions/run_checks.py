@@ -31,14 +31,14 @@ def run(context: Context) -> Outcome:
     node_marks.restate(context, "verifying")
     key = agent.key_of(context.step)
     named = context.step.args_as(core.Args).checks
-    if context.step.progress_as(core.Progress).asked is None:
+    if context.step.progress_as(core.Progress).request is None:
         args = {"checks": list(named or PERIODIC)}
 
         def ask() -> reasons.Reason:
             return agent.offer(context, "run_check", key=key, args=args, within=TIME_LIMIT)
 
         wanted = audit.CheckRequest(key=key, checks=tuple(args["checks"]))
-        context.remember(asked=context.write(audit.Call.RUN_CHECKS, ask, wanted=wanted))
+        context.remember(request=context.write(audit.Call.RUN_CHECKS, ask, wanted=wanted))
         return Wait(POLL_SECONDS, _requested(context))
     command = agent.answer(context, key=key)
     if command is None:
@@ -49,7 +49,7 @@ def run(context: Context) -> Outcome:
 
 
 def _requested(context: Context) -> reasons.Reason:
-    request = context.step.progress_as(core.Progress).asked
+    request = context.step.progress_as(core.Progress).request
     assert request is not None  # stored by the first run
     return reasons.of("checks_requested", request=request)
 

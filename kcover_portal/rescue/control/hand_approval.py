@@ -27,10 +27,10 @@ def needed(node: Node, steps: Sequence[plan.PlannedStep], *, by_person: bool, mo
     if not takes_away:
         return int(not by_person and mode == "approve")
     asked = two_person_question(node, now=now)
-    return max(asked.approvers if asked else 0, int(asks(node.cluster, by_person=by_person, mode=mode)))
+    return max(asked.approvers if asked else 0, int(is_required(node.cluster, by_person=by_person, mode=mode)))
 
 
-def asks(cluster: Cluster, *, by_person: bool, mode: str) -> bool:
+def is_required(cluster: Cluster, *, by_person: bool, mode: str) -> bool:
     """Returns whether the cluster's settings ask for an approval of a request that takes work away."""
     if not by_person:
         return mode == "approve"

@@ -212,7 +212,7 @@ def _may_be_planned(
 ) -> tuple[str, list[Reason], list[Reason], Figures]:
     """The effective mode, the objections to the plan, the overridden guards, and the guards' figures."""
     mode, why = fleet.mode_of(node.cluster)
-    refusals = [recheck_guards.silent(mode, why)] if mode in fleet.SILENT else []
+    refusals = [recheck_guards.silent(mode, why)] if mode in fleet.MODES_WITHOUT_WRITES else []
     refusals += plan_limits.left_to_policies(node)
     acts = [step.name for step in asked.steps]
     code = str(asked.xid) if asked.xid is not None else ""
@@ -258,7 +258,7 @@ def _refusals(
     mode, why = fleet.mode_of(node.cluster)
     if not node.in_cluster:
         refusals.append(reasons.of("no_such_node", cluster=node.cluster.name, node=node.name))
-    if mode in fleet.SILENT:
+    if mode in fleet.MODES_WITHOUT_WRITES:
         refusals.append(recheck_guards.silent(mode, why))
     if mode == "paused":
         refusals.append(reasons.of("resume_first"))

@@ -65,7 +65,7 @@ def _past_situation(situation: core.Situation, facts: Mapping[str, Any], inciden
         node=_read(situation.node, facts["node"]),
         cluster=_read(situation.cluster, facts["cluster"]),
         counts=None,  # the backtest compares rules, not what the guards counted then
-        external_asked=facts["external_asked"],
+        external_queried=facts["external_queried"],
         matched=None,
     )
 

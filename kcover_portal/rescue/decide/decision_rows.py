@@ -139,7 +139,7 @@ def _facts(situation: core.Situation) -> dict[str, Any]:
         "node": asdict(situation.node),
         "cluster": asdict(situation.cluster),
         "settings": guards.to_json(situation.settings),
-        "external_asked": situation.external_asked,
+        "external_queried": situation.external_queried,
         "counts": situation.counts.to_json() if situation.counts else None,
         "rules": [
             {"policy": policy, "revision": revision}

@@ -213,7 +213,7 @@ def _answers(cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, 
         lock=True,
         mode=fleet.mode_beside(cases[0].node),
         rules=(rule,) if rule is not None else None,
-        external_asked=external is not None,
+        external_queried=external is not None,
     )
     decided = []
     for case in cases:

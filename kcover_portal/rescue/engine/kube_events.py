@@ -68,7 +68,7 @@ def write(cluster: Cluster, events: Sequence[NodeEvent], *, threads: Executor | 
     while len(written) < len(events):
         group = events[len(written) : len(written) + BATCH_EVENTS]
         mode, _ = fleet.mode_now(cluster)  # read again: the worker's row may be older than a pause
-        done = [] if mode in fleet.SILENT else _write(cluster, group, threads)
+        done = [] if mode in fleet.MODES_WITHOUT_WRITES else _write(cluster, group, threads)
         if not any(done):
             return written + [False] * (len(events) - len(written))
         written += done

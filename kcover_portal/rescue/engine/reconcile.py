@@ -34,7 +34,7 @@ def reconcile(*, now: datetime) -> int:
     """
     looked = 0
     for cluster in Cluster.objects.filter(pk__in=queries.at_odds().values("cluster")):
-        if fleet.mode_of(cluster)[0] in fleet.SILENT:
+        if fleet.mode_of(cluster)[0] in fleet.MODES_WITHOUT_WRITES:
             continue
         for node in queries.at_odds().filter(cluster=cluster).select_related("cluster").order_by("?")[:MAX_NODES]:
             looked += 1

@@ -42,7 +42,7 @@ def _give_back(assignment: Assignment, *, clock: Callable[[], datetime]) -> bool
     Returns False if the cluster or a guard does not allow it now, None if another call about the standby is under way.
     """
     spare, because = assignment.spare, reasons.of("standby_unused", rescue=str(assignment.rescue_id))
-    if fleet.mode_now(spare.cluster)[0] in fleet.SILENT:
+    if fleet.mode_now(spare.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
         return False
 
     call: dict[str, Any] = {"call": audit.Call.GIVE_BACK, "target": f"node {spare.name}", "node": spare.name}

@@ -64,7 +64,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     step = Step.objects.select_related("rescue__node", "rescue__cluster").get(pk=step_id)
     mode, why = fleet.mode_now(step.rescue.cluster)
-    if mode in fleet.SILENT:
+    if mode in fleet.MODES_WITHOUT_WRITES:
         _retry_later(step, seconds=HOLD_POLL_SECONDS, why=recheck_guards.silent(mode, why), failed=False, now=now)
         return
     try:

@@ -24,12 +24,12 @@ def situation(
     now: datetime,
     lock: bool = False,
     rules: tuple[match.Candidate, ...] | None = None,
-    external_asked: bool = False,
+    external_queried: bool = False,
     mode: tuple[str, str] | None = None,
 ) -> decide.Situation:
     """Every fact that the decision about one incident depends on; see ``Situations``."""
     gathered = Situations(
-        node.cluster, [(node, incident)], now=now, lock=lock, rules=rules, external_asked=external_asked, mode=mode
+        node.cluster, [(node, incident)], now=now, lock=lock, rules=rules, external_queried=external_queried, mode=mode
     )
     return gathered.of(node)
 
@@ -38,7 +38,7 @@ class Situations:
     """The facts for incidents of one cluster, at most one of each node. What they share is read once.
 
     ``lock``: take the cluster's lock before counting, because the caller acts on the counts. ``rules``: candidates to
-    use instead of those in force. ``external_asked``: see ``decide.Situation``. ``mode``: the cluster's mode and the
+    use instead of those in force. ``external_queried``: see ``decide.Situation``. ``mode``: the cluster's mode and the
     reason of a pause, if the caller has just read them with a node (``fleet.mode_beside``). For incidents whose answer
     does not depend on the guards, nothing is counted; if there are no others, nothing is locked.
     """
@@ -51,7 +51,7 @@ class Situations:
         now: datetime,
         lock: bool = False,
         rules: tuple[match.Candidate, ...] | None = None,
-        external_asked: bool = False,
+        external_queried: bool = False,
         mode: tuple[str, str] | None = None,
     ) -> None:
         self.cluster = cluster  # as it is under the lock, once that is held
@@ -71,7 +71,7 @@ class Situations:
                 settings=settings,
                 cluster=cluster_facts,
                 rules=rules,
-                external_asked=external_asked,
+                external_queried=external_queried,
             )
             matched = decide.match_rules(facts)
             self._facts[node.pk] = facts = replace(facts, matched=matched)

@@ -33,7 +33,7 @@ def check(claims: Collection[Claim], *, now: datetime) -> dict[Claim, ClaimCheck
 def _error(claim: Claim, mode: tuple[str, str] | None) -> LeaseLost | recheck_guards.HeldBack | None:
     if mode is None:
         return lost(claim)
-    return recheck_guards.HeldBack(recheck_guards.silent(*mode)) if mode[0] in fleet.SILENT else None
+    return recheck_guards.HeldBack(recheck_guards.silent(*mode)) if mode[0] in fleet.MODES_WITHOUT_WRITES else None
 
 
 def lost(claim: Claim) -> LeaseLost:

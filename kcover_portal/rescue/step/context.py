@@ -205,7 +205,7 @@ class Context:
     def check_guards(self, *, destructive: bool) -> None:
         """Asks again, right before a write, what may hold it back (invariant 37). Raises HeldBack."""
         mode, why = fleet.mode_now(self.cluster)
-        if mode in fleet.SILENT:
+        if mode in fleet.MODES_WITHOUT_WRITES:
             raise HeldBack(recheck_guards.silent(mode, why))
         if destructive:
             if recheck_guards.needs_approval(self.rescue, mode=mode):

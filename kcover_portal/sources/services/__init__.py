@@ -5,9 +5,9 @@ from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.event_feed import EventFeed
 from kcover_portal.sources.services.intake import IntakeResult, prune, take
 from kcover_portal.sources.services.pod_feed import PodFeed
-from kcover_portal.sources.services.pull_turns import pull, sweep
+from kcover_portal.sources.services.pull_schedule import pull, sweep
 from kcover_portal.sources.services.push import receive
-from kcover_portal.sources.services.rows import (
+from kcover_portal.sources.services.source_settings import (
     change_source,
     delete_source,
     make_source,

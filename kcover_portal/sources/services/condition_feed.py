@@ -12,7 +12,7 @@ from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import rows
+from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import take
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class ConditionFeed:
         try:
             self._feed(nodes, now=now)
             if self._is_broken and self._source is not None:
-                rows.note_error(self._source, None, now=now)
+                source_settings.note_error(self._source, None, now=now)
                 self._is_broken = False
         except Exception as error:  # the watch of nodes goes on without this source
             log.exception("cluster %s: the conditions of nodes could not be taken", self._cluster.name)
@@ -48,7 +48,7 @@ class ConditionFeed:
             self._is_broken = True
             if self._source is not None:
                 problem = reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300])
-                rows.note_error(self._source, problem, now=now)
+                source_settings.note_error(self._source, problem, now=now)
 
     def _feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:
         source = self._current(now=now)

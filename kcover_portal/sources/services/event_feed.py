@@ -16,7 +16,7 @@ from kcover_portal.kube import port
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import intake, rows
+from kcover_portal.sources.services import intake, source_settings
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class EventFeed:
             return
         if problem is not None or self._is_broken:
             self._is_broken = problem is not None
-            rows.note_error(self._source, problem, now=now)
+            source_settings.note_error(self._source, problem, now=now)
         elif self._noted_at is None or now - self._noted_at >= CONTACT_NOTED_EVERY:
             self._noted_at = now
             Source.objects.filter(pk=self._source.pk).update(last_contact_at=now)

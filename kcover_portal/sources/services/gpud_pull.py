@@ -22,7 +22,7 @@ from kcover.sources import gpud
 from kcover.sources.observation import Unreadable
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import intake, pull_position, rows
+from kcover_portal.sources.services import intake, pull_position, source_settings
 from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import NotRead, ask, headers_of
 
@@ -148,14 +148,14 @@ def _note_silent(source: Source, state: State, *, total: int, now: datetime) -> 
     silent = {name: kept["why"] for name, kept in sorted(state["nodes"].items()) if "why" in kept}
     if not silent:
         if source.why is not None and source.why.code == "source_nodes_silent":
-            rows.note_error(source, None, now=now)
+            source_settings.note_error(source, None, now=now)
         return
     node, why = next(iter(silent.items()))
     numbers = {"count": len(silent), "total": total}
     reason = reasons.of("source_nodes_silent", node=node, why=reasons.from_json(why), **numbers)
     if len(silent) == total:
         raise NotRead(reason)
-    rows.note_error(source, reason, now=now)
+    source_settings.note_error(source, reason, now=now)
 
 
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:

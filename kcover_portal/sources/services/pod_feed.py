@@ -20,7 +20,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import rows
+from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import take
 
 log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class PodFeed:
         """Stores why the pods cannot be watched or taken; None once they can."""
         if self._source is not None and (problem or self._is_broken):
             self._is_broken = problem is not None
-            rows.note_error(self._source, problem, now=now)
+            source_settings.note_error(self._source, problem, now=now)
 
     def _show(self, pod: port.Pod, *, gone: bool, now: datetime) -> None:
         newest = None if gone or not (pod.job and pod.node) else failures.newest_failure(pod, now=now)

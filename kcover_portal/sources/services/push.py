@@ -8,7 +8,7 @@ from kcover.sources import alertmanager, health_events
 from kcover.sources.observation import Reading, Unreadable
 from kcover_portal.errors import FieldError
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import rows
+from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import IntakeResult, take
 
 
@@ -26,7 +26,7 @@ def receive(
     try:
         reading = _read(source, body, content_type=content_type, headers=headers, now=now)
     except Unreadable as error:
-        rows.note_error(source, error.reason, now=now)
+        source_settings.note_error(source, error.reason, now=now)
         raise FieldError(error.path or "body", error.reason) from error
     return take(source, reading, now=now)
 

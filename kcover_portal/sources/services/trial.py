@@ -8,7 +8,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import pull_turns
+from kcover_portal.sources.services import pull_schedule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,7 +28,7 @@ def try_source(source: Source, *, now: datetime) -> Trial:
     """Asks a source what it saw within the last hour. Nothing is stored."""
     source.refresh_from_db()
     if source.is_pulled:
-        seen, error = pull_turns.seen_lately(source, since=queries.TEST_WINDOW, now=now)
+        seen, error = pull_schedule.seen_lately(source, since=queries.TEST_WINDOW, now=now)
         return Trial(ok=error is None, seen=seen, lag_seconds=source.lag, error=error)
     seen = queries.taken_lately(source, now=now)
     error = reasons.of("source_off", source=source.name) if not source.enabled else None

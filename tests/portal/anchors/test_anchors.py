@@ -23,12 +23,12 @@ from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.operate import health, metrics
 from kcover_portal.runtime import queries as runtime
 from tests.portal.anchors.conftest import SECRET
-from tests.portal.ledger.tampering import unguarded
+from tests.portal.ledger.tampered_rows import unguarded
 
 pytestmark = pytest.mark.django_db
 
 
-def told(name: str) -> audit.Act:
+def reported(name: str) -> audit.Act:
     return audit.PasswordChanged(user=name)
 
 
@@ -40,11 +40,11 @@ def anchor(tmp_path: Path, settings, now: datetime) -> Path:
     signatures.create_key(settings.KCOVER_SIGNING_KEY)
     Cluster.objects.create(name="c1", created_at=now)
     for n in range(1, 5):
-        ledger_services.record("c1", told(f"thing {n}"), actor="user:anna", now=now)
-    ledger_services.record("", told("of the installation"), actor="user:anna", now=now)
+        ledger_services.record("c1", reported(f"thing {n}"), actor="user:anna", now=now)
+    ledger_services.record("", reported("of the installation"), actor="user:anna", now=now)
     services.publish(now=now)
     for n in range(5, 7):
-        ledger_services.record("c1", told(f"thing {n}"), actor="user:anna", now=now)
+        ledger_services.record("c1", reported(f"thing {n}"), actor="user:anna", now=now)
     return settings.KCOVER_ANCHOR
 
 
@@ -322,10 +322,10 @@ def test_an_intact_or_new_database_is_not_paused(anchor: Path, now: datetime) ->
 def test_an_anchor_file_that_vanishes_is_an_alarm_for_a_day(anchor: Path, now: datetime, emptied: bool) -> None:
     anchor.write_text("") if emptied else anchor.unlink()
     services.publish(now=now)
-    for later, told in ((timedelta(minutes=1), True), (services.VANISHED_FOR, False)):
+    for later, reported in ((timedelta(minutes=1), True), (services.VANISHED_FOR, False)):
         services.publish(now=now + later)  # which writes the file anew
         found = [each for each in health.findings(now=now + later) if each.name == f"audit log {services.VANISHED}"]
-        assert [each.well for each in found] == [False] * told
+        assert [each.well for each in found] == [False] * reported
 
 
 def test_the_first_anchor_file_is_no_alarm(anchor: Path) -> None:

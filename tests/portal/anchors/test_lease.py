@@ -19,7 +19,7 @@ from kcover_portal.ledger import signatures
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.runtime import queries as runtime
 from tests.codes import code_of
-from tests.portal.ledger.tampering import unguarded
+from tests.portal.ledger.tampered_rows import unguarded
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db

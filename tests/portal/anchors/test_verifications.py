@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.runtime.services import concurrency_limits
-from tests.portal.ledger.tampering import unguarded
+from tests.portal.ledger.tampered_rows import unguarded
 
 pytestmark = pytest.mark.django_db
 PATH = "/api/v1/audit/verifications"

@@ -268,8 +268,8 @@ def test_deliveries_are_found_by_what_they_tell(admin: Api, now: datetime):
     (number,) = admin.ids("deliveries?kind=automation.paused")
     assert admin.ids("deliveries?kind=rescue.failed") == []
     assert admin.ids("deliveries?cluster=east") == []
-    (told,) = admin.get(f"deliveries/{number}").json()["events"]
-    assert (told["kind"], told["because"]) == ("automation.paused", "user:ada: fire drill")
+    (reported,) = admin.get(f"deliveries/{number}").json()["events"]
+    assert (reported["kind"], reported["because"]) == ("automation.paused", "user:ada: fire drill")
 
 
 @pytest.mark.parametrize("path", ["channels", "channels/on-call", "routes", "namespace-routes", "deliveries"])

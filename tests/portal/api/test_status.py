@@ -84,9 +84,9 @@ def test_json_for_programs(nodes: list[Node], operator: Api, answered: Any) -> N
     body = json.loads(text_of(response))
     assert (body["state"], body["checks"], body["r"], body["total"]) == ("finished", ["pciebw", "dcgm"], 2, 1)
     assert body["summary"] == {"gpu-2": ["Ok"]}
-    [told] = body["nodes"]
-    assert (told["node"], told["address"], told["status"]) == ("gpu-2", "10.0.0.2", ["Ok"])
-    assert [one["name"] for one in told["checks"]] == ["pciebw", "dcgm"]
+    [reports] = body["nodes"]
+    assert (reports["node"], reports["address"], reports["status"]) == ("gpu-2", "10.0.0.2", ["Ok"])
+    assert [one["name"] for one in reports["checks"]] == ["pciebw", "dcgm"]
     assert body["runtime"] >= 0
     again = operator.get(f"check-runs/{body['run']}").json()
     assert {key: again[key] for key in again} == {key: body[key] for key in again}
@@ -148,7 +148,7 @@ def test_nobody_needs_to_listen(nodes: list[Node], operator: Api) -> None:
     assert f"0 of 3 nodes have answered; the run continues: http://testserver/api/v1/check-runs/{run.pk}" in text
     check_runs.advance(run.pk, now=timezone.now())
     shown = operator.get(f"check-runs/{run.pk}").json()
-    assert (shown["state"], [one["state"] for one in shown["nodes"]]) == ("running", ["asked"] * 3)
+    assert (shown["state"], [one["state"] for one in shown["nodes"]]) == ("running", ["requested"] * 3)
     assert operator.get("check-runs?state=running&node=gpu-2").json()["results"][0]["total"] == 3
     assert operator.get("check-runs?node=gpu-9").json()["results"] == []
 

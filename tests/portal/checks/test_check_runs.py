@@ -58,22 +58,22 @@ def answer(world: World, node: str, *results: dict[str, Any]) -> None:
 
 def test_a_batch_begins_when_the_one_before_is_done(world: World) -> None:
     run = begin(world, batch=2)
-    assert states(run) == ["asked", "asked", "waiting", "waiting", "waiting"]
+    assert states(run) == ["requested", "requested", "waiting", "waiting", "waiting"]
     answer(world, "gpu-1", FINE)
     advance(world, run)
-    assert states(run) == ["done", "asked", "waiting", "waiting", "waiting"]
+    assert states(run) == ["done", "requested", "waiting", "waiting", "waiting"]
     assert (run.done, run.state) == (1, "running")
     answer(world, "gpu-2", FINE)
     advance(world, run)
-    assert states(run) == ["done", "done", "asked", "asked", "waiting"]
+    assert states(run) == ["done", "done", "requested", "requested", "waiting"]
     for name in ("gpu-3", "gpu-4"):
         answer(world, name, FINE)
     advance(world, run)
     answer(world, "gpu-5", {**FINE, "status": "fail", "message": "a row waits for a reset"})
     advance(world, run)
     assert (run.state, run.done, run.wrong, run.finished_at) == ("finished", 5, 1, world.now)
-    assert run.targets.get(node__name="gpu-5").said == ["REMAPPED ROWS Failed"]
-    assert run.targets.get(node__name="gpu-1").said == ["Ok"]
+    assert run.targets.get(node__name="gpu-5").statuses == ["REMAPPED ROWS Failed"]
+    assert run.targets.get(node__name="gpu-1").statuses == ["Ok"]
     verbs = list(Entry.objects.filter(subject=f"check run {run.pk}").values_list("verb", flat=True))
     assert sorted(verbs) == ["checks.finished", "checks.requested"]
 
@@ -106,9 +106,9 @@ def test_the_round_finds_every_run_that_goes_on(world: World, monkeypatch: Any) 
 def test_a_silent_agent_is_not_waited_for(world: World) -> None:
     Agent.objects.filter(node__name="gpu-1").update(seen_at=world.now - timedelta(hours=1))
     run = begin(world, "gpu-1", "gpu-2", batch=1)
-    assert states(run) == ["silent", "asked"]
+    assert states(run) == ["silent", "requested"]
     turn = run.targets.get(node__name="gpu-1")
-    assert (turn.said, code_of(turn.note)) == (["Connection to Server Failed"], "agent_not_reporting")
+    assert (turn.statuses, code_of(turn.note)) == (["Connection to Server Failed"], "agent_not_reporting")
 
 
 def test_an_agent_that_does_not_answer_in_time_ends_its_turn(world: World) -> None:
@@ -126,10 +126,14 @@ def test_a_refusal_and_silence_about_a_check_are_aborted_not_failed(world: World
     agents.answers(world, command, status="refused", message="this agent has no check")
     answer(world, "gpu-2", FINE, {"name": "remapped", "status": "green", "value": "x"})
     advance(world, run)
-    assert run.targets.get(node__name="gpu-1").said == ["REMAPPED ROWS Aborted", "PING Aborted"]
-    told = run.targets.get(node__name="gpu-2")
-    assert told.said == ["REMAPPED ROWS Aborted", "PING Aborted"]
-    assert [(one["status"], one["value"]) for one in told.results] == [("pass", 0.0), ("error", None), ("error", None)]
+    assert run.targets.get(node__name="gpu-1").statuses == ["REMAPPED ROWS Aborted", "PING Aborted"]
+    reported = run.targets.get(node__name="gpu-2")
+    assert reported.statuses == ["REMAPPED ROWS Aborted", "PING Aborted"]
+    assert [(one["status"], one["value"]) for one in reported.results] == [
+        ("pass", 0.0),
+        ("error", None),
+        ("error", None),
+    ]
 
 
 def test_a_number_that_is_none_wedges_no_run(world: World) -> None:
@@ -154,13 +158,13 @@ def test_what_needs_idle_gpus_is_left_out_where_a_pod_holds_some(world: World) -
         ("remapped", "pass", ""),
     ]
     assert turn.results[0]["because"] == {"code": "pod_holds_gpus", "params": {"pod": "default/train-0"}}
-    assert turn.said == ["Ok"]
+    assert turn.statuses == ["Ok"]
 
 
 def test_what_needs_idle_gpus_only_is_over_at_once_where_they_are_held(world: World) -> None:
     world.kube.add_pod("default", "train-0", node="gpu-1", gpus=8)
     run = begin(world, "gpu-1", checks=("gpumem",))
-    assert (run.state, run.targets.get().said, Command.objects.count()) == ("finished", ["Not checked"], 0)
+    assert (run.state, run.targets.get().statuses, Command.objects.count()) == ("finished", ["Not checked"], 0)
 
 
 def test_nobody_loads_gpus_while_the_cluster_does_not_say_who_holds_them(world: World) -> None:
@@ -174,8 +178,8 @@ def test_nobody_loads_gpus_while_the_cluster_does_not_say_who_holds_them(world: 
 def test_two_runs_never_load_one_node_at_once(world: World) -> None:
     first = begin(world, "gpu-1", checks=("gpumem",))
     second = begin(world, "gpu-1", "gpu-2", checks=("gpumem",))
-    assert states(first) == ["asked"]
-    assert states(second) == ["done", "asked"]
+    assert states(first) == ["requested"]
+    assert states(second) == ["done", "requested"]
     assert second.targets.get(node__name="gpu-1").results[0]["message"] == f"check run {first.pk} is using its GPUs"
 
 
@@ -264,11 +268,11 @@ def test_a_claim_is_made_bound_told_to_every_node_and_deleted(world: World) -> N
     assert len([call for call in world.kube.calls if call.verb == "ensure_claim"]) == 1
     world.kube.bind_claim("kcover-jobs", pvc_check.name_of(run))
     advance(world, run)
-    assert (claim(world, run).exists, states(run)) == (False, ["asked", "asked"])
+    assert (claim(world, run).exists, states(run)) == (False, ["requested", "requested"])
     answer(world, "gpu-1", FINE)
     advance(world, run)
-    told = run.targets.get(node__name="gpu-1").results
-    assert [(one["name"], one["status"], one["message"]) for one in told] == [
+    reported = run.targets.get(node__name="gpu-1").results
+    assert [(one["name"], one["status"], one["message"]) for one in reported] == [
         ("pvc", "pass", "bound after 4 s"),
         ("remapped", "pass", ""),
     ]
@@ -283,7 +287,7 @@ def test_a_claim_that_is_not_bound_in_time_fails_and_needs_no_agent(world: World
     assert advance(world, run).state == "running"
     world.now += timedelta(seconds=1)
     assert (advance(world, run).state, run.wrong) == ("finished", 1)
-    assert run.targets.get().said == ["PVC Create-Delete Test Failed"]
+    assert run.targets.get().statuses == ["PVC Create-Delete Test Failed"]
     assert "not bound within 90 s (phase Pending)" in run.targets.get().results[0]["message"]
     assert not claim(world, run).exists
 
@@ -299,18 +303,21 @@ def test_a_claim_is_of_the_class_that_was_asked_for(world: World) -> None:
     world.kube.bind_claim("kcover-jobs", pvc_check.name_of(run))
     world.now += timedelta(seconds=90)
     assert advance(world, run).targets.get().results[0]["message"] == "bound after 90 s by class shared-hdd"
-    [told] = advance(world, named).targets.get().results
-    assert (told["status"], "storage class fast must support ReadWriteMany" in told["message"]) == ("fail", True)
+    [reported] = advance(world, named).targets.get().results
+    assert (reported["status"], "storage class fast must support ReadWriteMany" in reported["message"]) == (
+        "fail",
+        True,
+    )
 
 
 def test_a_claim_that_cannot_be_made_is_aborted_and_shadow_makes_none(world: World) -> None:
     world.kube.fail("ensure_claim", port.RefusedByServer("forbidden"))
     run = begin(world, "gpu-1", checks=("pvc",))
-    assert (run.state, run.targets.get().said) == ("finished", ["PVC Create-Delete Test Aborted"])
+    assert (run.state, run.targets.get().statuses) == ("finished", ["PVC Create-Delete Test Aborted"])
     cluster_settings.set_cluster(world.cluster, {"mode": "shadow"}, actor="t", reason="", now=world.now)
     written = len(world.kube.writes)
     run = begin(world, "gpu-1", checks=("pvc",))
-    assert (run.targets.get().said, len(world.kube.writes)) == (["Not checked"], written)
+    assert (run.targets.get().statuses, len(world.kube.writes)) == (["Not checked"], written)
     assert "mode shadow" in run.targets.get().results[0]["message"]
 
 
@@ -322,7 +329,7 @@ def test_a_claim_is_made_later_where_the_cluster_is_away_and_never_twice(world: 
     assert len([call for call in world.kube.calls if call.verb == "ensure_claim"]) == 1
     world.kube.fail("claim_state", port.Unavailable("gone"), times=9)
     world.now += timedelta(seconds=91)
-    assert advance(world, run).targets.get().said == ["PVC Create-Delete Test Aborted"]
+    assert advance(world, run).targets.get().statuses == ["PVC Create-Delete Test Aborted"]
 
 
 def test_the_claim_of_a_stopped_run_goes_with_it(world: World) -> None:
@@ -363,7 +370,7 @@ def test_one_caller_at_a_time_asks_the_cluster(world: World, monkeypatch: pytest
     advance(world, run)
     advance(world, run)
     assert len(depth) == 1
-    assert states(run) == ["done", "asked"]
+    assert states(run) == ["done", "requested"]
 
 
 def test_a_caller_that_died_while_it_asked_is_followed_by_another(

@@ -138,7 +138,7 @@ def test_who_works_on_a_node_when_its_turn_comes_is_left_alone_too(world: World)
     window(world, node="gpu-1")
     check_runs.advance(run.pk, now=world.now)
     turn = run.targets.get(node__name="gpu-1")
-    assert (turn.said, turn.invasive) == ([autopilot.NOT_CHECKED], False)
+    assert (turn.statuses, turn.invasive) == ([autopilot.NOT_CHECKED], False)
     assert turn.results[0]["message"] == "maintenance until 2026-11-21 09:00:00 UTC: new cables"
     nodes = [world.node("gpu-1")]
     asked = check_runs.begin(world.cluster, nodes, checks=("dcgm",), level=3, actor="user:ann", now=world.now)
@@ -155,10 +155,10 @@ def test_a_cluster_that_does_not_answer_wastes_no_turn(world: World) -> None:
     asked = len(world.kube.calls)
     world.now += timedelta(seconds=29)
     check_runs.advance(run.pk, now=world.now)
-    assert (len(world.kube.calls), run.targets.filter(state="asked").count()) == (asked, 0)  # it is left in peace
+    assert (len(world.kube.calls), run.targets.filter(state="requested").count()) == (asked, 0)  # it is left in peace
     world.now += timedelta(seconds=1)
     check_runs.advance(run.pk, now=world.now)
-    assert run.targets.get(state="asked").node.name == "gpu-1"
+    assert run.targets.get(state="requested").node.name == "gpu-1"
 
 
 @pytest.mark.parametrize("error", [port.RefusedByServer("forbidden"), bounds.TooLarge("a list of 5 GiB")])
@@ -169,7 +169,7 @@ def test_an_answer_that_stays_the_same_is_not_asked_for_ever(world: World, error
     for _ in range(3):
         check_runs.advance(run.pk, now=world.now)
     run.refresh_from_db()
-    assert (run.state, {turn.said[0] for turn in run.targets.all()}) == ("finished", {autopilot.NOT_CHECKED})
+    assert (run.state, {turn.statuses[0] for turn in run.targets.all()}) == ("finished", {autopilot.NOT_CHECKED})
 
 
 def test_where_no_node_is_left_nothing_begins(world: World) -> None:

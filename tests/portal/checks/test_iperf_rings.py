@@ -59,7 +59,7 @@ def answer(world: World, *but: str, rate: float = 90.0) -> None:
             agents.answers(world, command, checks=[*found, served])
 
 
-def told(run: CheckRun, node: str) -> list[tuple[str, str, float | None]]:
+def reported(run: CheckRun, node: str) -> list[tuple[str, str, float | None]]:
     return [(one["device"], one["status"], one["value"]) for one in run.targets.get(node__name=node).results]
 
 
@@ -86,9 +86,9 @@ def test_a_ring_goes_step_by_step_and_tells_of_every_partner(world: World) -> No
     answer(world, rate=40.0)
     advance(world, run)
     assert (run.state, run.done, run.wrong, Command.objects.count()) == ("finished", 3, 0, 6)
-    assert told(run, "gpu-1") == [("gpu-2", "pass", 90.0), ("gpu-3", "pass", 40.0)]
-    assert told(run, "gpu-2") == [("gpu-3", "pass", 90.0), ("gpu-1", "pass", 40.0)]
-    assert {tuple(turn.said) for turn in run.targets.all()} == {("Ok",)}
+    assert reported(run, "gpu-1") == [("gpu-2", "pass", 90.0), ("gpu-3", "pass", 40.0)]
+    assert reported(run, "gpu-2") == [("gpu-3", "pass", 90.0), ("gpu-1", "pass", 40.0)]
+    assert {tuple(turn.statuses) for turn in run.targets.all()} == {("Ok",)}
 
 
 def test_going_on_again_and_again_asks_nobody_twice(world: World) -> None:
@@ -108,14 +108,14 @@ def test_the_other_checks_come_first(world: World) -> None:
     advance(world, run)
     answer(world)
     assert advance(world, run).state == "finished"
-    assert told(run, "gpu-1") == [("GPU-0", "pass", 0.0), ("gpu-2", "pass", 90.0)]
+    assert reported(run, "gpu-1") == [("GPU-0", "pass", 0.0), ("gpu-2", "pass", 90.0)]
 
 
 def test_a_node_without_an_address_is_left_out_and_said_so(world: World) -> None:
     Node.objects.filter(name="gpu-2").update(address="")
     run = begin(world, "gpu-1", "gpu-2", "gpu-3")
     turn = run.targets.get(node__name="gpu-2")
-    assert (turn.state, turn.said, turn.results[0]["status"]) == ("done", ["Not checked"], "skipped")
+    assert (turn.state, turn.statuses, turn.results[0]["status"]) == ("done", ["Not checked"], "skipped")
     assert "no address (InternalIP)" in turn.results[0]["message"]
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": "gpu-1"}
 
@@ -125,10 +125,10 @@ def test_who_is_alone_is_not_measured(world: World) -> None:
     run = begin(world, "gpu-1", "gpu-2")
     assert (run.state, Command.objects.count()) == ("finished", 0)
     assert "no other node" in run.targets.get(node__name="gpu-1").results[0]["message"]
-    assert run.targets.get(node__name="gpu-2").said == ["Connection to Server Failed"]
+    assert run.targets.get(node__name="gpu-2").statuses == ["Connection to Server Failed"]
     run = begin(world, "gpu-1", checks=("iperf", "remapped"))
     agents.answers(world, asked()["gpu-1"], checks=[REMAPPED])
-    assert (advance(world, run).state, run.targets.get().said) == ("finished", ["Ok"])
+    assert (advance(world, run).state, run.targets.get().statuses) == ("finished", ["Ok"])
 
 
 def test_no_pod_that_uses_gpus_is_disturbed(world: World) -> None:
@@ -167,8 +167,8 @@ def test_who_does_not_answer_leaves_and_the_others_go_on(world: World) -> None:
     assert (asked()["gpu-1"].args["serve"], asked()["gpu-3"].args["hosts"]) == (0, [])
     answer(world)
     assert advance(world, run).state == "finished"
-    assert told(run, "gpu-4") == [("gpu-1", "error", None), ("gpu-3", "pass", 90.0)]
-    assert run.targets.get(node__name="gpu-4").said == ["IPERF Aborted"]
+    assert reported(run, "gpu-4") == [("gpu-1", "error", None), ("gpu-3", "pass", 90.0)]
+    assert run.targets.get(node__name="gpu-4").statuses == ["IPERF Aborted"]
 
 
 def test_who_cannot_take_part_leaves_and_nobody_else_is_blamed(world: World) -> None:
@@ -180,14 +180,14 @@ def test_who_cannot_take_part_leaves_and_nobody_else_is_blamed(world: World) -> 
     answer(world)
     advance(world, run)
     turn = run.targets.get(node__name="gpu-2")
-    assert (turn.state, turn.said, turn.results[0]["message"]) == ("done", ["Not checked"], why)
+    assert (turn.state, turn.statuses, turn.results[0]["message"]) == ("done", ["Not checked"], why)
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": ""}
     answer(world)
     assert advance(world, run).state == "finished"
     first, second = run.targets.get(node__name="gpu-1").results
     assert (first["status"], second["status"]) == ("skipped", "pass")
     assert first["message"] == "gpu-2 has left the ring: unable to connect to server"
-    assert run.targets.get(node__name="gpu-1").said == ["Ok"]
+    assert run.targets.get(node__name="gpu-1").statuses == ["Ok"]
 
 
 def test_an_agent_that_refuses_leaves_and_silence_about_a_partner_is_an_error(world: World) -> None:
@@ -196,9 +196,9 @@ def test_an_agent_that_refuses_leaves_and_silence_about_a_partner_is_an_error(wo
     agents.answers(world, asked()["gpu-1"], checks=[])
     answer(world)
     advance(world, run)
-    assert run.targets.get(node__name="gpu-2").said == ["IPERF Aborted"]
+    assert run.targets.get(node__name="gpu-2").statuses == ["IPERF Aborted"]
     assert run.targets.get(node__name="gpu-2").results[0]["because"]["code"] == "check_not_run"
-    assert told(run, "gpu-1") == [("gpu-2", "error", None)]
+    assert reported(run, "gpu-1") == [("gpu-2", "error", None)]
     assert sends() == {"gpu-1": "gpu-3", "gpu-3": ""}
 
 

@@ -12,7 +12,7 @@ from kcover_portal.checks.services import job_ends
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.world import World
 
@@ -306,7 +306,7 @@ def test_a_namespace_asks_no_more_often_than_its_share(world: World) -> None:
             name="j",
             uid=str(number),
             profile="true",
-            state="asked",
+            state="requested",
             seen_at=world.now,
             ended_at=world.now,
         )
@@ -326,8 +326,8 @@ def test_a_worker_that_dies_asks_neither_twice_nor_never(world: World, call: str
     ask(world, "llm", "true", "gpu-1")
     look(world)
     end(world)
-    killing.kill_at(world.kube, call, call=1, after=True)
-    with pytest.raises(killing.Killed):
+    worker_kills.kill_at(world.kube, call, call=1, after=True)
+    with pytest.raises(worker_kills.Killed):
         look(world)
     look(world, 3)
     assert len(runs()) == 1

@@ -114,9 +114,9 @@ def test_an_open_dialog_hears_that_somebody_else_was_faster(person, gated: World
     pk, plan_hash = gated.rescue().pk, gated.rescue().plan_hash
     assert "faster" not in text(client.get(f"/approvals/{pk}/answered/"))
     services.approve(gated.rescue(), actor="user:bob", reason="looked at it", now=gated.now)
-    told = words(client.get(f"/approvals/{pk}/answered/"))
-    assert "This request was already answered" in told
-    assert "bob approved" in told
+    reported = words(client.get(f"/approvals/{pk}/answered/"))
+    assert "This request was already answered" in reported
+    assert "bob approved" in reported
     late = client.post(f"/rescues/{pk}/approve/", {"reason": "r", "plan_hash": plan_hash})
     assert late.status_code == 422
     assert "bob approved" in words(late)
@@ -253,21 +253,21 @@ def test_a_link_leaves_no_trace_in_the_log(person, gated: World):
 
 
 @pytest.mark.parametrize(
-    ("change", "status", "told"),
+    ("change", "status", "reported"),
     [
         ({"outcome": "expired", "state": "cancelled"}, 410, "Request expired"),
         ({"plan_hash": "f" * 16}, 410, "The plan has changed"),
         ({"state": "cancelled"}, 410, "This request is closed"),
     ],
 )
-def test_a_link_that_opens_nothing_says_why(person, gated: World, change, status, told):
+def test_a_link_that_opens_nothing_says_why(person, gated: World, change, status, reported):
     person("approver", name="ann")
     link, client = link_for("ann", gated.rescue()), Client()
     follow(client, link)
     Rescue.objects.update(**change)
     response = follow(Client(), link)
     assert response.status_code == status
-    assert told in text(response)
+    assert reported in text(response)
     assert client.post("/approve/", {"answer": "yes", "reason": "r"}).status_code == status
     assert not Approval.objects.exists()
 

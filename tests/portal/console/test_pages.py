@@ -20,7 +20,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Rescue
 from kcover_portal.runtime import queries as runtime
 from tests.portal.console.conftest import PASSWORD
-from tests.portal.ledger.tampering import unguarded
+from tests.portal.ledger.tampered_rows import unguarded
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import CORDON, HEAL, World
 

@@ -28,9 +28,9 @@ def test_a_label_is_no_taint() -> None:
 
 
 def test_a_webhook_waits_for_a_callback_and_for_no_reboot() -> None:
-    told = actions.webhook.Args(url="https://repair.example/hook", wait_seconds=3600)
+    reported = actions.webhook.Args(url="https://repair.example/hook", wait_seconds=3600)
     given = actions.webhook.Progress(tries=1, given_at=AT, callback={"outcome": "done", "message": "", "at": ""})
-    assert facts("webhook", told, given) == {
+    assert facts("webhook", reported, given) == {
         "Address": "https://repair.example/hook",
         "Waits for a callback for": "1 h",
         "Calls made": 1,
@@ -41,7 +41,11 @@ def test_a_webhook_waits_for_a_callback_and_for_no_reboot() -> None:
 
 def test_what_only_the_engine_needs_is_not_shown() -> None:
     progress = actions.drain.Progress(
-        entered=True, asked=True, evicted=("a/b", "a/a"), blocked={"a/c": ["budget"], "a/d": []}, refusals=2
+        entered=True,
+        eviction_requested=True,
+        evicted=("a/b", "a/a"),
+        blocked={"a/c": ["budget"], "a/d": []},
+        refusals=2,
     )
     assert facts("drain", actions.drain.Args(seconds=60), progress) == {
         "Time limit": "1 min",

@@ -22,10 +22,10 @@ def folded(lines: Sequence[int], draw: random.Random) -> Iterator[Fault]:
         yield Fault(**LINE, sequence=draw.choice((run[0], run[-1])), count=len(run), records=records)
 
 
-def counted(told: Sequence[Fault], boot_id: str = "b") -> list[int]:
+def counted(reported: Sequence[Fault], boot_id: str = "b") -> list[int]:
     known: dedup.Counted = []
     found = []
-    for one in told:
+    for one in reported:
         fresh, known = dedup.count(known, one, boot_id=boot_id)
         assert len(known) <= dedup.MAX_LOGS
         assert all(len(ranges) <= dedup.MAX_RANGES for _, ranges in known)
@@ -38,17 +38,17 @@ def test_readers_of_one_log_count_each_line_once_at_whatever_pace(
     lines: set[int], readers: int, draw: random.Random
 ) -> None:
     waiting = [list(folded(sorted(lines), draw)) for _ in range(readers)]
-    told = []
+    reported = []
     while any(waiting):
-        told.append(draw.choice([one for one in waiting if one]).pop(0))
-    assert sum(counted(told)) == len(lines)
+        reported.append(draw.choice([one for one in waiting if one]).pop(0))
+    assert sum(counted(reported)) == len(lines)
 
 
 @given(st.sets(st.integers(0, 30), min_size=1, max_size=15), st.randoms(use_true_random=False))
 def test_the_order_in_which_runs_come_in_changes_nothing(lines: set[int], draw: random.Random) -> None:
-    told = [*folded(sorted(lines), draw), *folded(sorted(lines), draw)]
-    draw.shuffle(told)
-    assert sum(counted(told)) == len(lines)
+    reported = [*folded(sorted(lines), draw), *folded(sorted(lines), draw)]
+    draw.shuffle(reported)
+    assert sum(counted(reported)) == len(lines)
 
 
 @given(st.lists(st.builds(Fault, **{k: st.just(v) for k, v in LINE.items()}, sequence=st.integers(0, 500))))
@@ -72,8 +72,8 @@ def test_sources_boots_and_drills_are_apart() -> None:
     one = Fault(**LINE, sequence=7)
     others = [Fault(**{**LINE, "source": "loki"}, sequence=7), Fault(**LINE, sequence=7, drill=True)]
     assert counted([one, *others, one, *others]) == [1, 1, 1, 0, 0, 0]
-    _, told = dedup.count([], one, boot_id="b")
+    _, reported = dedup.count([], one, boot_id="b")
     for number in range(dedup.MAX_LOGS):
-        fresh, told = dedup.count(told, one, boot_id=f"boot-{number}")
+        fresh, reported = dedup.count(reported, one, boot_id=f"boot-{number}")
         assert fresh == 1
-    assert [log for log, _ in told] == [f"boot-{number} kmsg" for number in range(dedup.MAX_LOGS)]
+    assert [log for log, _ in reported] == [f"boot-{number} kmsg" for number in range(dedup.MAX_LOGS)]

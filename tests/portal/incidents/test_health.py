@@ -68,8 +68,8 @@ def test_what_the_agent_would_have_told_again_counts_no_longer(node: Node, now: 
         )
     assert health(node, now)[2] == [("check", "dcgm gpu1 PCIe")]  # it was not run since
     Agent.objects.update(seen_at=now - timedelta(hours=24))
-    told = [about for kind, about in health(node, now)[2] if kind == "check"]
-    assert told == ["dcgm gpu1 PCIe", "gpu gpu1", "ping gone"]  # a silent agent tells nothing again
+    reported = [about for kind, about in health(node, now)[2] if kind == "check"]
+    assert reported == ["dcgm gpu1 PCIe", "gpu gpu1", "ping gone"]  # a silent agent tells nothing again
 
 
 def test_a_programs_doing_is_no_fault_of_the_node(node: Node, now: datetime) -> None:

@@ -101,8 +101,8 @@ def test_the_inventory_is_what_was_told_last(deliver: Deliver, now: datetime) ->
 
 def test_a_gpu_that_is_replaced_takes_its_results_along(deliver: Deliver, now: datetime) -> None:
     of = ("GPU-1", "gpu1", "gpu1 PCIe", "gpu10", "GPU-0", "")
-    told = tuple(Check(name="dcgm", status="fail", device=device) for device in of)
-    deliver(report(now=now, inventory=inventory(2), checks=told))
+    reported = tuple(Check(name="dcgm", status="fail", device=device) for device in of)
+    deliver(report(now=now, inventory=inventory(2), checks=reported))
     deliver(report(now=now, inventory=inventory(1)))
     assert CheckResult.objects.count() == len(of)  # it may be a lost one
     deliver(report(now=now, inventory=inventory(2)))
@@ -119,8 +119,8 @@ def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
     deliver(report(node="gpu-2", now=now, checks=(check("fail"),)))
     deliver(report(now=now, checks=(check("fail"), check("warn", name="disk"))))
     for step in range(1, 26):
-        told = check("fail" if step % 2 else "pass", name="ping")
-        deliver(report(now=now, checks=(told,)), at=now + timedelta(minutes=step))
+        reported = check("fail" if step % 2 else "pass", name="ping")
+        deliver(report(now=now, checks=(reported,)), at=now + timedelta(minutes=step))
         assert CheckChange.objects.filter(node__name="gpu-1").count() <= 10
     kept = CheckChange.objects.filter(node__name="gpu-1").order_by("-pk")
     assert set(kept.exclude(name="ping").values_list("name", "status")) == {("remapped", "fail"), ("disk", "warn")}
@@ -135,8 +135,8 @@ def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
 ) -> None:
     monkeypatch.setattr(retention, "MAX_CHANGES", 10)
     for batch in range(5):
-        told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
-        deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
+        reported = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
+        deliver(report(now=now, checks=reported), at=now + timedelta(seconds=batch))
         assert CheckChange.objects.count() <= 10
     assert CheckChange.objects.filter(device="h4-7").exists()
 
@@ -146,16 +146,16 @@ def test_a_node_keeps_a_bounded_number_of_results(
 ) -> None:
     monkeypatch.setattr(retention, "MAX_RESULTS", 10)
     for batch in range(3):
-        told = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
-        deliver(report(now=now, checks=told), at=now + timedelta(seconds=batch))
+        reported = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
+        deliver(report(now=now, checks=reported), at=now + timedelta(seconds=batch))
     devices = list(CheckResult.objects.order_by("pk").values_list("device", flat=True))
     assert devices == ["h1-0", "h1-1", *(f"h2-{n}" for n in range(8))]  # the latest
 
 
 def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: datetime) -> None:
     names = [("ping", "gone"), ("dcgm", ""), ("dcgm", "gpu1 PCIe"), ("dcgm", "gpu7 PCIe"), ("gpumem", "GPU-7")]
-    told = tuple(Check(name=name, status="fail", device=device) for name, device in names)
-    deliver(report(now=now, inventory=inventory(2), checks=told))
+    reported = tuple(Check(name=name, status="fail", device=device) for name, device in names)
+    deliver(report(now=now, inventory=inventory(2), checks=reported))
     later = now + timedelta(days=1, minutes=1)
     deliver(report(now=later), at=later)
     assert retention.prune() == 0
@@ -267,8 +267,8 @@ def test_inv_02_the_same_batches_at_once_count_once(now: datetime) -> None:
             connection.close()
 
     with ThreadPoolExecutor(4) as pool:
-        told = list(pool.map(act, range(4)))
-    assert sum(accepted for one in told for accepted, _ in one) == 40
+        reported = list(pool.map(act, range(4)))
+    assert sum(accepted for one in reported for accepted, _ in one) == 40
     assert Incident.objects.count() == 20
     assert {one.count for one in Incident.objects.all()} == {1}
 

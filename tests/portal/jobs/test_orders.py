@@ -14,7 +14,7 @@ from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of, codes_of, refused
 from tests.portal.jobs.job_world import JobWorld
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import pods_of
 from tests.portal.rescue.test_actions_restart_jobs import KUBEFLOW, add_job, deleted
 from tests.portal.rescue.test_actions_restart_kinds import add_pods, add_workload
@@ -40,9 +40,9 @@ def test_a_person_restarts_a_job_as_a_whole(world: JobWorld) -> None:
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_worker_that_dies_is_gone_on_from(world: JobWorld, call: int, after: bool) -> None:
     add_job(world, "llm", "gpu-1", "gpu-2")
-    killing.kill_at(world.kube, "delete_pod", call=call, after=after)
+    worker_kills.kill_at(world.kube, "delete_pod", call=call, after=after)
     order = world.order()
-    with pytest.raises(killing.Killed):
+    with pytest.raises(worker_kills.Killed):
         world.work()
     world.pass_time(31)  # its lease
     order = world.until_settled(order)
@@ -63,8 +63,8 @@ def test_a_worker_that_dies_at_another_call_is_gone_on_from(
     else:
         world.kube.label_workload("train", "PyTorchJob", "llm", labels={"kcover.io/need-recovery": "true"})
         (order,) = services.look_for_labels(world.cluster, now=world.now)
-    killing.kill_at(world.kube, verb, call=1, after=after)
-    with pytest.raises(killing.Killed):
+    worker_kills.kill_at(world.kube, verb, call=1, after=after)
+    with pytest.raises(worker_kills.Killed):
         world.work()
     if action == "stop":
         world.kube.remove_pod("train", "llm-0")

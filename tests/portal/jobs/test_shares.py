@@ -9,7 +9,7 @@ from kcover_portal.accounts.queries import Scope
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries, services, tasks
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.jobs.services import returns
+from kcover_portal.jobs.services import recovered_jobs
 from kcover_portal.ledger.models import Entry
 from kcover_portal.runtime.models import Lease
 from kcover_portal.sources.services import pod_feed
@@ -80,7 +80,7 @@ def test_failed_pods_of_one_job_leave_room_for_others(world: JobWorld, monkeypat
 
 
 def test_jobs_that_stay_down_leave_looks_for_others(world: JobWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returns, "MAX_JOBS_PER_LOOK", 2)
+    monkeypatch.setattr(recovered_jobs, "MAX_JOBS_PER_LOOK", 2)
     watch = Watch(world, monkeypatch)
     type(world.cluster).objects.update(job_recovery="off")
     for name in ("a-hostile", "b-hostile", "llm"):

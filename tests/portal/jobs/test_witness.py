@@ -13,7 +13,7 @@ from kcover_portal.kube import node_exclusion, port
 from kcover_portal.ledger.models import Entry
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch, forget_status
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 
 pytestmark = pytest.mark.django_db
@@ -228,8 +228,8 @@ def test_a_node_without_a_hostname_label_is_excluded_by_its_name(world: JobWorld
 def test_a_worker_that_dies_excludes_the_node_once(world: JobWorld, watch: Watch, after: bool) -> None:
     templated(world)
     attempt(world, watch, "llm-2")
-    killing.kill_at(world.kube, "exclude_hosts", call=1, after=after)
-    with pytest.raises(killing.Killed):
+    worker_kills.kill_at(world.kube, "exclude_hosts", call=1, after=after)
+    with pytest.raises(worker_kills.Killed):
         attempt(world, watch, "llm-1")
     world.now += timedelta(minutes=2)
     order = JobOrder.objects.get(state="running")

@@ -9,12 +9,12 @@ from django.db import IntegrityError, connection, transaction
 from kcover import audit
 from kcover_portal.ledger import queries, services
 from kcover_portal.ledger.models import Chain, Entry
-from tests.portal.ledger.tampering import unguarded
+from tests.portal.ledger.tampered_rows import unguarded
 
 pytestmark = pytest.mark.django_db
 
 
-def told(name: str) -> audit.Act:
+def reported(name: str) -> audit.Act:
     """Any act: the chain does not care which."""
     return audit.PasswordChanged(user=name)
 
@@ -22,9 +22,9 @@ def told(name: str) -> audit.Act:
 @pytest.fixture
 def chain(db: None, now: datetime) -> list[Entry]:
     """Five entries of one cluster and one of another."""
-    services.record("c2", told("other"), actor="system", now=now)
+    services.record("c2", reported("other"), actor="system", now=now)
     for n in range(1, 6):
-        services.record("c1", told(f"thing {n}"), actor="system", now=now)
+        services.record("c1", reported(f"thing {n}"), actor="system", now=now)
     return list(Entry.objects.filter(cluster="c1").order_by("sequence"))
 
 
@@ -88,13 +88,13 @@ def test_inv_46_sqlite_refuses_to_replace_an_entry(chain: list[Entry], how: str,
 
 @pytest.mark.django_db(transaction=True)
 def test_the_flush_between_tests_still_works_1(now: datetime) -> None:
-    services.record("c1", told("left for the flush"), actor="system", now=now)
+    services.record("c1", reported("left for the flush"), actor="system", now=now)
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_flush_between_tests_still_works_2(now: datetime) -> None:
     assert not Entry.objects.exists()
-    services.record("c1", told("x"), actor="system", now=now)
+    services.record("c1", reported("x"), actor="system", now=now)
     with pytest.raises(IntegrityError, match="append-only"):
         Entry.objects.all().delete()
 
@@ -183,7 +183,7 @@ def test_verify_says_how_many_hold(chain: list[Entry], capsys: pytest.CaptureFix
 def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_queries) -> None:
     """Rows come a thousand at a time: the walk asks once and never holds the chain."""
     for n in range(1200):
-        services.record("c1", told(f"{n}"), actor="system", now=now)
+        services.record("c1", reported(f"{n}"), actor="system", now=now)
     with django_assert_max_num_queries(4):
         assert queries.verify("c1") == queries.ChainCheck("c1", 1200)
 
@@ -191,9 +191,9 @@ def test_a_long_chain_is_walked_in_pieces(now: datetime, django_assert_max_num_q
 def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime) -> None:
     with transaction.atomic(), services.last():
         for subject in ("a", "b"):
-            services.record("c1", told(subject), actor="system", now=now)
+            services.record("c1", reported(subject), actor="system", now=now)
             with services.last():
-                services.record("c2", told(subject), actor="system", now=now)
+                services.record("c2", reported(subject), actor="system", now=now)
         assert not Entry.objects.exists()
     assert list(Entry.objects.order_by("pk").values_list("cluster", "data__user")) == [
         ("c1", "a"),
@@ -207,10 +207,10 @@ def test_entries_made_within_last_stand_in_their_order_at_its_end(now: datetime)
 def test_entries_made_within_last_fall_with_what_failed(now: datetime) -> None:
     def fail() -> None:
         with transaction.atomic(), services.last():
-            services.record("c1", told("a"), actor="system", now=now)
+            services.record("c1", reported("a"), actor="system", now=now)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         fail()
-    services.record("c1", told("b"), actor="system", now=now)
+    services.record("c1", reported("b"), actor="system", now=now)
     assert list(Entry.objects.values_list("data__user", flat=True)) == ["b"]

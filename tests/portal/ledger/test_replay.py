@@ -302,9 +302,9 @@ def test_inv_46_a_row_that_was_changed_behind_the_ledger_is_found(db: None, caps
         Step.objects.filter(rescue=rescue).update(state="skipped")
         with pytest.raises(CommandError, match="2 differences"):
             call_command("ledger", "replay", "--rescue", str(rescue.pk))
-        told = capsys.readouterr().out
-        assert "differs: outcome is healed, the audit log says isolated" in told
-        assert "differs: step 0 cordon is skipped, the audit log says cordon done" in told
+        reported = capsys.readouterr().out
+        assert "differs: outcome is healed, the audit log says isolated" in reported
+        assert "differs: step 0 cordon is skipped, the audit log says cordon done" in reported
     finally:
         world.uninstall()
 

@@ -53,7 +53,7 @@ def tell(world: World) -> None:
 
 
 @pytest.fixture
-def told(world: World, receiver: Receiver) -> Callable[..., list[Any]]:
+def delivered(world: World, receiver: Receiver) -> Callable[..., list[Any]]:
     """Lets so much time pass that what has gathered is sent; returns the documents that came."""
 
     def after(seconds: float = 61) -> list[Any]:

@@ -19,15 +19,17 @@ from tests.portal.notify.test_collect import APPROVE
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 
 
-def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(world: World, receiver: Receiver, told: Told):
+def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(
+    world: World, receiver: Receiver, delivered: Delivered
+):
     pager(world, receiver, "automation.paused")
     receiver.statuses = [202, 400, 202]
     for act in (pause, go_on, pause):
         act(world)
-        told()
+        delivered()
     services.again(Delivery.objects.get(state="failed"), now=world.now)
     tell(world)
     first, refused, second, late = came(receiver)
@@ -38,17 +40,17 @@ def test_an_end_that_arrives_late_ends_nothing_that_was_opened_since(world: Worl
 
 @pytest.mark.parametrize("looks", [1, 2, 3])
 def test_what_opens_again_before_its_end_was_sent_is_another_page(
-    world: World, receiver: Receiver, told: Told, looks: int
+    world: World, receiver: Receiver, delivered: Delivered, looks: int
 ):
     """However many looks the news of one message comes in."""
     pager(world, receiver, "automation.paused")
     pause(world)
-    told()
+    delivered()
     for place, act in enumerate((go_on, pause, go_on, pause)):
         act(world)
         if place % looks == 0:
             services.sweep(now=world.now)
-    told()
+    delivered()
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve", "resolve", "trigger"]
     (_, first), (_, ended), (_, between), (_, last) = came(receiver)
     assert first == ended
@@ -96,53 +98,53 @@ def test_what_comes_once_somebody_is_at_an_alike_one_wakes_by_itself(db: None, r
 
 
 def test_a_pager_that_is_down_for_hours_learns_of_the_end_and_of_what_is_new(
-    world: World, receiver: Receiver, told: Told
+    world: World, receiver: Receiver, delivered: Delivered
 ):
     pager(world, receiver, *FAULTS)
     world.fault(79)
-    told()
+    delivered()
     receiver.statuses = [502]
     close(world, Incident.objects.get())
-    told()
+    delivered()
     for _ in range(15):
-        told(1800)
+        delivered(1800)
     waiting = Delivery.objects.latest("pk")
     assert (waiting.state, codes.code_of(waiting.because), waiting.closed_at) == ("pending", "host_answered", None)
     receiver.asked.clear()
     world.fault(48)
-    told(61)
+    delivered(61)
     assert [action for action, _ in came(receiver)] == ["trigger"]  # it does not wait for what is tried for a day
     receiver.statuses = [202]
-    told(1800)
+    delivered(1800)
     assert sorted(action for action, _ in came(receiver)[1:]) == ["resolve", "trigger"]
     assert set(Delivery.objects.values_list("state", flat=True)) == {"sent"}
 
 
-def test_and_is_given_up_after_a_day(world: World, receiver: Receiver, told: Told):
+def test_and_is_given_up_after_a_day(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     receiver.statuses = [502]
-    told()
+    delivered()
     Delivery.objects.update(attempts=len(events.RETRY_DELAYS))
     for _ in range(2):
-        told(1800)
+        delivered(1800)
         assert Delivery.objects.get().state == "pending"
     Delivery.objects.update(opened_at=world.now - events.MAX_AGE)
-    told(1800)
+    delivered(1800)
     assert Delivery.objects.get().state == "failed"
 
 
 def test_an_end_that_is_read_after_days_still_ends_the_page_and_is_nobody_elses_news(
-    world: World, receiver: Receiver, channel: Channel, told: Told
+    world: World, receiver: Receiver, channel: Channel, delivered: Delivered
 ):
     pager(world, receiver, *FAULTS)
     world.fault(79)
-    told()
+    delivered()
     close(world, Incident.objects.get())
     world.fault(48)
     receiver.asked.clear()
     world.now += events.MAX_AGE + timedelta(hours=1)
-    told()
+    delivered()
     assert [one["event_action"] for one in receiver.asked] == ["resolve"]
     assert not Alert.objects.exists()
 
@@ -174,43 +176,43 @@ def test_what_ends_while_the_pager_is_switched_off_holds_no_page_open_afterwards
 
 
 def test_what_was_given_up_and_is_over_since_pages_nobody_when_it_is_tried_again(
-    world: World, receiver: Receiver, told: Told
+    world: World, receiver: Receiver, delivered: Delivered
 ):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     receiver.statuses = [400, 202]
-    told()
+    delivered()
     close(world, Incident.objects.get())
-    told()
+    delivered()
     services.again(Delivery.objects.earliest("pk"), now=world.now)
     tell(world)
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
     assert codes.code_of(Delivery.objects.earliest("pk").because) == "no_events"
 
 
-def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, told: Told):
+def test_what_ends_is_told_even_where_no_route_asks_any_more(world: World, receiver: Receiver, delivered: Delivered):
     row = pager(world, receiver, *FAULTS)
     world.fault(79)
-    told()
+    delivered()
     for route in row.routes.all():
         services.delete_route(route, actor="test", reason="", now=world.now)
     close(world, Incident.objects.get())
-    told()
+    delivered()
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
 
 
 def test_a_storm_of_left_out_ones_never_leaves_out_an_end(
-    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 2)
     pager(world, receiver, *FAULTS)
     for code in (48, 79):
         world.fault(code)
-    told()
+    delivered()
     for code in (62, 63, 64):
         world.fault(code, pci=f"0000:{code}:00")
     services.sweep(now=world.now)
     close(world, *Incident.objects.all())
-    told()
+    delivered()
     assert {("resolve", page) for _, page in came(receiver)[:2]} < set(came(receiver)[2:])
     assert not Alert.objects.exists()

@@ -24,35 +24,35 @@ from tests.portal.notify.test_deliveries import Killed
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 
 
-def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver: Receiver, told: Told):
+def test_a_fault_pages_once_and_its_end_resolves_the_page(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
-    told()
+    delivered()
     incident = Incident.objects.get()
     world.fault(79)
-    told()
+    delivered()
     assert came(receiver) == [("trigger", f"incident-{incident.pk}-opened")]
     (event,) = receiver.asked
     assert event["payload"]["summary"] == "Incident opened: xid 79 (fatal) · gpu-1 · c1"
     assert (event["payload"]["source"], event["payload"]["severity"]) == ("gpu-1", "critical")
     assert Alert.objects.get().name == f"incident-{incident.pk}"
     close(world, incident)
-    told()
+    delivered()
     assert came(receiver)[1:] == [("resolve", f"incident-{incident.pk}-opened")]
     assert not Alert.objects.exists()
     assert [one.state for one in Delivery.objects.all()] == ["sent", "sent"]
 
 
-def test_opsgenie_is_told_alike(world: World, receiver: Receiver, told: Told):
+def test_opsgenie_is_told_alike(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS, service="opsgenie")
     receiver.statuses = [202]
     world.fault(79)
-    told()
+    delivered()
     close(world, Incident.objects.get())
-    told()
+    delivered()
     opened, closed = receiver.asked
     assert (opened["message"], opened["priority"]) == ("Incident opened: xid 79 (fatal) · gpu-1 · c1", "P1")
     assert receiver.paths[1] == f"/hook/hush/v2/alerts/{opened['alias']}/close?identifierType=alias"
@@ -60,26 +60,26 @@ def test_opsgenie_is_told_alike(world: World, receiver: Receiver, told: Told):
     assert [codes.code_of(one.because) for one in Delivery.objects.all()] == ["answered", "answered"]
 
 
-def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, told: Told):
+def test_an_end_of_what_was_never_told_is_not(world: World, receiver: Receiver, delivered: Delivered):
     world.fault(79)
     services.sweep(now=world.now)
     pager(world, receiver, *FAULTS)
     close(world, Incident.objects.get())
-    told()
+    delivered()
     assert receiver.asked == []
     assert not Delivery.objects.exists()
 
 
-def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Receiver, told: Told):
+def test_what_is_over_before_it_is_told_wakes_nobody(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     services.sweep(now=world.now)
     close(world, Incident.objects.get())
-    told()
+    delivered()
     assert came(receiver) == [("resolve", f"incident-{Incident.objects.get().pk}-opened")]
     world.fault(62)
     close(world, Incident.objects.latest("pk"))  # the same, but within one look
-    told()
+    delivered()
     assert len(receiver.asked) == 1
 
 
@@ -109,48 +109,52 @@ def test_alike_ones_are_one_page_that_is_over_when_all_are(db: None, receiver: R
     world.uninstall()
 
 
-def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(world: World, receiver: Receiver, told: Told):
+def test_a_question_is_resolved_by_its_answer_and_the_fault_is_somebodys(
+    world: World, receiver: Receiver, delivered: Delivered
+):
     pager(world, receiver, "approval.waiting", *FAULTS)
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
     world.fault(62)
     world.work()
-    told()
+    delivered()
     assert sorted(called(receiver)) == [("trigger", "approval.waiting"), ("trigger", "incident.opened")]
     rescue.approve(world.rescue(), actor="user:bo", reason="go on", now=world.now)
-    told()
+    delivered()
     assert called(receiver)[2:] == [("resolve", "approval.waiting"), ("acknowledge", "incident.opened")]
     (answered,) = Delivery.objects.latest("pk").text.splitlines()
     assert answered.startswith("Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on")
 
 
-def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receiver, told: Told):
+def test_the_first_of_two_yeses_resolves_nothing(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "approval.waiting")
     scenes.a_question_for_two(world, APPROVE)
-    told()
+    delivered()
     rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
-    told()
+    delivered()
     assert [action for action, _ in came(receiver)] == ["trigger"]
     rescue.approve(world.rescue(), actor="user:li", reason="", now=world.now)
-    told()
+    delivered()
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]
 
 
-def test_a_question_that_nobody_answers_ends_as_a_call_for_a_person(world: World, receiver: Receiver, told: Told):
+def test_a_question_that_nobody_answers_ends_as_a_call_for_a_person(
+    world: World, receiver: Receiver, delivered: Delivered
+):
     pager(world, receiver, "approval.waiting", "rescue.human")
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
     world.fault(62)
     world.work()
-    told()
+    delivered()
     question = world.rescue()
     world.now = question.expires_at + timedelta(seconds=1)
     assert approvals.expire(now=world.now) == 1
-    told()
+    delivered()
     page = "approval.waiting"
     assert called(receiver) == [("trigger", page), ("trigger", "rescue.human"), ("resolve", page)]
     close(world, *Incident.objects.all())
-    told()
+    delivered()
     assert called(receiver)[3:] == [("resolve", "rescue.human")]
     assert not Alert.objects.exists()
 
@@ -165,7 +169,7 @@ def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db:
         tell(world)
     incident = Incident.objects.get(state="open")
     assert called(receiver) == [("trigger", "rescue.human")]
-    assert Alert.objects.get().name == f"asked-{incident.pk}"
+    assert Alert.objects.get().name == f"decision-{incident.pk}"
     close(world, incident)
     for _ in range(2):
         world.now += timedelta(seconds=61)
@@ -174,13 +178,13 @@ def test_a_fault_that_comes_back_too_often_calls_a_person_until_it_is_closed(db:
     world.uninstall()
 
 
-def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receiver, told: Told):
+def test_a_pause_is_over_when_automation_goes_on(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, "automation.paused")
     for _ in range(2):
         pause(world)
-        told()
+        delivered()
         go_on(world)
-        told()
+        delivered()
     assert called(receiver) == [("trigger", "automation.paused"), ("resolve", "automation.paused")] * 2
     assert len(set(came(receiver))) == 4
 
@@ -203,29 +207,31 @@ def test_the_word_of_a_rule_pages_by_itself(world: World, receiver: Receiver):
     assert codes.code_of(world.step("notify").progress["result"]["because"]) == "notify_delivered"
 
 
-def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, told: Told):
+def test_reading_the_same_news_again_changes_nothing(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
-    told()
+    delivered()
     close(world, Incident.objects.get())
-    told()
+    delivered()
     Cursor.objects.filter(name="incidents").update(position=0)
     Cursor.objects.filter(name="ledger c1").update(position=0)
-    told()
+    delivered()
     assert len(receiver.asked) == 2
     assert not Alert.objects.exists()
 
 
-def test_a_pager_that_is_down_gets_every_event_later_and_none_twice(world: World, receiver: Receiver, told: Told):
+def test_a_pager_that_is_down_gets_every_event_later_and_none_twice(
+    world: World, receiver: Receiver, delivered: Delivered
+):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     world.fault(48)
     receiver.statuses, receiver.more_headers = [202, 429, 202], {"Retry-After": "90"}
-    told()
+    delivered()
     delivery = Delivery.objects.get()
     assert (delivery.state, codes.code_of(delivery.because)) == ("pending", "host_answered")
     assert delivery.due_at == world.now + timedelta(seconds=90)
-    told(90)
+    delivered(90)
     delivery.refresh_from_db()
     assert (delivery.state, codes.code_of(delivery.because)) == ("sent", "answered")
     pages = [page for _, page in came(receiver)]
@@ -233,7 +239,7 @@ def test_a_pager_that_is_down_gets_every_event_later_and_none_twice(world: World
 
 
 def test_a_worker_that_dies_pages_again_under_the_same_name_only(
-    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     pager(world, receiver, *FAULTS)
     world.fault(79)
@@ -248,7 +254,7 @@ def test_a_worker_that_dies_pages_again_under_the_same_name_only(
 
     monkeypatch.setattr(senders, "page", dying)
     with pytest.raises(Killed):
-        told()
+        delivered()
     world.now += deliveries.LEASE
     tell(world)
     pages = [page for _, page in came(receiver)]
@@ -257,12 +263,12 @@ def test_a_worker_that_dies_pages_again_under_the_same_name_only(
     assert Delivery.objects.get().state == "sent"
 
 
-def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, receiver: Receiver, told: Told):
+def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, receiver: Receiver, delivered: Delivered):
     pager(world, receiver, *FAULTS)
     world.fault(79)
     world.fault(48)
     receiver.statuses, receiver.answer = [400, 202], '{"errors": ["odd"]}'
-    told()
+    delivered()
     delivery = Delivery.objects.get()
     assert (delivery.state, codes.codes_of(delivery.because)) == (
         "failed",
@@ -277,13 +283,13 @@ def test_one_event_that_is_refused_keeps_the_others_from_nobody(world: World, re
 
 
 def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
-    world: World, receiver: Receiver, told: Told, monkeypatch: pytest.MonkeyPatch
+    world: World, receiver: Receiver, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     pager(world, receiver, *FAULTS)
     for code in (48, 79, 64):
         world.fault(code)
     monkeypatch.setattr(deliveries, "PAGING_SECONDS", 0.0)
-    told()
+    delivered()
     monkeypatch.undo()
     delivery = Delivery.objects.get()
     assert (delivery.state, reasons.text(delivery.because), delivery.attempts) == (
@@ -291,7 +297,7 @@ def test_more_events_than_there_is_time_for_go_on_where_they_stopped(
         "1 of 3 events were sent so far.",
         1,
     )
-    told(5)
+    delivered(5)
     delivery.refresh_from_db()
     assert (delivery.state, codes.codes_of(delivery.because)) == ("sent", ["answered", "events_accepted"])
     assert len(set(came(receiver))) == len(receiver.asked) == 3

@@ -58,8 +58,8 @@ def test_each_event_is_told_once_and_each_message_sent_once(busy: World, receive
     together(lambda: services.sweep(now=busy.now))
     services.sweep(now=busy.now)
     assert Delivery.objects.count() == 1
-    told = Notice.objects.filter(kind="incident.opened").count(), Notice.objects.filter(kind="rule.notify").count()
-    assert told == (5, 1)
+    delivered = Notice.objects.filter(kind="incident.opened").count(), Notice.objects.filter(kind="rule.notify").count()
+    assert delivered == (5, 1)
     busy.now += timedelta(seconds=61)
     (delivery,) = Delivery.objects.all()
     receiver.seconds = 0.2

@@ -28,7 +28,7 @@ from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 APPROVE = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy
@@ -41,10 +41,12 @@ def kinds(document: Any) -> list[str]:
     return [one["kind"] for one in document["events"]]
 
 
-def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Channel, receiver: Receiver, told: Told):
+def test_a_fault_and_its_rescue_are_one_signed_message(
+    world: World, channel: Channel, receiver: Receiver, delivered: Delivered
+):
     world.fault(62)
     world.work()
-    (document,) = told()
+    (document,) = delivered()
     assert receiver.signed == [True]
     assert kinds(document) == ["incident.opened", "rescue.opened"]
     opened = next(one for one in document["events"] if one["kind"] == "incident.opened")
@@ -60,31 +62,31 @@ def test_a_fault_and_its_rescue_are_one_signed_message(world: World, channel: Ch
     assert (channel.sent_at, channel.trouble) == (world.now, {})
 
 
-def test_it_is_told_once_however_often_one_looks(world: World, channel: Channel, told: Told):
+def test_it_is_told_once_however_often_one_looks(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     world.work()
     for _ in range(3):
         services.sweep(now=world.now)
-    told()
+    delivered()
     Cursor.objects.filter(name="incidents").update(position=0)
     Cursor.objects.filter(name="ledger c1").update(position=0)
-    assert len(told()) == 1
+    assert len(delivered()) == 1
     assert Notice.objects.count() == 2
 
 
-def test_the_whole_story_of_a_healed_node(world: World, channel: Channel, told: Told):
+def test_the_whole_story_of_a_healed_node(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     world.until_reboot_is_asked()
     world.reboot()
     world.until("succeeded")
-    told()
+    delivered()
     assert [one.kind for one in Notice.objects.order_by("at", "pk")][:2] == ["incident.opened", "rescue.opened"]
     assert set(Notice.objects.values_list("kind", flat=True)) == {
         *("incident.opened", "rescue.opened", "incident.closed", "rescue.healed")
     }
 
 
-def test_a_question_and_its_answer(world: World, channel: Channel, told: Told, settings: Any):
+def test_a_question_and_its_answer(world: World, channel: Channel, delivered: Delivered, settings: Any):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     world.uninstall()
     Notice.objects.all().delete()
@@ -92,20 +94,20 @@ def test_a_question_and_its_answer(world: World, channel: Channel, told: Told, s
     asking = World(policy=APPROVE)
     asking.fault(62)
     asking.work()
-    (document,) = told()
+    (document,) = delivered()
     question = asking.rescue()
     assert document["subject"] == "Approval waiting: xid 62 · gpu-1 · c1 (and 2 others)"
     until = f"{question.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     address = f"https://portal.example/approvals/#question-{question.pk}"
     assert document["lines"][0].endswith(f"An answer counts until {until}. {address}")
     rescue.approve(question, actor="user:bo", reason="go on", now=asking.now)
-    assert told()[1]["lines"] == [
+    assert delivered()[1]["lines"] == [
         f"Approval answered: xid 62 · gpu-1 · c1 – user:bo: go on https://portal.example/rescues/{question.pk}/"
     ]
     asking.uninstall()
 
 
-def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel, told: Told):
+def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel, delivered: Delivered):
     for index in range(2, 302):
         world.kube.add_node(f"gpu-{index}", gpus=8)
     world.sync()
@@ -121,7 +123,7 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
     storm = Incident.objects.get(node=None)
     opened = audit.StormOpened(incident=storm.pk, trait="code", kind="xid", value="79", nodes=300, reached=3)
     ledger.record("c1", opened, actor="system", now=world.now)
-    (document,) = told()
+    (document,) = delivered()
     assert [line.split(" – ")[0] for line in document["lines"]] == [
         "Storm: xid 79 · 300 nodes · c1",
         "Incident opened: xid 79 (fatal) · gpu-2, gpu-3, gpu-4, gpu-5, gpu-6, gpu-7, gpu-8, gpu-9"
@@ -133,7 +135,7 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("trait", guards.TRAITS)
-def test_a_storm_says_its_sentence(world: World, channel: Channel, told: Told, trait: str, language: str):
+def test_a_storm_says_its_sentence(world: World, channel: Channel, delivered: Delivered, trait: str, language: str):
     services.change_channel(channel, {"language": language}, actor="test", reason="", now=world.now)
     symptom = guards.Symptom(trait=trait, kind="xid" if trait == "code" else "", value="79", nodes=3)
     storm, _opened = record_faults.keep_storm(world.cluster, symptom, nodes=["gpu-1"], now=world.now)
@@ -142,7 +144,7 @@ def test_a_storm_says_its_sentence(world: World, channel: Channel, told: Told, t
     )
     ledger.record("c1", opened, actor="system", now=world.now)
     close_by_hand(storm, actor="user:bo", reason="switched", now=world.now)
-    (document,) = told()
+    (document,) = delivered()
     told_of = {one["kind"]: one for one in document["events"]}
     assert {kind: one["what"] for kind, one in told_of.items()} == dict.fromkeys(
         ("storm.opened", "incident.closed"), symptom.text
@@ -154,32 +156,36 @@ def test_a_storm_says_its_sentence(world: World, channel: Channel, told: Told, t
     assert document["lines"][0].partition(" – ")[2].startswith(sentence)
 
 
-def test_of_more_than_can_be_kept_the_number_is_told(world: World, channel: Channel, told: Told, monkeypatch: Any):
+def test_of_more_than_can_be_kept_the_number_is_told(
+    world: World, channel: Channel, delivered: Delivered, monkeypatch: Any
+):
     monkeypatch.setattr("kcover_portal.notify.services.collect.MAX_NOTICES", 3)
     for code in (13, 31, 43, 45, 48):
         world.fault(code)
-    (document,) = told()
+    (document,) = delivered()
     assert (len(document["events"]), document["omitted"]) == (3, 2)
     assert document["lines"][-1] == "and 2 more"
 
 
-def test_messages_keep_their_distance_and_what_comes_meanwhile_gathers(world: World, channel: Channel, told: Told):
+def test_messages_keep_their_distance_and_what_comes_meanwhile_gathers(
+    world: World, channel: Channel, delivered: Delivered
+):
     world.fault(62)
-    assert len(told(10)) == 1
+    assert len(delivered(10)) == 1
     for _ in range(5):
         world.now += timedelta(seconds=5)
         world.fault(31, pci=f"0000:{world.now.second:02x}:00")
         tell(world)
-    assert len(told(5)) == 1
-    assert len(told(31)) == 2
+    assert len(delivered(5)) == 1
+    assert len(delivered(31)) == 2
 
 
-def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, told: Told):
+def test_a_pause_a_resume_and_a_changed_mode(world: World, channel: Channel, delivered: Delivered):
     fleet.pause(cluster=None, reason="fire drill", actor="user:anna", now=world.now)
     fleet.resume(cluster=None, reason="over", actor="user:anna", now=world.now)
     cluster_settings.set_cluster(world.cluster, {"mode": "paused"}, actor="user:bo", reason="cooling", now=world.now)
     cluster_settings.set_cluster(world.cluster, {"mode": "shadow"}, actor="user:bo", reason="", now=world.now)
-    (document,) = told()
+    (document,) = delivered()
     assert set(document["lines"]) == {
         "Automation resumed – user:anna: over",
         "Automation resumed · c1 – by user:bo",
@@ -234,36 +240,36 @@ def test_a_tripped_breaker_is_told_once_a_window(db: None, receiver: Receiver):
     world.uninstall()
 
 
-def test_a_programs_fault_goes_only_where_it_is_asked_for(world: World, receiver: Receiver, told: Told):
+def test_a_programs_fault_goes_only_where_it_is_asked_for(world: World, receiver: Receiver, delivered: Delivered):
     row = make_channel(receiver, now=world.now)
     services.make_route(row, kinds=["incident.opened", "incident.closed"], actor="test", now=world.now)
     world.fault(31)
-    assert told() == []
+    assert delivered() == []
     services.make_route(row, kinds=["program.fault"], actor="test", now=world.now)
     world.fault(13)
-    assert [one["what"] for one in told()[0]["events"]] == ["xid 13"]
+    assert [one["what"] for one in delivered()[0]["events"]] == ["xid 13"]
 
 
-def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, told: Told):
+def test_only_the_routes_cluster_and_severity(world: World, receiver: Receiver, delivered: Delivered):
     other = Cluster.objects.create(name="c2", created_at=world.now)
     row = make_channel(receiver, now=world.now)
     services.make_route(row, kinds=["incident.opened"], cluster=other, actor="test", now=world.now)
     services.make_route(row, kinds=["incident.opened"], least="fatal", actor="test", now=world.now)
     world.fault(63)
     world.fault(79)
-    (document,) = told()
+    (document,) = delivered()
     assert [one["what"] for one in document["events"]] == ["xid 79"]
 
 
 def test_without_a_route_nothing_is_sent_and_a_later_one_tells_no_old_news(
-    world: World, receiver: Receiver, told: Told
+    world: World, receiver: Receiver, delivered: Delivered
 ):
     row = make_channel(receiver, now=world.now)
     world.fault(62)
     world.work()
-    assert told() == []
+    assert delivered() == []
     services.make_route(row, kinds=events.KINDS, actor="test", now=world.now)
-    assert told() == []
+    assert delivered() == []
 
 
 def test_what_was_before_the_first_look_is_no_news(db: None, receiver: Receiver):
@@ -277,20 +283,20 @@ def test_what_was_before_the_first_look_is_no_news(db: None, receiver: Receiver)
     world.uninstall()
 
 
-def test_a_cluster_that_is_new_is_read_from_its_beginning(world: World, channel: Channel, told: Told):
+def test_a_cluster_that_is_new_is_read_from_its_beginning(world: World, channel: Channel, delivered: Delivered):
     fresh = Cluster.objects.create(name="c2", created_at=world.now)
     fleet.pause(cluster=fresh, reason="not yet", actor="user:anna", now=world.now)
-    assert told()[0]["lines"] == ["Automation paused · c2 – user:anna: not yet"]
+    assert delivered()[0]["lines"] == ["Automation paused · c2 – user:anna: not yet"]
 
 
-def test_after_a_long_outage_old_news_is_not_told(world: World, channel: Channel, told: Told):
+def test_after_a_long_outage_old_news_is_not_told(world: World, channel: Channel, delivered: Delivered):
     world.fault(62)
     world.now += events.MAX_AGE + timedelta(hours=1)
     world.fault(79)
-    assert [one["what"] for one in told()[0]["events"]] == ["xid 79"]
+    assert [one["what"] for one in delivered()[0]["events"]] == ["xid 79"]
 
 
-def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, channel: Channel, told: Told):
+def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, channel: Channel, delivered: Delivered):
     """Two transactions: the one that took the lower id ends later."""
     world.fault(62)
     late = Incident.objects.get()
@@ -302,47 +308,47 @@ def test_an_incident_whose_id_was_there_before_it_was_committed(world: World, ch
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
     if Incident.objects.get().pk == number:  # SQLite gives the id anew
         Incident.objects.filter(pk=number).update(pk=number + 1)
-    assert [one["what"] for one in told()[0]["events"]] == ["xid 79"]
+    assert [one["what"] for one in delivered()[0]["events"]] == ["xid 79"]
     Incident.objects.create(**fields)
-    assert [one["what"] for one in told()[1]["events"]] == ["xid 62"]
+    assert [one["what"] for one in delivered()[1]["events"]] == ["xid 62"]
     assert str(number) not in Cursor.objects.get(name="incidents").gaps
 
 
-def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, told: Told):
+def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, delivered: Delivered):
     because = reasons.of("agent_silent", since="8")
     seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
     Incident.objects.update(is_user_fault=True)
-    (document,) = told()
+    (document,) = delivered()
     assert document["lines"] == [f"Agent silent: agent silent (warning) · gpu-1 · c1 – {because}"]
 
 
-def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, channel: Channel, told: Told):
+def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     because = reasons.of("agent_silent", since="8")
     seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
     Incident.objects.update(is_user_fault=True)
-    (document,) = told()
+    (document,) = delivered()
     with translation.override("zh-hans"):
         chinese = localization.say(because)
     assert chinese != str(because)
     assert document["lines"][0].endswith(f" – {chinese}")
 
 
-def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, told: Told):
+def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=world.now)
     world.fault(62)
-    assert told() == []
+    assert delivered() == []
     assert not Delivery.objects.exists()
 
 
 def test_a_look_at_nothing_new_writes_nothing(
-    world: World, channel: Channel, told: Told, django_assert_num_queries: Any
+    world: World, channel: Channel, delivered: Delivered, django_assert_num_queries: Any
 ):
     world.fault(62)
-    told()
-    told()
+    delivered()
+    delivered()
     Cursor.objects.filter(name="incidents").update(gaps={})  # PostgreSQL counts on from other tests' ids
     with django_assert_num_queries(11) as captured:
         services.sweep(now=world.now)

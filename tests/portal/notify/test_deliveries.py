@@ -21,7 +21,7 @@ from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 
 
 class Killed(BaseException):
@@ -37,7 +37,7 @@ def gathered(world: World) -> Delivery:
 
 
 def test_a_receiver_that_is_down_is_tried_again_ever_later(
-    world: World, channel: Channel, receiver: Receiver, told: Told
+    world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     receiver.statuses = [500, 503, 200]
     gathered(world)
@@ -47,8 +47,8 @@ def test_a_receiver_that_is_down_is_tried_again_ever_later(
     assert delivery.due_at == world.now + events.RETRY_DELAYS[0]
     channel.refresh_from_db()
     assert reasons.text(channel.trouble) == "127.0.0.1 answered HTTP 500."
-    told(events.RETRY_DELAYS[0].total_seconds())
-    told(events.RETRY_DELAYS[1].total_seconds())
+    delivered(events.RETRY_DELAYS[0].total_seconds())
+    delivered(events.RETRY_DELAYS[1].total_seconds())
     delivery.refresh_from_db()
     assert (delivery.state, delivery.attempts, codes.code_of(delivery.because)) == ("sent", 3, "answered")
     assert len({one["delivery"] for one in receiver.asked}) == 1
@@ -57,18 +57,18 @@ def test_a_receiver_that_is_down_is_tried_again_ever_later(
 
 
 def test_after_an_hour_it_is_given_up_and_a_person_may_try_again(
-    world: World, channel: Channel, receiver: Receiver, told: Told
+    world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     receiver.statuses = [502]
     gathered(world)
     for wait in [timedelta(), *events.RETRY_DELAYS, timedelta(hours=1), timedelta(hours=1)]:
-        told(wait.total_seconds())
+        delivered(wait.total_seconds())
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts) == ("failed", len(events.RETRY_DELAYS) + 1)
     assert delivery.closed_at is not None
     receiver.statuses = [200]
     assert services.again(delivery, now=world.now)
-    told(0)
+    delivered(0)
     delivery.refresh_from_db()
     assert delivery.state == "sent"
     assert not services.again(delivery, now=world.now)
@@ -86,7 +86,7 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(
     assert receiver.paths == ["/hook/hush"]
 
 
-def test_nobody_listens(world: World, channel: Channel, told: Told):
+def test_nobody_listens(world: World, channel: Channel, delivered: Delivered):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     url = f"http://127.0.0.1:{port}/"
@@ -119,7 +119,7 @@ def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
 
 
 def test_a_channel_that_is_down_gets_one_message_afterwards(
-    world: World, channel: Channel, receiver: Receiver, told: Told
+    world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     receiver.statuses = [500, 200]
     gathered(world)
@@ -127,11 +127,11 @@ def test_a_channel_that_is_down_gets_one_message_afterwards(
     Delivery.objects.update(due_at=world.now + timedelta(hours=1))
     for code in (31, 43, 48, 79):
         world.fault(code, pci=f"0000:{code}:00")
-        told(300)
+        delivered(300)
     assert len(receiver.asked) == 1
     assert Delivery.objects.count() == 2
-    told(3600)
-    told(61)
+    delivered(3600)
+    delivered(61)
     assert [len(one["events"]) for one in receiver.asked] == [1, 1, 4]
 
 
@@ -227,10 +227,10 @@ def test_a_channel_that_was_switched_off_meanwhile_drops_its_messages(
     assert (delivery.state, receiver.asked) == ("dropped", [])
 
 
-def test_old_deliveries_are_forgotten(world: World, channel: Channel, told: Told, settings: Any):
+def test_old_deliveries_are_forgotten(world: World, channel: Channel, delivered: Delivered, settings: Any):
     settings.KCOVER_KEEP_DAYS = 30
     world.fault(62)
-    told()
+    delivered()
     assert services.prune(now=world.now + timedelta(days=29)) == 0
     services.prune(now=world.now + timedelta(days=31))
     assert not Delivery.objects.exists()

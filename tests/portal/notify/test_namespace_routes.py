@@ -16,7 +16,7 @@ from tests.portal.notify.test_owners import add_job, drain, events_in, moves, re
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 
 
 def bind(world: World, namespace: str = "train", *, channel: str = "train-owners") -> NamespaceRoute:
@@ -26,12 +26,14 @@ def bind(world: World, namespace: str = "train", *, channel: str = "train-owners
     )
 
 
-def test_a_job_that_names_no_channel_tells_that_of_its_namespace(world: World, receiver: Receiver, told: Told) -> None:
+def test_a_job_that_names_no_channel_tells_that_of_its_namespace(
+    world: World, receiver: Receiver, delivered: Delivered
+) -> None:
     released(world, receiver)
     bind(world)
     add_job(world, channel="")
     drain(world)
-    assert events_in(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+    assert events_in(delivered()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
 
 
 def test_the_owners_own_channel_counts_more(world: World, receiver: Receiver) -> None:
@@ -43,7 +45,7 @@ def test_the_owners_own_channel_counts_more(world: World, receiver: Receiver) ->
 
 
 @pytest.mark.parametrize("why", ["other namespace", "other cluster", "withdrawn", "deleted"])
-def test_where_no_route_leads_nothing_is_sent(world: World, receiver: Receiver, told: Told, why: str) -> None:
+def test_where_no_route_leads_nothing_is_sent(world: World, receiver: Receiver, delivered: Delivered, why: str) -> None:
     released(world, receiver)
     row = bind(world, "eval" if why == "other namespace" else "train")
     if why == "other cluster":
@@ -54,7 +56,7 @@ def test_where_no_route_leads_nothing_is_sent(world: World, receiver: Receiver, 
         services.delete_namespace_route(row, actor="user:ann", reason="moved", now=world.now)
     add_job(world, channel="")
     drain(world)
-    assert events_in(told()) == []
+    assert events_in(delivered()) == []
 
 
 def test_the_most_specific_route_counts(world: World, receiver: Receiver) -> None:

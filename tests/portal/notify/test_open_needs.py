@@ -25,7 +25,7 @@ from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 WHY = reasons.of("pod_gone")
 
 
@@ -134,13 +134,13 @@ def test_a_pager_closes_what_it_opened(world: World, receiver: Receiver, source:
 
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 def test_people_read_it_in_the_channels_language(
-    world: World, channel: Channel, source: Source, told: Told, language: str, settings: Any
+    world: World, channel: Channel, source: Source, delivered: Delivered, language: str, settings: Any
 ) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     services.change_channel(channel, {"language": language}, actor="test", reason="", now=world.now)
     break_source(source, now=world.now)
-    told()
-    (document,) = told()
+    delivered()
+    (document,) = delivered()
     (event,) = document["events"]
     with translation.override(language):
         assert event["because"] == localization.say(WHY)

@@ -13,12 +13,12 @@ from kcover_portal.policies import services as policies
 from tests.codes import codes_of
 from tests.portal.notify.conftest import make_channel
 from tests.portal.notify.receiver import Receiver
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.test_actions_restart_jobs import KUBEFLOW, POLICY
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 MOVES = ("job.moving", "job.moved")
 
 
@@ -49,14 +49,14 @@ def drain(world: World) -> None:
 
 
 def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
-    world: World, receiver: Receiver, told: Told
+    world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
     released(world, receiver)
     add_job(world)
     add_job(world, "other", channel="secret-of-others")
     add_job(world, "none", channel="")
     drain(world)
-    assert events_in(told()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+    assert events_in(delivered()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
     before, *_, after = [entry for entry in moves() if entry.data["job"] == "train/llm"]
     assert codes_of(before.data["because"]) == ["owner_before_drain"]
     assert codes_of(after.data["because"]) == ["owner_after_drain"]
@@ -67,12 +67,12 @@ def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
 
 @pytest.mark.parametrize("given", [{"for_owners": False}, {"enabled": False}])
 def test_a_channel_that_is_not_released_gets_nothing(
-    world: World, receiver: Receiver, told: Told, given: dict[str, bool]
+    world: World, receiver: Receiver, delivered: Delivered, given: dict[str, bool]
 ) -> None:
     released(world, receiver, **given)
     add_job(world)
     drain(world)
-    assert events_in(told()) == []
+    assert events_in(delivered()) == []
     assert len(moves()) == 2
 
 
@@ -108,9 +108,9 @@ def test_nobody_is_told_of_what_a_guard_prevents(world: World) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_worker_that_dies_tells_nobody_twice(world: World, after: bool) -> None:
     add_job(world)
-    killing.kill_at(world.kube, "evict", call=1, after=after)
+    worker_kills.kill_at(world.kube, "evict", call=1, after=after)
     world.fault(62)
-    assert killing.work(world)
+    assert worker_kills.work(world)
     for _ in range(5):
         world.pass_time()
     assert [entry.verb for entry in moves()] == list(MOVES)

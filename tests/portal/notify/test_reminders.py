@@ -23,12 +23,12 @@ from tests.portal.notify.test_pagers import KEY
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 HOUR = 3600
 
 
 @pytest.fixture
-def question(world: World, channel: Channel, told: Told) -> World:
+def question(world: World, channel: Channel, delivered: Delivered) -> World:
     """A rescue that waits for a yes, for a day; a channel was told of it a minute later."""
     channel.routes.all().delete()
     services.make_route(channel, kinds=["approval.waiting"], actor="test", now=world.now)
@@ -36,7 +36,7 @@ def question(world: World, channel: Channel, told: Told) -> World:
     policies.apply(APPROVE, author="test", reason="", now=world.now)
     world.fault(62)
     world.work()
-    assert len(told()) == 1
+    assert len(delivered()) == 1
     return world
 
 
@@ -44,10 +44,10 @@ def remind(channel: Channel, seconds: int | None, world: World) -> None:
     services.change_channel(channel, {"remind": seconds}, actor="test", reason="", now=world.now)
 
 
-def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: Channel, told: Told):
-    assert len(told(12 * HOUR - 200)) == 1
-    told(200)
-    document = told()[1]
+def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: Channel, delivered: Delivered):
+    assert len(delivered(12 * HOUR - 200)) == 1
+    delivered(200)
+    document = delivered()[1]
     (reminder,) = document["events"]
     row = question.rescue()
     assert (reminder["kind"], reminder["again"], reminder["record"]) == ("approval.waiting", True, row.pk)
@@ -55,114 +55,120 @@ def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: C
     until = f"{row.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     assert document["lines"][0].endswith(f" – {reasons.of('still_unanswered', until=until)}")
     for _ in range(3):
-        told(HOUR)
-    assert len(told()) == 2
+        delivered(HOUR)
+    assert len(delivered()) == 2
 
 
-def test_the_channel_says_after_how_long(question: World, channel: Channel, told: Told):
+def test_the_channel_says_after_how_long(question: World, channel: Channel, delivered: Delivered):
     remind(channel, 600, question)
-    assert len(told(400)) == 1
-    told(200)
-    assert len(told()) == 2
+    assert len(delivered(400)) == 1
+    delivered(200)
+    assert len(delivered()) == 2
 
 
 @pytest.mark.parametrize("seconds", [0, 2 * 24 * HOUR])
-def test_never_or_only_when_it_is_too_late_is_not_at_all(question: World, channel: Channel, told: Told, seconds: int):
+def test_never_or_only_when_it_is_too_late_is_not_at_all(
+    question: World, channel: Channel, delivered: Delivered, seconds: int
+):
     remind(channel, seconds, question)
-    told(23 * HOUR)
-    assert len(told()) == 1
+    delivered(23 * HOUR)
+    assert len(delivered()) == 1
 
 
-def test_it_never_comes_together_with_the_question(world: World, channel: Channel, receiver: Receiver, told: Told):
+def test_it_never_comes_together_with_the_question(
+    world: World, channel: Channel, receiver: Receiver, delivered: Delivered
+):
     """However long a message gathers, and however often it is tried."""
     services.change_channel(channel, {"batching": 3600, "remind": 300}, actor="test", reason="", now=world.now)
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
     world.fault(62)
     world.work()
-    told(400)
+    delivered(400)
     receiver.statuses = [502, 200]
-    told(HOUR)
+    delivered(HOUR)
     assert [one.state for one in Delivery.objects.all()] == ["pending"]
     assert not Notice.objects.filter(again=True).exists()
-    told(600)
+    delivered(600)
     assert [one.state for one in Delivery.objects.all()] == ["sent"]
-    told(299)
+    delivered(299)
     assert not Notice.objects.filter(again=True).exists()
-    told(1)
+    delivered(1)
     assert Notice.objects.get(again=True).delivery_id != Delivery.objects.earliest("pk").pk
 
 
-def test_of_an_answered_question_nobody_is_reminded(question: World, channel: Channel, told: Told):
+def test_of_an_answered_question_nobody_is_reminded(question: World, channel: Channel, delivered: Delivered):
     rescue.approve(question.rescue(), actor="user:bo", reason="go on", now=question.now)
-    told(13 * HOUR)
-    assert len(told()) == 1
+    delivered(13 * HOUR)
+    assert len(delivered()) == 1
 
 
-def test_of_a_withdrawn_one_neither(question: World, channel: Channel, told: Told):
+def test_of_a_withdrawn_one_neither(question: World, channel: Channel, delivered: Delivered):
     rescue.cancel(question.rescue(), actor="user:bo", reason="no", now=question.now)
-    told(13 * HOUR)
-    assert len(told()) == 1
+    delivered(13 * HOUR)
+    assert len(delivered()) == 1
 
 
-def test_of_one_that_is_too_late_neither(question: World, channel: Channel, told: Told):
+def test_of_one_that_is_too_late_neither(question: World, channel: Channel, delivered: Delivered):
     question.now += timedelta(days=1)
-    told(0)
-    assert len(told()) == 1
+    delivered(0)
+    assert len(delivered()) == 1
 
 
-def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, channel: Channel, told: Told):
+def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
     assert Notice.objects.filter(again=True).exists()
     rescue.reject(question.rescue(), actor="user:bo", reason="no", now=question.now)
-    assert len(told(601)) == 1
+    assert len(delivered(601)) == 1
     delivery = Delivery.objects.latest("pk")
     assert (delivery.state, codes.code_of(delivery.because)) == ("dropped", "question_settled")
     channel.refresh_from_db()
     assert channel.trouble == {}
 
 
-def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, told: Told):
+def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
     Rescue.objects.update(expires_at=question.now + timedelta(hours=24))
-    told(601)
+    delivered(601)
     delivery = Delivery.objects.latest("pk")
     assert (delivery.state, codes.code_of(delivery.because)) == ("dropped", "question_settled")
 
 
-def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, told: Told):
+def test_the_first_of_two_yeses_leaves_the_question_open(world: World, channel: Channel, delivered: Delivered):
     scenes.a_question_for_two(world, APPROVE)
-    told()
+    delivered()
     rescue.approve(world.rescue(), actor="user:bo", reason="", now=world.now)
-    told()
-    told(12 * HOUR)
-    assert "Approval waiting (reminder)" in told()[-1]["subject"]
+    delivered()
+    delivered(12 * HOUR)
+    assert "Approval waiting (reminder)" in delivered()[-1]["subject"]
 
 
-def test_only_channels_that_told_of_it_remind(question: World, channel: Channel, receiver: Receiver, told: Told):
+def test_only_channels_that_told_of_it_remind(
+    question: World, channel: Channel, receiver: Receiver, delivered: Delivered
+):
     late = make_channel(receiver, name="late", now=question.now)
     services.make_route(late, kinds=["approval.waiting"], actor="test", now=question.now)
-    told(12 * HOUR)
-    assert [one["channel"] for one in told()] == ["on-call", "on-call"]
+    delivered(12 * HOUR)
+    assert [one["channel"] for one in delivered()] == ["on-call", "on-call"]
 
 
 def test_a_channel_that_is_switched_off_and_a_pager_do_not(
-    question: World, channel: Channel, receiver: Receiver, told: Told
+    question: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=question.now)
     given = {"url": receiver.url, "secret": KEY}
     pager = services.make_channel("pager", "pagerduty", given, actor="test", now=question.now)
     Notice.objects.update(channel=pager)
-    told(12 * HOUR)
-    assert len(told()) == 1
+    delivered(12 * HOUR)
+    assert len(delivered()) == 1
 
 
 def test_a_collector_that_dies_in_between_reminds_once(
-    question: World, channel: Channel, told: Told, monkeypatch: pytest.MonkeyPatch
+    question: World, channel: Channel, delivered: Delivered, monkeypatch: pytest.MonkeyPatch
 ):
     """Half way through its transaction, and after it."""
     question.now += timedelta(hours=12)
@@ -180,22 +186,24 @@ def test_a_collector_that_dies_in_between_reminds_once(
     assert not Notice.objects.filter(again=True).exists()
     assert reminders.remind(now=question.now) == 1
     assert reminders.remind(now=question.now) == 0
-    told()
-    assert len(told()) == 2
+    delivered()
+    assert len(delivered()) == 2
 
 
-def test_the_word_goes_to_whoever_gets_a_link_with_one(question: World, channel: Channel, told: Told, settings: Any):
+def test_the_word_goes_to_whoever_gets_a_link_with_one(
+    question: World, channel: Channel, delivered: Delivered, settings: Any
+):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     bo = accounts.make_user("bo", password="correct horse battery", role="approver", created_by="t", now=question.now)
     Channel.objects.update(kind="slack", secret="", person=bo)
-    told(12 * HOUR)
-    assert "Answer about gpu-1 as bo: https://portal.example/approve/" in told()[1]["text"]
+    delivered(12 * HOUR)
+    assert "Answer about gpu-1 as bo: https://portal.example/approve/" in delivered()[1]["text"]
 
 
-def test_in_chinese(question: World, channel: Channel, told: Told):
+def test_in_chinese(question: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=question.now)
-    told(12 * HOUR)
-    assert "（提醒）" in told()[1]["subject"]
+    delivered(12 * HOUR)
+    assert "（提醒）" in delivered()[1]["subject"]
 
 
 def test_without_a_question_nothing_is_asked_twice(world: World, django_assert_num_queries: Any):

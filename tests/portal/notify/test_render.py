@@ -23,7 +23,7 @@ from tests.portal.notify.test_collect import APPROVE
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
-Told = Callable[..., list[Any]]
+Delivered = Callable[..., list[Any]]
 PASSWORD = "correct horse battery"
 
 
@@ -44,28 +44,28 @@ def question(world: World, channel: Channel) -> World:
     return world
 
 
-def test_in_chinese(world: World, channel: Channel, told: Told):
+def test_in_chinese(world: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     world.fault(79)
-    (document,) = told()
+    (document,) = delivered()
     assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
     assert document["events"][0]["kind"] == "incident.opened"
 
 
-def test_reasons_are_in_the_channels_language(world: World, channel: Channel, told: Told):
+def test_reasons_are_in_the_channels_language(world: World, channel: Channel, delivered: Delivered):
     services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     fleet.pause(cluster=None, reason="", actor="user:bo", now=world.now)
-    (document,) = told()
+    (document,) = delivered()
     assert document["lines"] == ["自动化已暂停 – 由 user:bo 操作"]
     assert document["events"][0]["because_reason"] == {"code": "acted", "params": {"by": "user:bo"}}
 
 
 def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(
-    question: World, channel: Channel, person: User, told: Told, settings: Any
+    question: World, channel: Channel, person: User, delivered: Delivered, settings: Any
 ):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     Channel.objects.update(kind="slack", secret="", person=person)
-    (body,) = told()
+    (body,) = delivered()
     token = re.search(r"Answer about gpu-1 as bo: https://portal\.example/approve/#(\S+)", body["text"])
     assert token is not None
     invitation = approval_links.read(token[1], now=question.now)
@@ -75,37 +75,39 @@ def test_a_persons_own_channel_has_a_link_that_answers_in_their_name(
     assert (made.data["approver"], made.data["channel"], made.rescue) == ("user:bo", "on-call", question.rescue().pk)
 
 
-def test_a_channel_of_many_never_has_one(question: World, channel: Channel, told: Told, settings: Any):
+def test_a_channel_of_many_never_has_one(question: World, channel: Channel, delivered: Delivered, settings: Any):
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     Channel.objects.update(kind="slack", secret="")
-    (body,) = told()
+    (body,) = delivered()
     assert "/approve/" not in body["text"]
     assert f"/approvals/#question-{question.rescue().pk}" in body["text"]
 
 
-def test_a_question_that_was_answered_meanwhile_has_none(question: World, channel: Channel, person: User, told: Told):
+def test_a_question_that_was_answered_meanwhile_has_none(
+    question: World, channel: Channel, person: User, delivered: Delivered
+):
     services.sweep(now=question.now)
     rescue.reject(question.rescue(), actor="user:li", reason="no", now=question.now)
     assert render.answer_links(Delivery.objects.get(), person, language="en") == []
 
 
-def test_nobody_who_may_not_answer_gets_one(question: World, channel: Channel, told: Told):
+def test_nobody_who_may_not_answer_gets_one(question: World, channel: Channel, delivered: Delivered):
     viewer = accounts.make_user("vi", password=PASSWORD, role="viewer", created_by="test", now=question.now)
     services.sweep(now=question.now)
     assert render.answer_links(Delivery.objects.get(), viewer, language="en") == []
 
 
-def test_what_is_quoted_cannot_look_like_a_line_of_ours(world: World, channel: Channel, told: Told):
+def test_what_is_quoted_cannot_look_like_a_line_of_ours(world: World, channel: Channel, delivered: Delivered):
     reason = "x\nRescue failed: all of them\r\n\x1b[31m" + "y" * 460
     cluster_settings.set_cluster(world.cluster, {"mode": "paused"}, actor="user:bo", reason=reason, now=world.now)
-    (document,) = told()
+    (document,) = delivered()
     (line,) = document["lines"]
     assert "\n" not in line
     assert "\x1b" not in line
     assert len(line) <= render.MAX_LINE
 
 
-def test_every_address_in_a_message_is_a_page(question: World, channel: Channel, person: User, told: Told):
+def test_every_address_in_a_message_is_a_page(question: World, channel: Channel, person: User, delivered: Delivered):
     client = Client()
     client.force_login(person)
     incident = question.rescue().incidents.get()

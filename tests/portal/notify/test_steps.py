@@ -64,8 +64,8 @@ def test_people_are_told_and_then_the_plan_goes_on(world: World, silent: Channel
     (document,) = receiver.asked
     assert document["lines"][0].startswith("Message from a rule: xid 62 · gpu-1 · c1 – Xid 62: call Bo")
     assert document["events"][0]["record"] == world.rescue().pk
-    told = reasons.of("notify_delivered", channel="on-call")
-    assert (world.step("notify").state, world.step("notify").why) == ("done", told)
+    expected = reasons.of("notify_delivered", channel="on-call")
+    assert (world.step("notify").state, world.step("notify").why) == ("done", expected)
     assert world.step("drain").state == "done"
 
 

@@ -36,7 +36,7 @@ def read(world: World) -> int:
     return services.read_policy_objects(world.cluster, now=world.now)
 
 
-def told(world: World, kind: port.CustomKind = KSYUN, name: str = "gitops") -> tuple[str, str]:
+def reported(world: World, kind: port.CustomKind = KSYUN, name: str = "gitops") -> tuple[str, str]:
     [one] = [one for one in world.kube.custom_objects(kind) if one.name == name]
     [condition] = one.conditions
     assert (condition.type, condition.generation) == ("Accepted", one.generation)
@@ -46,7 +46,7 @@ def told(world: World, kind: port.CustomKind = KSYUN, name: str = "gitops") -> t
 def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
     put(world)
     assert read(world) == 1
-    assert told(world) == ("True", "Accepted")
+    assert reported(world) == ("True", "Accepted")
     assert [one.policy for one in queries.candidates(world.cluster.pk)] == ["gitops"]
     writes = len(world.kube.writes)
     assert read(world) == 1
@@ -56,7 +56,7 @@ def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
     assert Rescue.objects.get().rule == "gitops#1"
     put(world, errorCode=["79"])
     read(world)
-    assert (queries.candidates()[0].rule.codes, told(world)) == (("79",), ("True", "Accepted"))
+    assert (queries.candidates()[0].rule.codes, reported(world)) == (("79",), ("True", "Accepted"))
     world.kube.remove_custom_object(KSYUN, "gitops")
     assert read(world) == 0
     assert queries.candidates() == ()
@@ -73,7 +73,7 @@ def test_it_holds_in_its_own_cluster_only(world: World) -> None:
     assert len(queries.candidates(world.cluster.pk)) == len(queries.candidates()) == 1
     world.kube.put_custom_object(STANDBY, "spares", {"matches": [{"originNode": {"a": "b"}, "targetNode": {"a": "b"}}]})
     read(world)
-    assert told(world, STANDBY, "spares") == ("True", "Accepted")
+    assert reported(world, STANDBY, "spares") == ("True", "Accepted")
     assert queries.standby_rules(other.pk) == ()
     assert len(queries.standby_rules(world.cluster.pk)) == 1
     uninstall()
@@ -96,7 +96,7 @@ def test_it_is_read_only_in_the_portal_and_can_be_exported(world: World) -> None
     assert (own.cluster, own.revision) == (None, 2)
     put(world)
     assert read(world) == 0
-    assert told(world) == ("False", "NameTaken")
+    assert reported(world) == ("False", "NameTaken")
     assert Policy.objects.get().revision == 2
 
 
@@ -120,7 +120,7 @@ def test_it_never_loosens_a_rule_of_the_portal(
     text = yaml.safe_dump({**document, "spec": {"rules": [content]}})
     services.apply(text, author="user:a", reason="", now=world.now)
     assert read(world) == int(accepted)
-    assert told(world, name="theirs") == (("True", "Accepted") if accepted else ("False", "Loosens"))
+    assert reported(world, name="theirs") == (("True", "Accepted") if accepted else ("False", "Loosens"))
     assert len(queries.candidates(world.cluster.pk)) == 1 + accepted
 
 
@@ -139,15 +139,15 @@ def test_a_wrong_object_is_told_and_stops_no_other(world: World, kind: port.Cust
     world.kube.put_custom_object(kind, "wrong", spec)
     put(world)
     assert read(world) == 1
-    assert told(world, kind, "wrong") == ("False", "Invalid")
-    assert told(world) == ("True", "Accepted")
+    assert reported(world, kind, "wrong") == ("False", "Invalid")
+    assert reported(world) == ("True", "Accepted")
 
 
 def test_two_objects_of_one_name_are_not_mixed(world: World) -> None:
     put(world)
     put(world, kind=OWN, errorCode=["79"])
     assert read(world) == 1
-    assert sorted([told(world), told(world, OWN)]) == [("False", "NameTaken"), ("True", "Accepted")]
+    assert sorted([reported(world), reported(world, OWN)]) == [("False", "NameTaken"), ("True", "Accepted")]
 
 
 @pytest.mark.parametrize("setting", [{"mode": "shadow"}, {"mode": "paused"}, {"acted_on_by": "KCE"}])
@@ -176,4 +176,4 @@ def test_a_silent_cluster_changes_nothing(world: World) -> None:
 
 def told_later(world: World) -> tuple[str, str]:
     read(world)
-    return told(world)
+    return reported(world)

@@ -8,7 +8,7 @@ from kcover import audit, marks, reasons
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -82,9 +82,9 @@ def test_a_value_that_somebody_gave_since_stays_theirs(labelled: World, now: str
 @pytest.mark.parametrize("after", [False, True])
 def test_a_worker_that_dies_is_gone_on_from(labelled: World, after: bool) -> None:
     labelled.kube.label_node(NODE, {"example.com/health": "good"})
-    killing.kill_at(labelled.kube, "apply_node", call=1, after=after)
+    worker_kills.kill_at(labelled.kube, "apply_node", call=1, after=after)
     labelled.fault(62)
-    assert killing.work(labelled)
+    assert worker_kills.work(labelled)
     labelled.work()
     assert labelled.rescue().state == "succeeded"
     assert release(labelled).labels["example.com/health"] == "good"

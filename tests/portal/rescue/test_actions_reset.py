@@ -13,7 +13,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.step import node_lock
 from kcover_portal.rescue.step.drivers import agent
 from tests.codes import code_of, codes_of, found_in
-from tests.portal.rescue import agents, killing
+from tests.portal.rescue import agents, worker_kills
 from tests.portal.rescue.world import NODE, PCI, World
 
 pytestmark = pytest.mark.django_db
@@ -181,11 +181,11 @@ def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPa
         if died:
             return offer(*args, **more)
         died.append(offer(*args, **more) if after else "")
-        raise killing.Killed
+        raise worker_kills.Killed
 
     monkeypatch.setattr(agent, "offer", dying)
     reset.fault(62)
-    while not killing.work(reset):
+    while not worker_kills.work(reset):
         reset.pass_time()
     assert len(agents.commands("reset_gpu")) == after
     reset.report()

@@ -14,7 +14,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators, pods_of
 from tests.portal.rescue.world import NODE, World
 
@@ -166,9 +166,9 @@ def test_pods_that_are_leaving_ask_for_no_second_restart(make) -> None:
 def test_a_worker_that_dies_is_gone_on_from_and_new_pods_stay(make, call: int, after: bool) -> None:
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3")
-    killing.kill_at(world.kube, "delete_pod", call=call, after=after)
+    worker_kills.kill_at(world.kube, "delete_pod", call=call, after=after)
     world.fault(62)
-    assert killing.work(world)
+    assert worker_kills.work(world)
     old = {pod.uid for pod in world.kube.list_pods(namespace="train")}
     world.kube.finish_deletions()  # what went already is made anew, on nodes that take pods
     anew = {pod.uid for pod in pods_of(world.kube)} - old

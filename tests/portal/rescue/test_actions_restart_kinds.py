@@ -7,7 +7,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.actions import restart_jobs
 from tests.codes import codes_of
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators, pods_of
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY, add_job, deleted
 from tests.portal.rescue.world import NODE, World
@@ -95,10 +95,10 @@ def test_volcano_gets_one_command_and_no_pod_is_deleted(world: World, dies: str)
     add_workload(world, "VolcanoJob", "gang", labels=OWN)
     add_pods(world, "Job", "gang", {"volcano.sh/job-name": "gang"}, restart_policy="Never")
     if dies:
-        killing.kill_at(world.kube, "command_workload", call=1, after=dies == "after")
+        worker_kills.kill_at(world.kube, "command_workload", call=1, after=dies == "after")
     world.fault(62)
     if dies:
-        assert killing.work(world)
+        assert worker_kills.work(world)
     world.work()
     (command,) = world.kube.objects.list("Command")
     assert (command["action"], command["target"]["kind"]) == ("RestartJob", "Job")

@@ -9,7 +9,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import run_checks
 from kcover_portal.rescue.step.drivers import agent
 from tests.codes import code_of, codes_of
-from tests.portal.rescue import agents, killing
+from tests.portal.rescue import agents, worker_kills
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -136,11 +136,11 @@ def test_a_worker_that_dies_asks_once(checking: World, monkeypatch: pytest.Monke
         if died:
             return offer(*args, **more)
         died.append(offer(*args, **more) if after else "")
-        raise killing.Killed
+        raise worker_kills.Killed
 
     monkeypatch.setattr(agent, "offer", dying)
     checking.fault(62)
-    assert killing.work(checking)
+    assert worker_kills.work(checking)
     assert len(agents.commands("run_check")) == after
     checking.work()
     assert len(agents.commands("run_check")) == 1

@@ -17,7 +17,7 @@ from kcover_portal.rescue.engine import standby_cleanup
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.queries import standbys
 from tests.codes import codes_of, found_in
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -201,9 +201,9 @@ def test_a_worker_that_dies_is_gone_on_from(make, call: int, after: bool) -> Non
     before = shape(world.kube.get_node("spare-1"))
     world.kube.label_node("spare-2", {standby.LABEL: None})
     world.sync()
-    killing.kill_at(world.kube, "apply_node", call=call, after=after, name="spare-1")
+    worker_kills.kill_at(world.kube, "apply_node", call=call, after=after, name="spare-1")
     world.fault(62)
-    assert killing.work(world)
+    assert worker_kills.work(world)
     world.work()
     assert world.rescue().state == "succeeded"
     assert Assignment.objects.get().state == "active"

@@ -8,7 +8,7 @@ from kcover_portal.kube.training_jobs import PROTECTED
 from kcover_portal.rescue.actions import stop_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY, add_job
 from tests.portal.rescue.world import NODE, World
@@ -84,9 +84,9 @@ def test_volcano_is_told_to_abort_the_job(world: World) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_worker_that_dies_at_the_call_is_gone_on_from(world: World, after: bool) -> None:
     add_job(world, "llm", NODE, "gpu-2")
-    killing.kill_at(world.kube, "suspend_workload", call=1, after=after)
+    worker_kills.kill_at(world.kube, "suspend_workload", call=1, after=after)
     world.fault(62)
-    assert killing.work(world)
+    assert worker_kills.work(world)
     world.until("succeeded")
     assert phase(world) is port.Phase.SUSPENDED
 

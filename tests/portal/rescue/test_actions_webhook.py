@@ -16,7 +16,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import webhook
 from kcover_portal.rescue.models import Rescue
 from tests.codes import code_of, codes_of, found_in, refused
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.other_system import OtherSystem
 from tests.portal.rescue.world import NODE, World
 
@@ -74,16 +74,21 @@ def test_it_is_told_signed_and_the_plan_goes_on(make, other: OtherSystem, settin
     world.work()
     rescue = world.rescue()
     assert (rescue.state, world.step("webhook").why) == ("succeeded", reasons.of("webhook_delivered", host="127.0.0.1"))
-    (told,) = other.asked
-    assert (told["cluster"], told["node"], told["rescue"], told["code"]) == ("c1", NODE, rescue.pk, "xid 62")
-    assert [(one["name"], one["state"]) for one in told["steps"]] == [("cordon", "done"), ("webhook", "running")]
-    assert told["callback"] is None
-    assert other.headers[0][webhook.DELIVERY] == told["delivery"] == f"webhook-{rescue.pk}-1-0"
+    (reported,) = other.asked
+    assert (reported["cluster"], reported["node"], reported["rescue"], reported["code"]) == (
+        "c1",
+        NODE,
+        rescue.pk,
+        "xid 62",
+    )
+    assert [(one["name"], one["state"]) for one in reported["steps"]] == [("cordon", "done"), ("webhook", "running")]
+    assert reported["callback"] is None
+    assert other.headers[0][webhook.DELIVERY] == reported["delivery"] == f"webhook-{rescue.pk}-1-0"
     begun, done = Entry.objects.filter(verb__startswith="webhook.").order_by("sequence")
     assert (begun.verb, begun.subject) == ("webhook.begun", "host 127.0.0.1")
     answered = reasons.of("host_answered", host="127.0.0.1", status="204")
     assert audit.ClusterCallDone.of_entry(done).answer == audit.WebhookAnswer(taken=True, because=answered)
-    assert "hush" not in str(begun.data) + str(done.data) + str(told)
+    assert "hush" not in str(begun.data) + str(done.data) + str(reported)
 
 
 def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSystem) -> None:
@@ -157,9 +162,9 @@ def test_inv_10_while_it_is_given_nothing_is_done_on_the_node(make, other: Other
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
     world = make("2h")
     rescue = given(world)
-    (told,) = other.asked
-    assert told["callback"] == f"https://portal.example/api/v1/rescues/{rescue.pk}/callback"
-    assert told["until"] == (world.now + timedelta(hours=2)).isoformat()
+    (reported,) = other.asked
+    assert reported["callback"] == f"https://portal.example/api/v1/rescues/{rescue.pk}/callback"
+    assert reported["until"] == (world.now + timedelta(hours=2)).isoformat()
     world.fault(62)
     before = cluster_calls(world)
     for _ in range(20):
@@ -363,11 +368,11 @@ def test_a_worker_that_dies_in_the_call_gives_once(
         if died:
             return send(*args, **more)
         died.append(send(*args, **more) if after else None)
-        raise killing.Killed
+        raise worker_kills.Killed
 
     monkeypatch.setattr(outgoing, "send", dying)
     world.fault(62)
-    assert killing.work(world)
+    assert worker_kills.work(world)
     world.work()
     assert (world.rescue().state, world.rescue().hold) == ("waiting", "external")
     assert other.calls == after

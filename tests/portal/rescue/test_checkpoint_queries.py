@@ -197,8 +197,8 @@ def test_jobs_of_two_kinds_with_one_name_have_their_own_answers(world: World, pr
     world.fault(MILD)
     world.pass_time()
     assert set(world.step("drain").progress["checkpoints"]) == {"PyTorchJob train/llm", "StatefulSet train/llm"}
-    told = [(entry.data["kind"], entry.data["job"]) for entry in Entry.objects.filter(verb="job.moving")]
-    assert sorted(told) == [("PyTorchJob", "train/llm"), ("StatefulSet", "train/llm")]
+    reported = [(entry.data["kind"], entry.data["job"]) for entry in Entry.objects.filter(verb="job.moving")]
+    assert sorted(reported) == [("PyTorchJob", "train/llm"), ("StatefulSet", "train/llm")]
 
 
 def test_few_looks_wait_for_answers_at_once(world: World, prometheus: StandIns) -> None:

@@ -8,7 +8,7 @@ from kcover.faults import catalog
 from kcover.faults.fault import Fault
 from kcover_portal.kube.training_jobs import CHECKPOINT
 from tests.codes import code_of
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, add_job, deleted
 from tests.portal.rescue.world import NODE, PCI, World
@@ -134,11 +134,11 @@ def test_jobs_are_restarted_or_stopped_after_their_checkpoint_and_the_drain_wait
 
 @pytest.mark.parametrize("call", [1, 2, 3])
 def test_a_worker_that_dies_does_not_wait_anew(world: World, call: int) -> None:
-    killing.kill_at(world.kube, "list_pods", call=call, after=False)
+    worker_kills.kill_at(world.kube, "list_pods", call=call, after=False)
     world.fault(MILD)
     died = 0
     for _ in range(12):
-        died += killing.work(world)
+        died += worker_kills.work(world)
         world.now += timedelta(seconds=2)
         world.kube.finish_deletions()
         world.sync()

@@ -319,16 +319,16 @@ class TestBeforeTheCall:
         for _ in range(20):
             world.pass_time(5)
 
-        def told() -> list[reasons.Reason]:
+        def reported() -> list[reasons.Reason]:
             rows = Entry.objects.filter(verb="guard.refused", rescue=world.rescue().pk).order_by("pk")
             return [audit.GuardRefused.of_entry(row).because for row in rows]
 
-        assert len(told()) == 1
-        assert told()[0].code == "rate"
+        assert len(reported()) == 1
+        assert reported()[0].code == "rate"
         fleet.pause(cluster=world.cluster, reason="lunch", actor="user:ann", now=world.now)
         for _ in range(5):
             world.pass_time(60)
-        assert told()[1:] == [reasons.of("paused_because", why="lunch")]
+        assert reported()[1:] == [reasons.of("paused_because", why="lunch")]
         assert ledger.verify("c1").intact
 
     def test_inv_37_exclusion_is_asked_again_right_before_the_reboot(self, make) -> None:

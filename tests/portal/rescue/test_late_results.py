@@ -31,7 +31,7 @@ def unanswered(world: World) -> Command:
     return command
 
 
-def told() -> list[Entry]:
+def reported() -> list[Entry]:
     return list(Entry.objects.filter(verb="command.late").order_by("pk"))
 
 
@@ -42,7 +42,7 @@ def test_inv_16_a_late_word_that_it_may_be_done_is_kept_and_the_boot_is_waited_f
         world.report(results=(CommandResult(id=str(command.pk), status=status, message="so", finished_at=world.now),))
         world.pass_time()
     assert (world.step("reboot").state, world.rescue().needs_human) == ("waiting", False)
-    [entry] = told()
+    [entry] = reported()
     assert (entry.actor, entry.node, entry.rescue) == (f"agent:{NODE}", NODE, world.rescue().pk)
     assert (entry.data["status"], entry.data["message"], "withdrawn" in entry.data) == (status, "so", False)
     command.refresh_from_db()
@@ -84,7 +84,7 @@ def test_a_late_word_of_another_node_and_a_word_that_is_told_again_are_none(worl
     for _ in range(2):  # in time, by its own clock too late
         agents.answers(world, command, "expired", "expired at eight")
     command.refresh_from_db()
-    assert (command.message, command.output, told()) == ("expired at eight", {}, [])
+    assert (command.message, command.output, reported()) == ("expired at eight", {}, [])
 
 
 def test_what_was_withdrawn_and_done_all_the_same_is_on_the_rescues_record(
@@ -95,7 +95,7 @@ def test_what_was_withdrawn_and_done_all_the_same_is_on_the_rescues_record(
     world.until_reboot_is_asked()
     rescue = services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
     agents.answers(world, agents.commands("reboot")[0], "done", "another boot", late="never")
-    [entry] = told()
+    [entry] = reported()
     late = audit.CommandAnsweredLate.of_entry(entry)
     assert (late.rescue, late.status, late.message, late.withdrawn) == (rescue.pk, "done", "another boot", True)
     assert Command.objects.get().output == {"late": "done"}

@@ -17,9 +17,9 @@ from kcover_portal.rescue.engine import runner, standby_cleanup
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import node_lock
 from tests.codes import codes_of
-from tests.portal.rescue.killing import Killed, kill_at
 from tests.portal.rescue.test_actions_standby import make
 from tests.portal.rescue.test_revoke import jobs, withdraw
+from tests.portal.rescue.worker_kills import Killed, kill_at
 from tests.portal.rescue.world import NODE, World
 
 __all__ = ["make"]  # the fixture
@@ -182,8 +182,8 @@ def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(world:
     assert world.node().locked_until is None
     assert flight.after == []
     assert codes_of(world.rescue().because)[0] in ("cancelled_by", "cancelled_by_because")
-    told = Entry.objects.filter(rescue=world.rescue().pk, verb__startswith="yield.").values_list("verb", flat=True)
-    assert sorted(told) == (["yield.begun", "yield.done"] if at == "apply_node" else [])
+    reported = Entry.objects.filter(rescue=world.rescue().pk, verb__startswith="yield.").values_list("verb", flat=True)
+    assert sorted(reported) == (["yield.begun", "yield.done"] if at == "apply_node" else [])
 
 
 def test_inv_08_a_turn_is_not_lengthened_while_the_nodes_own_rescue_is_at_work(world: World) -> None:

@@ -11,7 +11,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import out_of_service
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators, pods_of
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY, add_job
 from tests.portal.rescue.world import NODE, World
@@ -75,12 +75,12 @@ def test_nothing_else_proves_a_reboot_and_a_person_is_asked(world: World, boot: 
     if boot in edits:
         info = {"bootID": edits[boot]}
         world.kube.objects.edit("Node", "", NODE, lambda m: m["status"]["nodeInfo"].update(info))
-    told = {"same": known, "earlier": "long-ago", "kubelet ran in it": "new", "no boot known": "new"}[boot]
+    reported = {"same": known, "earlier": "long-ago", "kubelet ran in it": "new", "no boot known": "new"}[boot]
     for _ in range(3):
-        world.report(boot_id=told)
+        world.report(boot_id=reported)
         world.pass_time()
     world.now += restart_jobs.RESTART_TIME_LIMIT
-    world.report(boot_id=told)
+    world.report(boot_id=reported)
     world.work()
     assert (world.rescue().state, world.step("restart_jobs").state) == ("held", "failed")
     assert "reboot_not_proved" in codes(world)
@@ -133,11 +133,11 @@ def test_a_kubelet_that_still_posts_ends_its_pods_itself(world: World) -> None:
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("call", [1, 2])
 def test_a_worker_that_dies_at_either_patch_leaves_no_taint(world: World, call: int, after: bool) -> None:
-    killing.kill_at(world.kube, "apply_node", call=call, after=after)
+    worker_kills.kill_at(world.kube, "apply_node", call=call, after=after)
     world.report(boot_id="after-the-crash")
     died = 0
     for _ in range(40):
-        died += killing.work(world)
+        died += worker_kills.work(world)
         if world.rescue().state == "succeeded":
             break
         world.report(boot_id="after-the-crash")

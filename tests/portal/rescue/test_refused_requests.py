@@ -17,7 +17,7 @@ from tests.portal.rescue.world import NODE, World
 pytestmark = pytest.mark.django_db
 
 
-def told() -> list[Entry]:
+def reported() -> list[Entry]:
     return list(Entry.objects.filter(verb="request.refused").order_by("pk"))
 
 
@@ -42,7 +42,7 @@ def test_a_persons_request_that_is_refused_is_on_record_and_changes_nothing(worl
         services.request(
             world.node(), "drain", actor="user:bo", reason="it is loud", now=world.now, override=["floor", "budget"]
         )
-    [entry] = told()
+    [entry] = reported()
     assert (entry.actor, entry.node, entry.subject, entry.rescue) == ("user:bo", NODE, f"node {NODE}", None)
     refused = audit.RequestRefused.of_entry(entry)
     assert (refused.requested, refused.reason, refused.override) == (("drain",), "it is loud", ("budget", "floor"))
@@ -63,7 +63,7 @@ def test_a_decision_systems_plan_that_guards_or_the_limit_refuse_is_on_record(wo
     plan(world, node="gpu-2")
     with pytest.raises(services.LimitReached):
         plan(world, node="gpu-3")
-    unmet, full = told()
+    unmet, full = reported()
     assert (unmet.actor, unmet.data["requested"], unmet.data["xid"]) == ("token:decision x", ["cordon", "drain"], 79)
     assert audit.RequestRefused.of_entry(unmet).because.code == "excluded"
     limit = audit.RequestRefused.of_entry(full).because
@@ -75,10 +75,10 @@ def test_who_asks_again_and_is_told_the_same_adds_nothing_for_ten_minutes(world:
     for _ in range(20):
         ask(world)
         world.now += timedelta(seconds=29)
-    assert len(told()) == 1
+    assert len(reported()) == 1
     world.now += timedelta(seconds=20)
     ask(world)
-    assert len(told()) == 2
+    assert len(reported()) == 2
 
 
 def test_another_answer_another_request_another_node_and_another_one_are_on_record_each(world: World) -> None:
@@ -92,14 +92,14 @@ def test_another_answer_another_request_another_node_and_another_one_are_on_reco
     pause(world, "flood")
     ask(world)
     ask(world)
-    assert [(one.actor, one.node, one.data["requested"]) for one in told()] == [
+    assert [(one.actor, one.node, one.data["requested"]) for one in reported()] == [
         ("user:bo", NODE, ["drain"]),
         ("user:bo", NODE, ["reboot"]),
         ("user:bo", "gpu-2", ["drain"]),
         ("user:cid", NODE, ["drain"]),
         ("user:bo", NODE, ["drain"]),
     ]
-    last = audit.RequestRefused.of_entry(told()[-1])
+    last = audit.RequestRefused.of_entry(reported()[-1])
     assert dict(found_in(last.because, "paused_because").params)["why"] == "flood"
 
 
@@ -107,4 +107,4 @@ def test_a_dry_run_and_what_the_portal_tries_by_itself_are_no_requests(world: Wo
     pause(world)
     assert services.preview(world.node(), "drain", now=world.now).held_back
     reconcile.let_go(world.node(), now=world.now)
-    assert told() == []
+    assert reported() == []

@@ -17,7 +17,7 @@ from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import node_lock
 from tests.codes import code_of, codes_of, found_in
-from tests.portal.rescue.killing import Killed, kill_at
+from tests.portal.rescue.worker_kills import Killed, kill_at
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -46,8 +46,8 @@ def jobs(world: World) -> list[str]:
 
 
 def verbs(rescue: Rescue) -> list[str]:
-    told = Entry.objects.filter(rescue=rescue.pk, verb__startswith="withdraw.").order_by("pk")
-    return list(told.values_list("verb", flat=True))
+    reported = Entry.objects.filter(rescue=rescue.pk, verb__startswith="withdraw.").order_by("pk")
+    return list(reported.values_list("verb", flat=True))
 
 
 def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(world: World) -> None:
@@ -114,7 +114,7 @@ def test_a_worker_that_died_before_it_noted_the_job_is_cleaned_up_after(world: W
     with pytest.raises(Killed):
         world.until_reboot_is_asked()
     services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
-    assert "asked" not in world.step("reboot").progress
+    assert "request" not in world.step("reboot").progress
     assert withdraw(world) == 1
     assert jobs(world)  # the call that makes it may still be on its way
     world.now += node_lock.LEASE_TIME

@@ -127,7 +127,7 @@ class World:
         """Runs until a reboot was requested; returns what names the request."""
         for _ in range(100):
             self.work()
-            asked = self.rescue().steps.get(name="reboot").progress.get("asked")
+            asked = self.rescue().steps.get(name="reboot").progress.get("request")
             if asked:
                 return reasons.from_json(asked)
             self.pass_time()

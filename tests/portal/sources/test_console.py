@@ -9,11 +9,11 @@ from kcover_portal import needs_person
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import rows
+from kcover_portal.sources.services import source_settings
 from kcover_portal.views import portal_checks
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
-from tests.portal.sources.test_rows import Admin
+from tests.portal.sources.test_source_settings import Admin
 
 SECOND = timedelta(seconds=1)
 REJECTED = 'end="rejected",'
@@ -137,7 +137,7 @@ def test_a_request_that_is_none_is_told_until_the_next_good_one(
 def test_metrics(east: Cluster, alertmanager: Sender, alert, now: datetime) -> None:
     alertmanager.post(notification(alert(), alert(node="gpu-9")))
     services.make_watched_sources(now)
-    rows.note_error(Source.objects.get(name="east-pods"), None, now=now)
+    source_settings.note_error(Source.objects.get(name="east-pods"), None, now=now)
     said = text(Client().get("/metrics", REMOTE_ADDR="127.0.0.1"))
     label = 'cluster="east",{}kind="alertmanager",source="alertmanager"'
     assert f"kcover_source_well{{{label.format('')}}} 1.0" in said

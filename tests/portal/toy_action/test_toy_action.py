@@ -20,7 +20,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import registry
 from kcover_portal.rescue.models import Decision
-from tests.portal.rescue import killing
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.world import NODE, World
 from tests.portal.toy_action import engine, spec
 
@@ -92,8 +92,8 @@ def test_from_the_fault_to_the_end(maintained: World) -> None:
 @pytest.mark.parametrize("after", [False, True])
 def test_a_worker_that_dies_in_its_call(maintained: World, *, after: bool) -> None:
     maintained.fault(62)
-    killing.kill_at(maintained.kube, "apply_node", call=2, after=after)  # the first is the cordon's
-    assert killing.work(maintained)
+    worker_kills.kill_at(maintained.kube, "apply_node", call=2, after=after)  # the first is the cordon's
+    assert worker_kills.work(maintained)
     maintained.until("succeeded")
     assert maintained.kube.get_node(NODE).labels[engine.LABEL] == "xid-62"
 
@@ -117,6 +117,6 @@ def test_the_ledger_tells_it_again(maintained: World) -> None:
     maintained.fault(62)
     rescue = maintained.until("succeeded")
     again = ledger.replay(maintained.cluster.name, rescue=rescue.pk)
-    told: list[tuple[str, Any, str]] = [(step.name, step.args, step.state) for step in again.steps.values()]
-    assert told == [("cordon", {}, "done"), ("mark_maintenance", {"message": "xid-62"}, "done")]
+    reported: list[tuple[str, Any, str]] = [(step.name, step.args, step.state) for step in again.steps.values()]
+    assert reported == [("cordon", {}, "done"), ("mark_maintenance", {"message": "xid-62"}, "done")]
     assert (again.state, again.outcome) == (rescue.state, rescue.outcome)

@@ -52,7 +52,7 @@ def node_json(target: CheckTarget) -> dict[str, Any]:
         "node": target.node.name,
         "address": target.node.address,
         "state": target.state,
-        "status": target.said,
+        "status": target.statuses,
         "checks": target.results,
         "note": reasons.text(target.note),
         "requested_at": _stamp(target.requested_at),
@@ -133,7 +133,7 @@ class StatusResponse:
                 address=target.node.address,
                 url=self.url_of(target.node.name),
                 results=results,
-                status=target.said,
+                status=target.statuses,
                 note=reasons.text(target.note),
             )
         if run.state == CheckRun.State.RUNNING:
@@ -160,7 +160,7 @@ class StatusResponse:
             self.run.refresh_from_db(fields=("state", "finished_at"))
             over = self.run.state != CheckRun.State.RUNNING or clock() >= deadline
             for target in self._ended(since if not over else None):
-                self._reported[target.node.name] = target.said
+                self._reported[target.node.name] = target.statuses
                 last_output = clock()
                 since = max(since or target.finished_at, target.finished_at) if target.finished_at else since
                 yield target

@@ -14,7 +14,7 @@ from kcover_portal.kube.wire import nodes, pods
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 
 
-class Hands:
+class OutsideChanges:
     """The actions of others. ``clock`` is the cluster's time; tests may change ``objects`` directly."""
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:

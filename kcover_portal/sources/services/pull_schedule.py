@@ -18,7 +18,7 @@ from kcover_portal import doorbell, encryption
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import gpud_pull, loki_pull, prometheus_pull, rows
+from kcover_portal.sources.services import gpud_pull, loki_pull, prometheus_pull, source_settings
 from kcover_portal.sources.services.pull_request import NotRead
 
 log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ def _read(source: Source, *, clock: Clock) -> None:
         due_at = now + (CATCH_UP_PAUSE if more else interval)
         Source.objects.filter(pk=source.pk).update(due_at=due_at, attempts=0, last_contact_at=now)
         if source.attempts:
-            rows.note_error(source, None, now=now)
+            source_settings.note_error(source, None, now=now)
 
 
 def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
@@ -92,7 +92,7 @@ def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetim
     due_at = now + max(back_off, min(timedelta(seconds=wait), MAX_RETRY_AFTER))
     log.warning("source %s: %s", source.name, reason)
     Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
-    rows.note_error(source, reason, now=now)
+    source_settings.note_error(source, reason, now=now)
 
 
 def seen_lately(source: Source, *, since: timedelta, now: datetime) -> tuple[int, reasons.Reason | None]:

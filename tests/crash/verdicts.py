@@ -62,14 +62,14 @@ def _wrong_outside(product: Installation, trial: Trial) -> Iterator[str]:
     """Orders to the other system and messages to people that were lost or repeated."""
     if product.other.taken[trial.node] != PLANS[trial.plan].ordered:
         yield f"the other system took {product.other.taken[trial.node]} orders"
-    if product.other.told[trial.node] != _to_be_told(trial):
-        yield f"people were told {product.other.told[trial.node]} times"
+    if product.other.commanded[trial.node] != _to_be_told(trial):
+        yield f"people were told {product.other.commanded[trial.node]} times"
 
 
 def _to_be_told(trial: Trial) -> int:
     """How often people are to be told: once, but a channel that says 409, that it will not, is believed."""
     refused = trial.case is not None and trial.case.failure.status == 409 and not trial.case.after
-    return int(PLANS[trial.plan].told and not refused)
+    return int(PLANS[trial.plan].commanded and not refused)
 
 
 def _nodes_with_jobs(product: Installation) -> set[str]:

@@ -28,7 +28,7 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     query = "SELECT count(*) FROM fleet_agent"
     product.wait(lambda: product.rows(query)[0][0] >= len(trials), "the agents to report", seconds=90)
     product.share_secret()
-    decider = _by_command(product, [trial.node for trial in trials if PLANS[trial.plan].told])
+    decider = _by_command(product, [trial.node for trial in trials if PLANS[trial.plan].commanded])
     known = spares.make(product, loose[: sum(PLANS[trial.plan].standby for trial in trials)])
     for trial in trials:
         trial.before = product.sim_node(trial.node)
@@ -45,13 +45,13 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     return Prepared(decider=decider, spares=known)
 
 
-def _by_command(product: Installation, told: Sequence[str]) -> str:
+def _by_command(product: Installation, commanded: Sequence[str]) -> str:
     """What administrators do by command, in one process: a token for a decision system, rules that tell people."""
     commands = [["token", "create", "--kind", "decision", "--cluster", "sim"]]
-    if told:
-        product.open_channels([channel(node) for node in told])
+    if commanded:
+        product.open_channels([channel(node) for node in commanded])
         path = product.folder / "tell.yaml"
-        path.write_text(tell(told), encoding="utf-8")
+        path.write_text(tell(commanded), encoding="utf-8")
         commands.append(["policy", "apply", "-f", str(path)])
     return product.manage_all(commands)[0].strip()
 

@@ -228,7 +228,7 @@ def test_old_identities_are_forgotten(alertmanager: Sender, alert: Any, now: dat
     assert Incident.objects.count() == 1
 
 
-def told(*arguments: str) -> str:
+def reported(*arguments: str) -> str:
     out = io.StringIO()
     call_command("source", *arguments, stdout=out)
     return out.getvalue()
@@ -237,7 +237,7 @@ def told(*arguments: str) -> str:
 def test_the_command(east: Cluster, tmp_path: Any) -> None:
     secret = tmp_path / "token"
     secret.write_text(SECRET + "\n")
-    told(
+    reported(
         *("add", "prom", "--kind", "prometheus", "--cluster", "east", "--url", "http://prometheus:9090"),
         "--token-file",
         str(secret),
@@ -246,13 +246,13 @@ def test_the_command(east: Cluster, tmp_path: Any) -> None:
     )
     row = Source.objects.get(name="prom")
     assert (row.token, row.settings) == (SECRET, {"interval": 30})
-    assert "alerts/events" in told("add", "alerts", "--kind", "alertmanager")
-    listed = told("list")
+    assert "alerts/events" in reported("add", "alerts", "--kind", "alertmanager")
+    listed = reported("list")
     assert "east-pods\tpods\teast\ton" in listed
     assert SECRET not in listed
-    told("set", "east-pods", "--off")
-    assert "east-pods\tpods\teast\toff" in told("list")
-    told("remove", "alerts")
+    reported("set", "east-pods", "--off")
+    assert "east-pods\tpods\teast\toff" in reported("list")
+    reported("remove", "alerts")
     for wrong in (
         ("remove", "alerts"),
         ("remove", "east-pods"),
@@ -264,7 +264,7 @@ def test_the_command(east: Cluster, tmp_path: Any) -> None:
         ("add", "x", "--kind", "alertmanager", "--cluster", "nowhere"),
     ):
         with pytest.raises(CommandError):
-            told(*wrong)
+            reported(*wrong)
 
 
 def test_the_token_command(east: Cluster) -> None:
