@@ -1,4 +1,6 @@
-"""What all steps share that take away the work of jobs: the wait for checkpoints, and the owners to tell. No action."""
+"""Shared by the actions that interrupt jobs (drain, restart_jobs, stop_jobs): the wait for checkpoints and the messages
+to owners. Not an action.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

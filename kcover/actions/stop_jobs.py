@@ -26,7 +26,7 @@ class Progress(moved_jobs.Progress):
 
     @property
     def committed(self) -> bool:
-        """The step waits for each job whose stop it requested."""
+        """Once a stop was requested, the step waits until the job has stopped."""
         return self.begun
 
     def retried(self) -> Self:

@@ -54,7 +54,6 @@ class LeakyBuckets(Generic[Sender]):
             self._current[sender] = now + min(self._ahead(sender, now) + count * self._interval, _MAX_AHEAD_SECONDS)
 
     def forget(self) -> None:
-        """Forgets all senders."""
         with self._lock:
             self._current, self._earlier = {}, {}
 

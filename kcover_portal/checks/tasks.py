@@ -1,4 +1,8 @@
-"""Celery tasks of checks. A lost call is found by the next round of the task in the plural."""
+"""Celery tasks of checks.
+
+If a call is lost, the next run of the task that wakes all (``advance_runs``, ``label_nodes``, ``look_at_jobs``)
+repeats it.
+"""
 
 import logging
 import uuid

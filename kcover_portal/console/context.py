@@ -99,7 +99,6 @@ class Banner:
 
     @property
     def look(self) -> presentation.Badge:
-        """The badge of the mode."""
         return presentation.of("mode", self.mode)
 
 

@@ -27,7 +27,6 @@ class Setup:
 
     @property
     def refused(self) -> bool:
-        """True if a form has errors."""
         return bool(self.totp.errors or self.passkey.errors)
 
 

@@ -258,7 +258,6 @@ def of(table: str, state: str) -> Badge:
 
 
 def event_kind(kind: str) -> str | Promise:
-    """The title of a notification event."""
     return render.TITLES.get(kind, kind)
 
 

@@ -18,7 +18,7 @@ import urllib3.connectionpool
 
 from kcover_portal.kube import errors
 
-TOTAL_SLACK_SECONDS: Final = 40.0  # a whole response may take so much longer than the silence that a socket accepts
+TOTAL_SLACK_SECONDS: Final = 40.0  # added to the socket's time limit: the limit of a whole response
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one response; a page of 500 nodes has 15 MiB
 MAX_LIST_BYTES: Final = 512 * 1024 * 1024  # of all pages of a list; 15,000 nodes have 450 MiB
 MAX_POD_LIST_BYTES: Final = 4 * 1024 * 1024 * 1024  # 400,000 pods; only decoded fields are kept

@@ -73,7 +73,7 @@ def _broker() -> Finding:
 def _sweep(now: datetime) -> Finding:
     at = runtime.heartbeat("sweep")
     if at is None:
-        return Finding("sweep", False, "never ran: is a worker and beat running?")
+        return Finding("sweep", False, "never ran: check that a worker and beat are running")
     return Finding("sweep", now - at <= SWEEP_LATE, f"ran {_seconds(now - at)} ago")
 
 
@@ -82,7 +82,7 @@ def _watch(now: datetime, clusters: list[Cluster]) -> Finding:
     if not clusters:
         return Finding("watch", True, "no cluster to watch yet")
     if at is None:
-        return Finding("watch", False, "never ran: is a watch running?")
+        return Finding("watch", False, "never ran: check that a watch is running")
     return Finding("watch", now - at <= WATCH_LATE, f"led {_seconds(now - at)} ago")
 
 
@@ -93,7 +93,9 @@ def _heads(now: datetime) -> list[Finding]:
     for place in sorted({"key", "log", *rows}):
         row, name = rows.get(place), f"audit log {place}"
         if row is None:
-            found.append(Finding(name, False, "never published: is a worker and beat running?", needed=False))
+            found.append(
+                Finding(name, False, "never published: check that a worker and beat are running", needed=False)
+            )
         elif row.why is not None:
             found.append(Finding(name, False, str(row.why), needed=False))
         else:

@@ -59,7 +59,6 @@ class Credentials:
         return await self._first_uses.ask(found, at_once=True) if isinstance(found, ApiToken) else found
 
     def forget(self) -> None:
-        """Clears the cache."""
         self._known.clear()
         self._clusters.clear()
 

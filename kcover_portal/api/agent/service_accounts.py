@@ -133,7 +133,6 @@ class ServiceAccounts:
         self.forget()
 
     def forget(self) -> None:
-        """Clears the cache."""
         self._known: OrderedDict[str, _Reviewed] = OrderedDict()
         self._refused: OrderedDict[str, tuple[float, Refusal]] = OrderedDict()  # (expiry, refusal)
         self._confirmed: OrderedDict[str, None] = OrderedDict()  # pods with a confirmed token, by cluster and uid

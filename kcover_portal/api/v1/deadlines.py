@@ -22,5 +22,4 @@ class DeadlineField(serializers.Field[int, Any, Any, Any]):
             raise FieldError(self.field_name or "", error.reason) from error
 
     def to_representation(self, value: Any) -> int:
-        """Returns seconds."""
         return int(value)

@@ -8,8 +8,6 @@ from kcover import masked_addresses
 
 
 class MaskedTextField(serializers.CharField):
-    """A text."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(read_only=True, **kwargs)
 
@@ -18,8 +16,6 @@ class MaskedTextField(serializers.CharField):
 
 
 class MaskedField(serializers.JSONField):
-    """A JSON value."""
-
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(read_only=True, **kwargs)
 

@@ -39,7 +39,6 @@ class TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-ca
     name = "token"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        """Returns the scheme's entry in the document."""
         return {"type": "http", "scheme": "bearer", "description": "Create one with: manage.py token create --kind ..."}
 
 
@@ -50,7 +49,6 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
     name = "cookieAuth"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        """Returns the scheme's entry in the document."""
         return {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME}
 
 

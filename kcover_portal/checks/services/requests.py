@@ -19,7 +19,7 @@ from kcover_portal.kube import bounds, port
 log = logging.getLogger(__name__)
 
 MAX_NEIGHBOURS = 32  # nodes to ping if none are named: the next ones in the circle of names
-MAX_LISTS_PER_NODE = 8  # up to so many nodes, pods are listed per node; beyond, all pods of the cluster once
+MAX_LISTS_PER_NODE = 8  # the number of nodes up to which pods are listed per node; above, all pods of the cluster once
 NO_PARTNER = reasons.of("ring_without_partner")
 NO_ADDRESS = reasons.of("node_without_address")
 

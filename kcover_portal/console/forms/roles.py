@@ -12,7 +12,6 @@ from kcover_portal.console.forms import Somewhere, widgets
 
 
 def _roles() -> list[tuple[str, Any]]:
-    """The built-in and the custom roles."""
     titles = dict(Role.choices)
     return [(name, titles.get(name, name)) for name in services.known_roles()]
 
@@ -34,8 +33,6 @@ def _password() -> forms.CharField:
 
 
 class NewUser(Somewhere):
-    """A person and their first role."""
-
     username = forms.CharField(label=gettext_lazy("User"), max_length=150, widget=widgets.line())
     password = _password()
     role = _role()
@@ -53,8 +50,6 @@ class Invite(Somewhere):
 
 
 class GiveRole(Somewhere):
-    """A role, or none."""
-
     role = forms.ChoiceField(
         choices=lambda: [("", gettext_lazy("none")), *_roles()],
         label=gettext_lazy("Role"),
@@ -66,8 +61,6 @@ class GiveRole(Somewhere):
 
 
 class NewPassword(forms.Form):
-    """A password for somebody."""
-
     password = _password()
 
 

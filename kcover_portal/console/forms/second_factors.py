@@ -52,8 +52,6 @@ class Factor(forms.Form):
 
 
 class Password(forms.Form):
-    """The password of a signed-in person."""
-
     password = forms.CharField(
         label=gettext_lazy("Password"),
         max_length=200,
@@ -82,5 +80,4 @@ class NewPasskey(forms.Form):
     state = forms.CharField(max_length=1000, widget=forms.HiddenInput)
 
     def answer(self) -> passkeys.PasskeyResponse:
-        """The browser's answer."""
         return passkeys.PasskeyResponse(self.cleaned_data["credential"], self.cleaned_data["state"])

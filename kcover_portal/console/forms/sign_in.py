@@ -50,8 +50,6 @@ def _password(label: Any, autocomplete: str) -> forms.CharField:
 
 
 class OwnPassword(forms.Form):
-    """The old password of a person, and the new one."""
-
     old_password = _password(gettext_lazy("Old password"), "current-password")
     new_password = _password(gettext_lazy("New password"), "new-password")
 

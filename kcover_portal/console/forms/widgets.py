@@ -6,7 +6,6 @@ LINE = {"class": "form-control", "autocomplete": "off", "spellcheck": "false"}
 
 
 def select() -> forms.Select:
-    """One of a list."""
     return forms.Select(attrs={"class": "form-select"})
 
 
@@ -16,12 +15,10 @@ def line(**more: str) -> forms.TextInput:
 
 
 def number() -> forms.NumberInput:
-    """A whole number."""
     return forms.NumberInput(attrs={"class": "form-control"})
 
 
 def checkbox() -> forms.CheckboxInput:
-    """Yes or no."""
     return forms.CheckboxInput(attrs={"class": "form-check-input"})
 
 

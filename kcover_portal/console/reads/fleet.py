@@ -43,7 +43,6 @@ class Tile:
 
     @property
     def look(self) -> presentation.Badge:
-        """The badge of the state."""
         return presentation.of("node", self.state)
 
 
@@ -140,7 +139,6 @@ class _NodeRelations:
 
     @property
     def nodes(self) -> set[int]:
-        """The keys of all these nodes."""
         return {*self.faults, *self.rescues, *self.left, *self.held_back}
 
 

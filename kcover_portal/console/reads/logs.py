@@ -31,7 +31,6 @@ class LogFault:
 
     @property
     def remedy(self) -> str:
-        """The usual remedy."""
         return catalog.remedy(self.kind, self.code)
 
     @property

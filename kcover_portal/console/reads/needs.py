@@ -23,7 +23,7 @@ from kcover_portal.sources.models import Source
 
 MAX_ROWS = 60  # rows of one kind; the list links to the rest
 WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
-URGENT_SEVERITIES = 2  # so many of the worst severities come before approvals: fatal and degraded
+URGENT_SEVERITIES = 2  # the number of severities that come before approvals: fatal and degraded
 
 
 @dataclass(frozen=True, slots=True)

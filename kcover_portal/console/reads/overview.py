@@ -28,8 +28,6 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class ActiveRescue:
-    """A rescue in progress."""
-
     rescue: Rescue
     state: str
     done: int

@@ -44,8 +44,6 @@ class StandbyPool:
 
 @dataclass(frozen=True, slots=True)
 class Standbys:
-    """All standbys of some clusters."""
-
     pools: Sequence[StandbyPool]
     assignments: Sequence[Assignment]
     shortages: Sequence[Step]

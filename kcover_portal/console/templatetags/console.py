@@ -63,7 +63,6 @@ def until(moment: datetime | None, fallback: str = "–") -> SafeString:
 
 @register.simple_tag
 def at(moment: datetime | None, fallback: str = "–") -> SafeString:
-    """A time as date and time in the reader's zone."""
     return _time(moment, "at", fallback)
 
 
@@ -114,7 +113,6 @@ def symptom(storm: Incident) -> str:
 
 @register.simple_tag
 def outcome(name: str) -> Any:
-    """A rescue's outcome in words."""
     return presentation.OUTCOMES.get(name, name)
 
 
@@ -151,7 +149,6 @@ def under(counts: Mapping[str, Any], name: str) -> Any:
 
 @register.filter
 def guard(name: str) -> action_labels.ActionLabel:
-    """Label, icon and help of a guard."""
     return presentation.GUARDS.get(name) or action_labels.ActionLabel(name, "shield")
 
 
@@ -163,13 +160,11 @@ def verb(name: str) -> Any:
 
 @register.filter
 def verb_icon(name: str) -> str:
-    """The icon of an action."""
     return action_labels.verb(name).icon
 
 
 @register.filter
 def verb_help(name: str) -> Any:
-    """The help text of an action."""
     return action_labels.verb(name).help
 
 
@@ -180,7 +175,6 @@ def step_title(name: str) -> str:
 
 @register.filter
 def event_kind(kind: str) -> Any:
-    """The title of a notification event."""
     return presentation.event_kind(kind)
 
 

@@ -82,7 +82,6 @@ def password(request: Request) -> HttpResponse:
 @require_POST
 @signed_in
 def end_session(request: Request, public_id: str) -> HttpResponse:
-    """End one session of the person."""
     now = timezone.now()
     live = queries.live_sessions(now).filter(user=request.user)
     found = [session for session in live if session.public_id == public_id]

@@ -46,7 +46,6 @@ def access(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_user(request: Request) -> HttpResponse:
-    """Create a user with a role."""
     require(request, Verb.ADMINISTER, None)
     confirm(request)
     form = roles.NewUser(request.POST or None)
@@ -139,7 +138,6 @@ def disable(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def enable(request: Request, pk: int) -> HttpResponse:
-    """Enable a disabled account."""
     require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
@@ -157,7 +155,6 @@ def enable(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def end_sessions(request: Request, pk: int) -> HttpResponse:
-    """End all sessions of a person."""
     require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)

@@ -120,7 +120,6 @@ def open_changes(request: Request, clusters: list[Cluster]) -> list[dict[str, An
 
 
 def ask_second(request: Request, row: Cluster, kind: str, changes: Mapping[str, Any], *, reason: str) -> HttpResponse:
-    """Store the change for another admin."""
     actor, now = accounts.actor(request.user), timezone.now()
     names = accounts.counted_as(request.user, at=now)
     pending_changes.request(row, kind, changes, actor=actor, requesters=names, reason=reason, now=now)

@@ -42,7 +42,6 @@ def shown() -> dict[str, Any]:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_role(request: Request) -> HttpResponse:
-    """Create a role from verbs that the person holds."""
     require(request, Verb.ADMINISTER, None)
     form = roles.CustomRole(request.POST or None, offered=queries.verbs_in(request.user, None))
 
@@ -77,7 +76,6 @@ def change_role(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_role(request: Request, name: str) -> HttpResponse:
-    """Delete a role that nobody has."""
     require(request, Verb.ADMINISTER, None)
     role = get_object_or_404(CustomRole, name=name)
 

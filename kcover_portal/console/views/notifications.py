@@ -126,7 +126,6 @@ def test_channel(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def new_route(request: Request) -> HttpResponse:
-    """Create a route from events to a channel."""
     require(request, Verb.WRITE_CHANNELS, None)
     clusters = accounts.clusters_of(request.user)
     form = channels.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))

@@ -46,7 +46,6 @@ def add(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def remove_app(request: Request) -> HttpResponse:
-    """Remove the authenticator app."""
     shown = {"title": _("Remove the authenticator app"), "address": reverse("console:app-remove")}
     return _remove(request, lambda now: second_factors.remove_totp(request.user, now=now), **shown)
 
@@ -54,7 +53,6 @@ def remove_app(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def remove_passkey(request: Request, pk: int) -> HttpResponse:
-    """Remove a passkey."""
     passkey = get_object_or_404(request.user.passkeys, pk=pk)
     title = _("Remove passkey %(name)s") % {"name": passkey.name}
     shown = {"title": title, "address": reverse("console:passkey-remove", args=(pk,))}

@@ -97,7 +97,6 @@ def enrol(request: HttpRequest, user: User) -> HttpResponse:
 @never_cache
 @require_POST
 def with_passkey(request: HttpRequest) -> HttpResponse:
-    """Sign in with a passkey alone."""
     if request.user.is_authenticated:
         return redirect("console:overview")
     answer = forms.Factor(request.POST)

@@ -97,7 +97,6 @@ def rotate_token(request: Request, pk: int) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def withdraw_token(request: Request, pk: int) -> HttpResponse:
-    """Revoke a token."""
     require_admin_somewhere(request)
     token = get_object_or_404(_administered(request).select_related("cluster"), pk=pk)
     form = forms.Act(request.POST or None)

@@ -16,8 +16,6 @@ class Struct(msgspec.Struct, rename="camel", frozen=True):
 
 
 class OwnerReference(Struct, frozen=True):
-    """metav1.OwnerReference."""
-
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -50,14 +48,10 @@ class Condition(Struct, frozen=True):
 
 
 class AnyObject(Struct, frozen=True):
-    """Any object, with its metadata only."""
-
     metadata: Meta = Meta()
 
 
 class Page(Struct, Generic[T], frozen=True):
-    """One page of a list."""
-
     metadata: Meta
     items: list[T] | None = None
 
@@ -70,15 +64,11 @@ class WatchLine(Struct, Generic[T], frozen=True):
 
 
 class Cause(Struct, frozen=True):
-    """metav1.StatusCause."""
-
     reason: str = ""
     message: str = ""
 
 
 class Details(Struct, frozen=True):
-    """metav1.StatusDetails."""
-
     causes: list[Cause] | None = None
     retry_after_seconds: int = 0
 
@@ -93,7 +83,6 @@ class Status(Struct, frozen=True):
 
     @property
     def causes(self) -> Sequence[Cause]:
-        """The individual causes."""
         return (self.details and self.details.causes) or ()
 
     @property
@@ -109,8 +98,6 @@ class Version(Struct, frozen=True):
 
 
 class GroupVersion(Struct, frozen=True):
-    """metav1.GroupVersionForDiscovery."""
-
     version: str
 
 

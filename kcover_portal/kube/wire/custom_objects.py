@@ -29,14 +29,11 @@ class CustomMeta(base.Meta, frozen=True):
 
 
 class CustomResource(base.AnyObject, frozen=True):
-    """An object of a custom resource."""
-
     metadata: CustomMeta = CustomMeta()
     spec: dict[str, Any] | None = None
     status: StatusWithConditions | None = None
 
     def value(self, kind: values.CustomKind) -> values.CustomObject:
-        """Returns the port's value."""
         stated = (self.status and self.status.conditions) or ()
         return values.CustomObject(
             kind=kind,

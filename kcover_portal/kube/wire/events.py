@@ -7,16 +7,12 @@ from kcover_portal.kube.wire import base
 
 
 class ObjectReference(base.Struct, frozen=True):
-    """corev1.ObjectReference."""
-
     kind: str = ""
     name: str = ""
     namespace: str = ""
 
 
 class EventSource(base.Struct, frozen=True):
-    """corev1.EventSource."""
-
     component: str = ""
 
 
@@ -34,7 +30,6 @@ class EventObject(base.AnyObject, frozen=True):
     event_time: datetime | None = None
 
     def value(self) -> values.SeenEvent:
-        """Returns the port's value."""
         meta = self.metadata
         return values.SeenEvent(
             namespace=meta.namespace,

@@ -5,8 +5,6 @@ from kcover_portal.kube.wire import base
 
 
 class JobStatus(base.Struct, frozen=True):
-    """batch/v1 JobStatus."""
-
     active: int = 0
     succeeded: int = 0
     failed: int = 0
@@ -14,8 +12,6 @@ class JobStatus(base.Struct, frozen=True):
 
 
 class JobObject(base.AnyObject, frozen=True):
-    """A Job."""
-
     status: JobStatus = JobStatus()
 
     def value(self) -> values.JobState:

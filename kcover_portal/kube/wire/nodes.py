@@ -26,15 +26,11 @@ class NodeInfo(base.Struct, frozen=True):
 
 
 class Address(base.Struct, frozen=True):
-    """NodeAddress."""
-
     type: str
     address: str
 
 
 class NodeStatus(base.Struct, frozen=True):
-    """NodeStatus."""
-
     capacity: dict[str, str | int] | None = None
     conditions: list[base.Condition] | None = None
     addresses: list[Address] | None = None
@@ -42,13 +38,10 @@ class NodeStatus(base.Struct, frozen=True):
 
 
 class NodeObject(base.AnyObject, frozen=True):
-    """A Node."""
-
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
 
     def value(self) -> values.Node:
-        """Returns the port's value."""
         meta, status = self.metadata, self.status
         conditions = status.conditions or []
         ready = next((c for c in conditions if c.type == "Ready"), None)

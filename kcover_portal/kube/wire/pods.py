@@ -17,8 +17,6 @@ class Resources(base.Struct, frozen=True):
 
 
 class Container(base.Struct, frozen=True):
-    """A container's resources."""
-
     resources: Resources | None = None
 
 
@@ -32,43 +30,32 @@ class Terminated(base.Struct, frozen=True):
 
 
 class ContainerState(base.Struct, frozen=True):
-    """ContainerState."""
-
     terminated: Terminated | None = None
 
 
 class ContainerStatus(base.Struct, frozen=True):
-    """ContainerStatus."""
-
     name: str
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
 
 class PodSpec(base.Struct, frozen=True):
-    """PodSpec."""
-
     node_name: str = ""
     restart_policy: str = "Always"
     containers: list[Container] | None = None
 
 
 class PodStatus(base.Struct, frozen=True):
-    """PodStatus."""
-
     phase: str = "Pending"
     conditions: list[base.Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
 
 
 class PodObject(base.AnyObject, frozen=True):
-    """A Pod."""
-
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
 
     def value(self) -> values.Pod:
-        """Returns the port's value."""
         meta, spec, status = self.metadata, self.spec, self.status
         labels = meta.labels or {}
         owner = next((ref for ref in meta.owner_references or () if ref.controller), None)
@@ -99,35 +86,25 @@ class PodObject(base.AnyObject, frozen=True):
 
 
 class SelectorRequirement(base.Struct, frozen=True):
-    """metav1.LabelSelectorRequirement."""
-
     key: str
     operator: str
     values: list[str] | None = None
 
 
 class LabelSelector(base.Struct, frozen=True):
-    """metav1.LabelSelector."""
-
     match_labels: dict[str, str] | None = None
     match_expressions: list[SelectorRequirement] | None = None
 
 
 class BudgetSpec(base.Struct, frozen=True):
-    """PodDisruptionBudgetSpec."""
-
     selector: LabelSelector | None = None
 
 
 class BudgetStatus(base.Struct, frozen=True):
-    """PodDisruptionBudgetStatus."""
-
     disruptions_allowed: int = 0
 
 
 class BudgetObject(base.AnyObject, frozen=True):
-    """A PodDisruptionBudget."""
-
     spec: BudgetSpec = BudgetSpec()
     status: BudgetStatus = BudgetStatus()
 

@@ -11,8 +11,6 @@ class ClaimStatus(base.Struct, frozen=True):
 
 
 class ClaimObject(base.AnyObject, frozen=True):
-    """A PersistentVolumeClaim."""
-
     status: ClaimStatus = ClaimStatus()
 
     def value(self) -> values.ClaimState:

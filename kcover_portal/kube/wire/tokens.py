@@ -10,24 +10,18 @@ SERVICE_ACCOUNT_USER: Final = "system:serviceaccount:"
 
 
 class UserInfo(base.Struct, frozen=True):
-    """authenticationv1.UserInfo."""
-
     username: str = ""
     groups: list[str] | None = None
     extra: dict[str, list[str]] | None = None
 
 
 class ReviewStatus(base.Struct, frozen=True):
-    """TokenReviewStatus."""
-
     authenticated: bool = False
     user: UserInfo | None = None
     audiences: list[str] | None = None
 
 
 class TokenReview(base.Struct, frozen=True):
-    """The response of a TokenReview."""
-
     status: ReviewStatus = ReviewStatus()
 
     def value(self, *, audiences: Sequence[str]) -> values.TokenIdentity | None:

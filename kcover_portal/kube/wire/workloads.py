@@ -25,7 +25,6 @@ class WorkloadObject(base.AnyObject, frozen=True):
     status: dict[str, Any] | None = None
 
     def value(self, kind: values.WorkloadKind) -> values.Workload:
-        """Returns the port's value."""
         meta = self.metadata
         owner = next((ref for ref in meta.owner_references or () if ref.controller), base.OwnerReference())
         return values.Workload(

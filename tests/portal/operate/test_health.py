@@ -63,7 +63,7 @@ def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: 
     Lease.objects.filter(name=name).delete()
     status, found = readyz()
     assert status == 503
-    assert found[name]["fact"].startswith("never ran: is a ")
+    assert found[name]["fact"].startswith("never ran: check that a ")
 
 
 def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:

@@ -57,7 +57,6 @@ def dismiss_first_pack(request: Request) -> HttpResponse:
 @require_POST
 @signed_in
 def install_pack(request: Request) -> HttpResponse:
-    """Publish a pack in a mode."""
     require(request, Verb.WRITE_POLICIES, None)
     confirm(request)
     try:

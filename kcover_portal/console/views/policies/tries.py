@@ -66,7 +66,6 @@ def one(request: Request, pk: int) -> HttpResponse:
 @require_POST
 @signed_in
 def cancel(request: Request, pk: int) -> HttpResponse:
-    """End the person's try."""
     row = get_object_or_404(policy_tries.tries(request.user), pk=pk)
     jobs.cancel(row, now=timezone.now())
     row.refresh_from_db()
