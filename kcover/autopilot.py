@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from kcover import dcgm_device
 from kcover.faults.fault import Check
 
 PERIODIC_CHECKS = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # the meaning of ``check=all``
@@ -170,11 +171,11 @@ def deep_check_label(results: Collection[Check], *, fatal: Collection[str] = FAT
 
 
 def _is_fatal(result: Check, fatal: Collection[str]) -> bool:
-    """Return whether the result fails a fatal test. dcgm's device names GPU and test: ``gpu3 GPU Memory``.
+    """Return whether the result fails a fatal test. dcgm's device names GPU and test.
 
     The memory test matches by either of its names, and only as a whole: ``Memory Bandwidth`` and ``memtest`` differ.
     """
-    test = _canonical(result.device.partition(" ")[2])
+    test = _canonical(dcgm_device.split(result.device)[1])
     named = {_canonical(test_name) for test_name in fatal}
     return result.name == "dcgm" and (test in named or any(test_name in test for test_name in named - {MEMORY_TEST}))
 
@@ -192,8 +193,8 @@ def level_3_label(results: Collection[Check], *, at: datetime) -> tuple[str, str
     by_test: dict[str, list[str]] = {}
     for result in results:
         if result.name == "dcgm" and result.status == "fail" and result.device:
-            gpu, _, test = result.device.partition(" ")
-            by_test.setdefault(test.lower().replace(" ", "_"), []).append(gpu.removeprefix("gpu"))
+            gpu, test = dcgm_device.split(result.device)
+            by_test.setdefault(test.lower().replace(" ", "_"), []).append(gpu or "node")
     verdict = "ERR" if overall.status == "fail" else "PASS"
     stamp = at.astimezone(UTC).strftime("%Y-%m-%d_%H.%M.%SUTC")
     return f"{verdict}_{stamp}", " ".join(".".join((test, *gpus)) for test, gpus in by_test.items())

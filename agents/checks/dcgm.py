@@ -6,6 +6,7 @@ from typing import Any
 
 from agents.checks.health_check import Args, CheckSkipped, integer
 from agents.host import programs
+from kcover import dcgm_device
 from kcover.faults.fault import Check
 
 # Level -> time limit: several times what NVIDIA documents for eight GPUs.
@@ -68,20 +69,20 @@ def summarize(report: Mapping[str, Any], *, level: int) -> list[Check]:
     ran = sorted(
         (result for result in found if result[2] != "skipped"), key=lambda result: STATUS_ORDER.index(result[2])
     )
-    bad = [(test, device) for test, device, status, _ in found if status in ("warn", "fail")]
-    listed = ", ".join(dict.fromkeys(f"{test}{f' on {device}' if device else ''}" for test, device in bad))
+    bad = [(test, gpu) for test, gpu, status, _ in found if status in ("warn", "fail")]
+    listed = ", ".join(dict.fromkeys(f"{test}{f' on {dcgm_device.gpu_name(gpu)}' if gpu else ''}" for test, gpu in bad))
     message = f"level {level}: {listed}" if listed else f"level {level}"
     whole_run = Check(name="dcgm", status=worst, value=float(worst == "fail"), message=message)
     singles = {}  # the worst result, if DCGM lists a test and GPU twice
-    for test, device, status, why in ran:
-        place = f"{device or 'node'} {test}"
+    for test, gpu, status, why in ran:
+        device = dcgm_device.join(gpu, test)
         shown = why if status != "pass" else ""
-        singles[place] = Check(name="dcgm", device=place, status=status, message=shown)
+        singles[device] = Check(name="dcgm", device=device, status=status, message=shown)
     return [whole_run, *singles.values()]
 
 
 def _results(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """Test, GPU ("" for the node), status and reason."""
+    """Test, DCGM's number of the GPU ("" for the node), status and reason."""
     for category in report.get("test_categories") or ():
         for test in category.get("tests") or ():
             name = str(test.get("name", "?"))
@@ -92,14 +93,14 @@ def _results(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _gpus(result: Mapping[str, Any]) -> list[str]:
-    """The GPUs of a result.
+    """DCGM's numbers of the GPUs of a result.
 
     DCGM 4 names one entity for each result; DCGM 3 names one ``gpu_id``, or a list ``gpu_ids`` as text.
     """
     if "entity_id" in result and str(result.get("entity_group", "GPU")).upper() == "GPU":
-        return [f"gpu{result['entity_id']}"]
+        return [str(result["entity_id"])]
     listed = str(result.get("gpu_id", result.get("gpu_ids", "")))
-    return [f"gpu{number.strip()}" for number in listed.split(",") if number.strip().isdecimal()] or [""]
+    return [number.strip() for number in listed.split(",") if number.strip().isdecimal()] or [""]
 
 
 def _status(result: Mapping[str, Any]) -> tuple[str, str]:
