@@ -10,6 +10,7 @@ SENTENCES: Mapping[str, str] = {
         "The signing key {path} cannot be read: {error}. Create one with manage.py ledger key, and set"
         " KCOVER_SIGNING_KEY."
     ),
+    "signing_key_kind": _("it is a key of another kind"),
     "signing_key_invalid": _(
         "The signing key must be an unencrypted Ed25519 key in PEM format, such as manage.py ledger key makes: {error}"
     ),
@@ -23,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
         "At {at} the anchor {path} was missing or empty, although heads had been published to it. Its removal may hide"
         " changes of the audit log. Compare with a copy: manage.py ledger verify --anchor FILE."
     ),
+    "anchor_bucket_silent": _("no usable answer; see the portal's log"),
     "anchor_bucket_refused": _("Bucket {bucket} did not take the object: {error}"),
     "anchor_webhook_refused": _("The anchor webhook answered with status {status}."),
     "chain_missing": _("the chain is missing: every registered cluster has entries"),

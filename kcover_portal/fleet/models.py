@@ -6,6 +6,7 @@ from django.core.validators import MaxLengthValidator, RegexValidator
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover import reasons
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.runtime.models import Mode
 
@@ -135,7 +136,7 @@ class Cluster(ModelWithSecrets):
     )
     reachable_since = models.DateTimeField(null=True, help_text="end of its API server's last period of silence")
     watched_at = models.DateTimeField(null=True, help_text="when the cluster last answered the watch")
-    watch_error = models.CharField(max_length=500, blank=True)
+    watch_error = models.JSONField(default=dict, blank=True, help_text="the Reason why the watch fails; {}: it works")
     version = models.CharField(max_length=40, blank=True)
 
     class Meta:
@@ -143,6 +144,11 @@ class Cluster(ModelWithSecrets):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def watch_failure(self) -> reasons.Reason | None:
+        """The reason why the watch fails; None while it works."""
+        return reasons.kept(self.watch_error)
 
 
 class PendingChange(models.Model):

@@ -191,7 +191,7 @@ def out_of_reach(cluster: Cluster, *, now: datetime) -> bool:
 def reachable_without_gap(*, since: datetime, now: datetime) -> QuerySet[Cluster]:
     """Returns the clusters whose API servers have answered without a gap since ``since``."""
     steady = Q(reachable_since=None) | Q(reachable_since__lte=since)
-    return Cluster.objects.filter(steady, watched_at__gte=now - WATCH_GAP, watch_error="")
+    return Cluster.objects.filter(steady, watched_at__gte=now - WATCH_GAP, watch_error={})
 
 
 def clusters_with_labels() -> list[Cluster]:

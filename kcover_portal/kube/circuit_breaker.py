@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kcover import reasons
 from kcover_portal.kube import errors
 
 OPEN_SECONDS: Final = 5.0  # from a time-out until the next probe
@@ -51,9 +52,7 @@ class CircuitBreaker:
                 return False
             wait = self._quiet_until - self._clock()
             if self._probing or wait > 0:
-                raise errors.Unavailable(
-                    f"{what}: not sent, because the API server did not answer recently", retry_after=max(wait, 1.0)
-                )
+                raise errors.Unavailable(reasons.of("api_server_silent", call=what), retry_after=max(wait, 1.0))
             self._probing = True
             return True
 

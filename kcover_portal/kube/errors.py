@@ -1,8 +1,14 @@
 """Errors of the Kubernetes port: either a retry may help, or it does not. Causes are chained."""
 
+from kcover.reasons import Reason
+
 
 class KubeError(Exception):
-    """Base class. ``str()`` contains the request and the response, for people."""
+    """Base class. ``why``: the request and the response as text, or the portal's own reason; ``str()`` is English."""
+
+    def __init__(self, why: str | Reason) -> None:
+        super().__init__(str(why))
+        self.why = why
 
 
 class Unavailable(KubeError):
@@ -12,8 +18,8 @@ class Unavailable(KubeError):
     happened: read the cluster before retrying.
     """
 
-    def __init__(self, message: str, *, retry_after: float | None = None, ambiguous: bool = False) -> None:
-        super().__init__(message)
+    def __init__(self, why: str | Reason, *, retry_after: float | None = None, ambiguous: bool = False) -> None:
+        super().__init__(why)
         self.retry_after = retry_after
         self.ambiguous = ambiguous
 

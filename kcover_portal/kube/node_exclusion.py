@@ -7,6 +7,7 @@ expression. https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-n
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from kcover import reasons
 from kcover_portal.kube import errors, values
 
 HOSTNAME: Final = "kubernetes.io/hostname"
@@ -53,12 +54,12 @@ def excluded(known: values.WorkloadKind, spec: Mapping[str, Any]) -> frozenset[s
 
 def _roles(known: values.WorkloadKind, spec: Mapping[str, Any]) -> dict[str, Any]:
     if not known.replicas:
-        raise errors.RefusedByServer(f"{known.kind} has no pod template that may be changed")
+        raise errors.RefusedByServer(reasons.of("job_template_fixed", kind=known.kind))
     found: Any = {"spec": spec}
     for part in known.replicas:
         found = found.get(part) if isinstance(found, dict) else None
     if not isinstance(found, dict) or not found:
-        raise errors.RefusedByServer(f"{known.kind} without {'.'.join(known.replicas)}")
+        raise errors.RefusedByServer(reasons.of("job_field_missing", kind=known.kind, field=".".join(known.replicas)))
     return found
 
 
@@ -66,10 +67,10 @@ def _terms(role: object, known: values.WorkloadKind) -> list[dict[str, Any]]:
     found: Any = role
     for part in ("template", "spec", "affinity", "nodeAffinity", REQUIRED, "nodeSelectorTerms"):
         if found is not None and not isinstance(found, dict):
-            raise errors.RefusedByServer(f"{known.kind} with an unreadable {part}")
+            raise errors.RefusedByServer(reasons.of("job_field_unreadable", kind=known.kind, field=part))
         found = (found or {}).get(part)
     if found is not None and not (isinstance(found, list) and all(isinstance(term, dict) for term in found)):
-        raise errors.RefusedByServer(f"{known.kind} with unreadable nodeSelectorTerms")
+        raise errors.RefusedByServer(reasons.of("job_field_unreadable", kind=known.kind, field=part))
     return found or []
 
 
@@ -86,8 +87,8 @@ def _hosts(term: Mapping[str, Any]) -> list[str]:
     """The hosts that a term excludes. Raises RefusedByServer for a term of an unexpected form."""
     given = term.get("matchExpressions") or []
     if not (isinstance(given, list) and all(isinstance(one, dict) for one in given)):
-        raise errors.RefusedByServer("a node selector term with unreadable matchExpressions")
+        raise errors.RefusedByServer(reasons.of("selector_term_unreadable", field="matchExpressions"))
     found = [one.get("values") for one in given if (one.get("key"), one.get("operator")) == (HOSTNAME, "NotIn")]
     if not all(isinstance(hosts, list) and all(isinstance(host, str) for host in hosts) for hosts in found):
-        raise errors.RefusedByServer("a node selector term with unreadable values")
+        raise errors.RefusedByServer(reasons.of("selector_term_unreadable", field="values"))
     return [host for hosts in found for host in hosts]

@@ -8,7 +8,7 @@ def of(error: errors.KubeError) -> reasons.Reason:
     """Returns the reason for an error of the port."""
     match error:
         case errors.NotFound():
-            return reasons.of("cluster_not_found", error=str(error))
+            return reasons.of("cluster_not_found", error=error.why)
         case errors.RefusedByServer():
-            return reasons.of("cluster_rejected", error=str(error))
-    return reasons.of("cluster_unavailable", error=str(error))
+            return reasons.of("cluster_rejected", error=error.why)
+    return reasons.of("cluster_unavailable", error=error.why)

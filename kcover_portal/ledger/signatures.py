@@ -169,7 +169,7 @@ def _private_key(pem: bytes) -> Ed25519PrivateKey:
     except (ValueError, TypeError) as error:
         raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=str(error))) from error
     if not isinstance(key, Ed25519PrivateKey):
-        raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=type(key).__name__))
+        raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=reasons.of("signing_key_kind")))
     return key
 
 
@@ -180,7 +180,7 @@ def _public_key(pem: bytes) -> Ed25519PublicKey:
     except ValueError as error:
         raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=str(error))) from error
     if not isinstance(key, Ed25519PublicKey):
-        raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=type(key).__name__))
+        raise SigningKeyUnusable(reasons.of("signing_key_invalid", error=reasons.of("signing_key_kind")))
     return key
 
 

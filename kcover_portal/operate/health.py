@@ -116,11 +116,11 @@ def _divergence() -> list[Finding]:
 def _contact(cluster: Cluster, now: datetime) -> Finding:
     name = f"watch {cluster.name}"
     if cluster.watched_at is None:
-        return Finding(name, False, cluster.watch_error or "never connected to the cluster", needed=False)
+        return Finding(name, False, reasons.text(cluster.watch_error) or "never connected to the cluster", needed=False)
     age = now - cluster.watched_at
     fact = f"last contact {_seconds(age)} ago"
     if cluster.watch_error:
-        fact += f"; last error: {cluster.watch_error}"
+        fact += f"; last error: {cluster.watch_failure}"
     return Finding(name, age <= CONTACT_LATE, fact, needed=False)
 
 

@@ -16,12 +16,14 @@ from typing import Final
 from django.db import close_old_connections, transaction
 from django.db.utils import Error as DatabaseError
 
+from kcover import reasons
 from kcover_portal.encryption import stored
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
+from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import event_batches, kube_event_watch, pod_watch
 from kcover_portal.rescue import services as rescue
@@ -117,7 +119,7 @@ class ClusterWatch:
                 log.warning("cluster %s: %s", self._cluster.name, error)
                 failures += 1
                 version = ""
-                self._note(str(error))
+                self._note(kube_reasons.of(error))
             except DatabaseError as error:
                 log.warning("cluster %s: the database does not answer: %s", self._cluster.name, error)
                 failures += 1
@@ -126,7 +128,7 @@ class ClusterWatch:
                 log.exception("cluster %s: the watch failed", self._cluster.name)
                 failures += 1
                 version = ""
-                self._note(f"{type(error).__name__}: {error}")
+                self._note(reasons.of("watch_failed", error=storable_values.error_text(error)))
             if failures:
                 self._stop.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1])
 
@@ -169,9 +171,9 @@ class ClusterWatch:
         rescue.nudge_changed(changes, now=self._clock())
         incidents.redecide_nodes([change.node for change in changes if change.new], now=self._clock())
 
-    def _note(self, error: str) -> None:
+    def _note(self, error: reasons.Reason) -> None:
         try:
-            services.note_watch(self._cluster, now=self._clock(), error=storable_values.text(error))
+            services.note_watch(self._cluster, now=self._clock(), error=error)
         except DatabaseError as failure:
             log.warning("cluster %s: %s", self._cluster.name, failure)
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import io
+import logging
 import os
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 else:  # a quarter of a second, which only an installation with a bucket needs
     minio, minio_errors = deferred.Module("minio"), deferred.Module("minio.error")
     commonconfig, retention = deferred.Module("minio.commonconfig"), deferred.Module("minio.retention")
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS, READ_SECONDS = 5.0, 10.0
 
@@ -52,6 +55,7 @@ def put(heads: SignedHeads, target: Bucket) -> None:
             retention=retention.Retention(commonconfig.COMPLIANCE, heads.at + timedelta(days=target.days)),
         )
     except (minio_errors.MinioException, urllib3.exceptions.HTTPError, ValueError, OSError) as error:
+        log.warning("bucket %s did not take the object: %s", bucket, error)
         raise BucketError(reasons.of("anchor_bucket_refused", bucket=bucket, error=_why(error))) from error
 
 
@@ -70,8 +74,8 @@ def _client(target: Bucket) -> "minio.Minio":
     )
 
 
-def _why(error: Exception) -> str:
-    """The code and message of S3, without ids and addresses; else the kind of failure."""
+def _why(error: Exception) -> str | reasons.Reason:
+    """The code and message of S3, without ids and addresses; a reference to the log if it sent none."""
     code = getattr(error, "code", None)
     message = getattr(error, "message", None)
-    return f"{code}: {message}"[:200] if code else type(error).__name__
+    return f"{code}: {message}"[:200] if code else reasons.of("anchor_bucket_silent")

@@ -23,6 +23,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base, changes, deadlines
 from kcover_portal.api.v1.masked_fields import MaskedTextField
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
@@ -35,6 +36,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """A cluster; its credentials are never shown, and the query of its ``decision_url`` is masked."""
 
     decision_url = MaskedTextField()
+    watch_error = SentenceField()
+    watch_error_reason = ReasonSerializer(source="watch_failure", read_only=True, allow_null=True)
 
     class Meta:
         model = Cluster
@@ -69,6 +72,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "version",
             "watched_at",
             "watch_error",
+            "watch_error_reason",
             "created_at",
         )
 
@@ -76,7 +80,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
         """Leaves the error of the watch, which may name nodes, to people who see the whole cluster."""
         seen: accounts.Scope | None = self.context.get("scope")
         shown = super().to_representation(instance)
-        return shown if seen is None or instance in seen else {**shown, "watch_error": ""}
+        return shown if seen is None or instance in seen else {**shown, "watch_error": "", "watch_error_reason": None}
 
 
 class ClusterFilter(filters.FilterSet):

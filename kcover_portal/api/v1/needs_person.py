@@ -193,9 +193,13 @@ def _order(row: JobOrder) -> Item:
 
 
 def _unwatched(row: Cluster) -> Item:
-    about = ("cluster", row.name)
     return Item(
-        kind="watch", cluster=row.name, about=about, name=row.name, since=row.watched_at, message=row.watch_error
+        kind="watch",
+        cluster=row.name,
+        about=("cluster", row.name),
+        name=row.name,
+        since=row.watched_at,
+        why=tuple(filter(None, (row.watch_failure,))),
     )
 
 

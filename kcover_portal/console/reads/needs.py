@@ -235,7 +235,7 @@ def _unwatched(cluster: Cluster) -> Need:
     return Need(
         presentation.Badge("", "ask", "wifi-off"),
         _("The watch on cluster %(cluster)s is disconnected") % {"cluster": cluster.name},
-        cluster.watch_error,
+        localization.stored(cluster.watch_error),
         cluster.watched_at,
         "nodes",
         cluster=cluster.name,

@@ -274,7 +274,12 @@ class Migration(migrations.Migration):
                     models.DateTimeField(help_text="end of its API server's last period of silence", null=True),
                 ),
                 ("watched_at", models.DateTimeField(help_text="when the cluster last answered the watch", null=True)),
-                ("watch_error", models.CharField(blank=True, max_length=500)),
+                (
+                    "watch_error",
+                    models.JSONField(
+                        blank=True, default=dict, help_text="the Reason why the watch fails; {}: it works"
+                    ),
+                ),
                 ("version", models.CharField(blank=True, max_length=40)),
             ],
             options={

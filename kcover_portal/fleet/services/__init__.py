@@ -14,7 +14,7 @@ from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Node
-from kcover_portal.fleet.services import cluster_settings, late_results
+from kcover_portal.fleet.services import cluster_settings, late_results, storable_values
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
@@ -28,10 +28,10 @@ class Requester:
     step: int | None = None
 
 
-def note_watch(cluster: Cluster, *, now: datetime, error: str = "", version: str = "") -> None:
+def note_watch(cluster: Cluster, *, now: datetime, error: Reason | None = None, version: str = "") -> None:
     """Records that the cluster answered the watch, or the error."""
-    fields: dict[str, Any] = {"watch_error": error[:500]}
-    if not error:
+    fields: dict[str, Any] = {"watch_error": storable_values.json_value(error.to_json()) if error else {}}
+    if error is None:
         fields["watched_at"] = now
         if not Cluster.objects.filter(pk=cluster.pk, watched_at__gte=now - queries.WATCH_GAP).exists():
             fields["reachable_since"] = now

@@ -5,6 +5,7 @@ PostgreSQL accepts neither NUL nor lone surrogates, and no text beyond a column'
 
 from typing import Any
 
+MAX_ERROR = 300  # characters
 MAX_DEPTH = 16  # of nested objects and lists
 MAX_INTEGER = 2**31 - 1  # of a PositiveIntegerField
 
@@ -14,6 +15,11 @@ def text(value: str, limit: int | None = None) -> str:
     if not value.isascii():
         value = value.encode(errors="ignore").decode()
     return value.replace("\0", "")[:limit]
+
+
+def error_text(error: Exception) -> str:
+    """Returns the message of an unexpected error, at most 300 characters; its class if it has none."""
+    return text(str(error), MAX_ERROR) or type(error).__name__
 
 
 def json_value(value: Any, *, depth: int = MAX_DEPTH) -> Any:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from kcover import reasons
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
 from kcover_portal.kube.fake.custom_objects import CustomObjects
@@ -79,7 +80,7 @@ class FakeCluster(Workloads, CustomObjects):
                 call.wrote = True
                 with contextlib.suppress(errors.Conflict):
                     return before, _node(self.objects.merge("Node", "", name, patch))
-            raise errors.Conflict(f"node {name}: changed by others {_TRIES} times in a row")
+            raise errors.Conflict(reasons.of("node_changed_often", node=name, count=_TRIES))
 
     def list_pods(
         self,

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from kcover import reasons
 from kcover_portal.kube import bounds, errors, http
 from kcover_portal.kube.wire import base
 
@@ -33,7 +34,7 @@ def path(*parts: str) -> str:
     """
     wrong = next((part for part in parts if part in ("", ".", "..")), None)
     if wrong is not None:
-        raise errors.RefusedByServer(f"{'/'.join(parts)}: {wrong!r} is no name of an object; nothing was sent")
+        raise errors.RefusedByServer(reasons.of("object_name_invalid", path="/".join(parts), name=repr(wrong)))
     return "/" + "/".join(quote(part, safe="") for part in parts)
 
 
@@ -87,7 +88,7 @@ def _pages(
         if not page.metadata.continue_:
             return items, page.metadata.resource_version
         if page.metadata.continue_ == place:
-            raise errors.Unavailable(f"GET {at}: the server gives the same page again")
+            raise errors.Unavailable(reasons.of("page_repeated", path=at))
         place = page.metadata.continue_
 
 

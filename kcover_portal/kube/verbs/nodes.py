@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from kcover import reasons
 from kcover_portal.kube import change as changes
 from kcover_portal.kube import errors, values
 from kcover_portal.kube.verbs import list_watch
@@ -61,7 +62,7 @@ class Nodes(list_watch.Verbs):
                 conflict = error
                 continue
             return before, after.value()
-        raise errors.Conflict(f"node {name}: changed by others {_TRIES} times in a row") from conflict
+        raise errors.Conflict(reasons.of("node_changed_often", node=name, count=_TRIES)) from conflict
 
     def _read(self, name: str) -> wire.NodeObject:
         return self._connection.request("GET", list_watch.path("api", "v1", "nodes", name), wire.NodeObject)

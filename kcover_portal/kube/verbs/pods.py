@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from kcover import reasons
 from kcover_portal.kube import bounds, errors, http, values
 from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
@@ -116,7 +117,7 @@ class Pods(list_watch.Verbs):
     def _gone(self, namespace: str, name: str, uid: str) -> values.Gone:
         """Handles a 409: the pod was replaced if the uid differs. Otherwise raises ``Conflict`` again."""
         if self._uid(namespace, name) == uid:
-            raise errors.Conflict(f"pod {namespace}/{name}: the server rejected the request, although the uid matches")
+            raise errors.Conflict(reasons.of("pod_call_rejected", pod=f"{namespace}/{name}"))
         return values.Gone()
 
     def _uid(self, namespace: str, name: str) -> str:

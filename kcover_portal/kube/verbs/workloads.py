@@ -6,6 +6,7 @@ Job objects are labelled, suspended, commanded or kept off nodes, and never dele
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kcover import reasons
 from kcover_portal.kube import errors, http, node_exclusion, values
 from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
@@ -60,7 +61,7 @@ class Workloads(list_watch.Verbs):
                 return self._patch(namespace, kind, name, body)
             except errors.Conflict:
                 continue  # its controller writes the status often
-        raise errors.Conflict(f"{kind} {namespace}/{name}: it is another job now, or was changed each time")
+        raise errors.Conflict(reasons.of("job_changed_often", job=f"{kind} {namespace}/{name}"))
 
     def command_workload(self, namespace: str, kind: str, name: str, *, uid: str, action: str, key: str) -> None:
         body = command_manifest(known_kind(kind), namespace, name, uid=uid, action=action, key=key)
@@ -82,14 +83,14 @@ def known_kind(kind: str) -> values.WorkloadKind:
     """Returns the row of ``WORKLOADS``. Raises ``NotFound``."""
     known = values.WORKLOADS.get(kind)
     if known is None:
-        raise errors.NotFound(f"{kind}: unknown kind of training job; known kinds: {', '.join(values.WORKLOADS)}")
+        raise errors.NotFound(reasons.of("job_kind_unsupported", kind=kind, known=", ".join(values.WORKLOADS)))
     return known
 
 
 def suspension(known: values.WorkloadKind, *, uid: str) -> dict[str, Any]:
     """Returns the merge patch that suspends a job. The uid in it makes the server refuse another job of that name."""
     if known.stop is not values.Verb.SUSPEND:
-        raise errors.RefusedByServer(f"{known.kind} has no field that suspends it")
+        raise errors.RefusedByServer(reasons.of("job_kind_not_suspended", kind=known.kind))
     return {"metadata": {"uid": uid}, **_nested(known.suspend)}
 
 

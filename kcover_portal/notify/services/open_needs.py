@@ -68,8 +68,7 @@ def _present() -> dict[Key, _Present]:
     waiting = needs_person.of(Scope.of(*clusters), clusters)
     found: dict[Key, _Present] = {}
     for cluster in waiting.clusters:
-        because = reasons.of("quoted_text", text=cluster.watch_error)
-        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=because)
+        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
     for source in waiting.sources:
         found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
     return found

@@ -8,6 +8,7 @@ from kcover import reasons
 from kcover.sources import conditions
 from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import storable_values
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
 from kcover_portal.sources import queries
@@ -47,7 +48,7 @@ class ConditionFeed:
             self._shown.clear()
             self._is_broken = True
             if self._source is not None:
-                problem = reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300])
+                problem = reasons.of("source_broken", problem=storable_values.error_text(error))
                 source_settings.note_error(self._source, problem, now=now)
 
     def _feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:

@@ -10,6 +10,7 @@ from kcover.sources import kube_events
 from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import storable_values
 from kcover_portal.jobs import services as jobs
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
@@ -69,7 +70,7 @@ class EventFeed:
             self.note(kube_reasons.of(error), now=now)
         except Exception as error:
             log.exception("cluster %s: Events could not be taken", self._cluster.name)
-            self.note(reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300]), now=now)
+            self.note(reasons.of("source_broken", problem=storable_values.error_text(error)), now=now)
 
     def note(self, problem: reasons.Reason | None, *, now: datetime) -> None:
         """Stores why Events cannot be watched or taken; None once they can, with the time."""

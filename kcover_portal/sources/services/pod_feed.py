@@ -14,6 +14,7 @@ from kcover import reasons
 from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import storable_values
 from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import failures
 from kcover_portal.kube import port, training_jobs
@@ -83,7 +84,7 @@ class PodFeed:
             self.note(kube_reasons.of(error), now=now)
         except Exception as error:
             log.exception("cluster %s: failed pods could not be taken", self._cluster.name)
-            self.note(reasons.of("source_broken", problem=f"{type(error).__name__}: {error}"[:300]), now=now)
+            self.note(reasons.of("source_broken", problem=storable_values.error_text(error)), now=now)
 
     def _refusal(self) -> reasons.Reason | None:
         return kube_reasons.of(self._refused) if self._refused is not None else None

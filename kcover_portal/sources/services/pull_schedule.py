@@ -15,6 +15,7 @@ from django.db.models import F
 from kcover import reasons
 from kcover.sources.observation import Unreadable
 from kcover_portal import doorbell, encryption
+from kcover_portal.fleet.services import storable_values
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
@@ -76,8 +77,8 @@ def _read(source: Source, *, clock: Clock) -> None:
         _failed(source, error.reason, wait=getattr(error, "wait", 0.0), now=clock())
     except Exception as error:  # whatever a source answers, it is read again later
         log.exception("source %s: it could not be read", source.name)
-        problem = f"{type(error).__name__}: {error}"[:300].replace("\0", "")
-        _failed(source, reasons.of("source_broken", problem=problem), wait=0.0, now=clock())
+        problem = reasons.of("source_broken", problem=storable_values.error_text(error))
+        _failed(source, problem, wait=0.0, now=clock())
     else:
         now = clock()
         interval = timedelta(seconds=source.settings.get("interval", INTERVAL_SECONDS[source.kind]))

@@ -22,6 +22,7 @@ from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, 
 
 pytestmark = pytest.mark.django_db
 
+WATCH_FAILURE = reasons.of("cluster_rejected", error="forbidden")
 WHY = reasons.of("pod_gone").to_json()
 
 
@@ -58,7 +59,7 @@ def waiting(node: Node, now: datetime) -> dict[str, str]:
         because=WHY,
         due_at=now,
     )
-    Cluster.objects.filter(pk=east.pk).update(watch_error="forbidden", watched_at=now)
+    Cluster.objects.filter(pk=east.pk).update(watch_error=WATCH_FAILURE.to_json(), watched_at=now)
     source = Source.objects.create(
         name="alerts", kind="alertmanager", cluster=east, created_by="t", created_at=now, error=WHY, error_at=now
     )
@@ -94,7 +95,10 @@ def test_every_kind_is_listed_with_its_row(waiting: dict[str, str], viewer: Api,
     assert found["approval"]["until"] is not None
     assert all(row["since"] for row in found.values())
     assert (found["rescue"]["reasons"], found["rescue"]["reason"]) == ([WHY], str(reasons.from_json(WHY)))
-    assert (found["watch"]["reasons"], found["watch"]["reason"]) == ([], "forbidden")
+    assert (found["watch"]["reasons"], found["watch"]["reason"]) == (
+        [WATCH_FAILURE.to_json()],
+        str(WATCH_FAILURE),
+    )
 
 
 def test_the_numbers_are_those_of_the_metrics(waiting: dict[str, str], viewer: Api) -> None:

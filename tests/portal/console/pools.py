@@ -7,6 +7,7 @@ from typing import Any
 
 from django.test import Client
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, CheckTarget
@@ -34,7 +35,8 @@ class TwoPools:
 
 def make(now: datetime) -> TwoPools:
     """Creates the rows."""
-    cluster = Cluster.objects.create(name="c1", created_at=now, watch_error=f"node {THEIRS} is malformed")
+    broken = reasons.of("watch_failed", error=f"node {THEIRS} is malformed")
+    cluster = Cluster.objects.create(name="c1", created_at=now, watch_error=broken.to_json())
     nodes = {
         OURS: add_node(cluster, OURS, now, pool="red"),
         THEIRS: add_node(cluster, THEIRS, now, pool="blue-of-theirs", unschedulable=True),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet.models import Agent, Cluster, Gpu
 from kcover_portal.incidents.models import Incident
 from tests.portal.rescue.world import NODE, World
@@ -61,7 +62,7 @@ def test_where_the_api_server_is_away_silence_is_no_news(person, world: World):
     viewer = person("viewer")
     Agent.objects.filter(node__name=NODE).update(seen_at=datetime.now(UTC) - timedelta(minutes=3))
     assert "1 agent is not reporting" in page(viewer, "/")
-    Cluster.objects.update(watch_error="connection refused")
+    Cluster.objects.update(watch_error=reasons.of("watch_failed", error="connection refused").to_json())
     assert "API server unreachable: state unknown" in page(viewer, f"/nodes/c1/{NODE}/")
     shown = page(viewer, "/")
     assert "1 agent is not reporting" not in shown

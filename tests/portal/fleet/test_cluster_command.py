@@ -11,6 +11,7 @@ import yaml
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
+from kcover import reasons
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import kubeconfig_rules, port
@@ -229,10 +230,11 @@ def test_a_cluster_is_changed_on_demand_and_keeps_what_is_not_named(kubeconfig: 
 
 def test_clusters_are_listed_and_removed(now: datetime) -> None:
     run("add", "east", "--in-cluster")
-    Cluster.objects.create(name="west", context="w", created_at=now, watched_at=now, watch_error="refused")
+    broken = reasons.of("watch_failed", error="refused").to_json()
+    Cluster.objects.create(name="west", context="w", created_at=now, watched_at=now, watch_error=broken)
     assert run("list")[0].splitlines() == [
         "east\tin-cluster\tmode enforce\treboot auto\tlast contact never",
-        "west\tcontext w\tmode enforce\treboot auto\tlast contact 2026-11-21 08:00\trefused",
+        "west\tcontext w\tmode enforce\treboot auto\tlast contact 2026-11-21 08:00\tThe watch failed: refused",
     ]
     assert run("remove", "east", "--yes")[0] == "cluster east deleted\n"
     assert list(Cluster.objects.values_list("name", flat=True)) == ["west"]

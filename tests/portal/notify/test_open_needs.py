@@ -42,7 +42,8 @@ def break_source(source: Source, *, now: datetime | None) -> None:
 
 
 def break_watch(cluster: Cluster, error: str) -> None:
-    Cluster.objects.filter(pk=cluster.pk).update(watch_error=error)
+    because = reasons.of("cluster_rejected", error=error).to_json() if error else {}
+    Cluster.objects.filter(pk=cluster.pk).update(watch_error=because)
 
 
 def pass_time(world: World, *, seconds: float) -> None:
@@ -74,7 +75,7 @@ def test_a_source_that_fails_is_told_once_and_so_is_its_end(world: World, channe
 def test_a_watch_that_is_disconnected_is_told_with_its_error(world: World, channel: Channel) -> None:
     break_watch(world.cluster, "forbidden")
     pass_time(world, seconds=600)
-    because = reasons.of("quoted_text", text="forbidden").to_json()
+    because = reasons.of("cluster_rejected", error="forbidden").to_json()
     assert notices() == [("watch.failing", "c1", "", because)]
     break_watch(world.cluster, "")
     pass_time(world, seconds=80)

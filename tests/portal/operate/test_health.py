@@ -7,12 +7,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from kcover import reasons
 from kcover_portal.anchors.models import Publication
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
 from kcover_portal.runtime.models import Heartbeat, Lease
 from kcover_portal.runtime.services import heartbeats, leases
 
+WATCH_FAILURE = reasons.of("cluster_unavailable", error="GET /version: connection refused")
 pytestmark = pytest.mark.django_db
 
 
@@ -68,17 +70,17 @@ def test_a_part_that_beats_no_more_makes_the_portal_unready(name: str, seconds: 
 
 def test_a_cluster_that_is_not_heard_of_is_told_and_no_more() -> None:
     Cluster.objects.filter(name="west").update(
-        watched_at=timezone.now() - timedelta(minutes=5), watch_error="GET /version: connection refused"
+        watched_at=timezone.now() - timedelta(minutes=5), watch_error=WATCH_FAILURE.to_json()
     )
     status, found = readyz()
     assert status == 200
     assert found["watch west"] == {
         "well": False,
         "needed": False,
-        "fact": "last contact 300 s ago; last error: GET /version: connection refused",
+        "fact": f"last contact 300 s ago; last error: {WATCH_FAILURE}",
     }
     assert found["watch east"]["well"]
-    Cluster.objects.update(watched_at=None, watch_error="")
+    Cluster.objects.update(watched_at=None, watch_error={})
     status, found = readyz()
     assert (status, found["watch east"]["fact"]) == (200, "never connected to the cluster")
     assert 'kcover_well{check="watch east"} 0.0' in Client().get("/metrics").content.decode()

@@ -10,6 +10,7 @@ import pytest
 from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover import reasons
 from kcover.faults.fault import Fault
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_rows
@@ -205,7 +206,7 @@ def test_a_server_that_refuses_bookmarks_is_watched_without(
     assert len(listed) == 2
     assert Node.objects.get().unschedulable
     east.refresh_from_db()
-    assert (east.watch_error, east.watched_at) == ("", now)
+    assert (east.watch_error, east.watched_at) == ({}, now)
     assert len([record for record in caplog.records if record.levelname == "WARNING"]) == 1
 
 
@@ -218,7 +219,7 @@ def test_an_error_of_the_server_is_still_shown(now: datetime) -> None:
     watcher.ClusterWatch(east, clock=lambda: now, stop=StopsAtWait()).run()
     uninstall()
     east.refresh_from_db()
-    assert east.watch_error
+    assert east.watch_error["code"] == "cluster_unavailable"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -234,7 +235,7 @@ def test_an_unexpected_error_does_not_end_the_watch(now: datetime, monkeypatch: 
     watcher.ClusterWatch(east, clock=lambda: now, stop=stop).run()
     uninstall()
     east.refresh_from_db()
-    assert "KeyError" in east.watch_error
+    assert east.watch_failure == reasons.of("watch_failed", error="'unexpected\\x00'")
     assert stop.is_set()  # it waited before the next try
 
 

@@ -41,7 +41,9 @@ class Quiet(World):
         while True:
             if self.door:
                 heartbeats.beat(silence.RECEIVER, gap=silence.HEARTBEAT_GAP, now=self.now)
-            fleet.note_watch(self.cluster, now=self.now, error=self.error)
+            fleet.note_watch(
+                self.cluster, now=self.now, error=reasons.of("watch_failed", error=self.error) if self.error else None
+            )
             silent_agents.check_all(now=self.now)
             if self.now >= end:
                 return list(Incident.objects.filter(kind="agent", state="open"))

@@ -129,7 +129,7 @@ class Command(BaseCommand):
         for cluster in queries.clusters():
             seen = f"{cluster.watched_at:%Y-%m-%d %H:%M}" if cluster.watched_at else "never"
             access = "in-cluster" if cluster.in_cluster else f"context {cluster.context}"
-            error = f"\t{cluster.watch_error}" if cluster.watch_error else ""
+            error = f"\t{cluster.watch_failure}" if cluster.watch_error else ""
             self.stdout.write(
                 f"{cluster.name}\t{access}\tmode {cluster.mode}\treboot {cluster.reboot}\tlast contact {seen}{error}"
             )

@@ -1,0 +1,27 @@
+"""Failed calls to a cluster's API server, in the portal's own words.
+
+They stand inside a sentence such as ``cluster_unavailable``, so without a full stop.
+"""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    "api_server_silent": _("{call} was not sent, because the API server did not answer recently"),
+    "page_repeated": _("{path}: the server sent the same page again"),
+    "object_name_invalid": _("{path}: {name} is not the name of an object; nothing was sent"),
+    # Nodes and pods.
+    "node_changed_often": _("node {node} was changed by others {count} times in a row"),
+    "pod_call_rejected": _("pod {pod}: the server rejected the request, although the UID matches"),
+    # Training jobs.
+    "job_changed_often": _("{job} is another job now, or was changed during each try"),
+    "job_kind_unsupported": _("{kind} is not a kind of training job; kinds are: {known}"),
+    "job_kind_not_suspended": _("{kind} has no field that suspends it"),
+    "job_template_fixed": _("{kind} has no pod template that may be changed"),
+    "job_field_missing": _("{kind} has no {field}"),
+    "job_field_unreadable": _("{field} of {kind} cannot be read"),
+    "selector_term_unreadable": _("{field} of a node selector term cannot be read"),
+    # The watch; stands alone and ends with free text.
+    "watch_failed": _("The watch failed: {error}"),
+}
