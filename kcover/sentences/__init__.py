@@ -39,6 +39,7 @@ from kcover.sentences import (
     single_sign_on,
     sources,
     standbys,
+    wire,
 )
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -75,4 +76,5 @@ SENTENCES: Mapping[str, str] = {
     **incidents.SENTENCES,
     **rest.SENTENCES,
     **agent_endpoint.SENTENCES,
+    **wire.SENTENCES,
 }

@@ -24,7 +24,6 @@ SENTENCES: Mapping[str, str] = {
     "not_gzip": _("is not gzip although Content-Encoding is gzip: {error}"),
     "gzip_truncated": _("the gzip data is truncated"),
     "gzip_with_tail": _("{bytes} bytes follow the gzip data; send one gzip member"),
-    "report_invalid": _("{problem}"),
     "value_not_storable": _("contains a value that cannot be stored: {error}"),
     "enrolment_too_deep": _("is nested too deeply; send {wanted}"),
     "enrolment_not_json": _("is not JSON in UTF-8: {error}; send {wanted}"),

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
+from kcover import reasons
 from kcover.faults.fault import (
     CHECK_STATUSES,
     COMMAND_KINDS,
@@ -88,34 +89,32 @@ def decode_command(value: object) -> Command:
 def _version(item: JsonObject) -> None:
     version = fields.required(item, "version")
     if type(version) is not int or version != fields.VERSION:
-        raise WireError("version", f"{fields.short_json(version)} is not supported: write {fields.VERSION}")
+        raise WireError("version", reasons.of("wire_version", value=fields.short_json(version), version=fields.VERSION))
 
 
 def _node(item: JsonObject) -> str:
     name = fields.required(item, "node")
     if type(name) is not str or len(name) > 253 or not fields.NODE.fullmatch(name):
-        expected = "a Kubernetes node name (lower-case letters, digits, '-' and '.', at most 253)"
-        raise WireError("node", f"must be {expected}, not {fields.short_json(name)}")
+        raise WireError("node", reasons.of("wire_node_invalid", value=fields.short_json(name)))
     return name
 
 
 def _batch_id(item: JsonObject) -> str:
     fields.required(item, "batch_id")
-    value = fields.matching(
-        item, "batch_id", fields.UUID, expected='a UUID such as "0d9b6c1e-3a55-4c0e-9d3f-5f2b8f0c7a11"'
-    )
+    value = fields.matching(item, "batch_id", fields.UUID, invalid="wire_batch_invalid")
     return str(value).lower()
 
 
 def _identifier(item: JsonObject, key: str, *, maximum: int = fields.MAX_IDENTIFIER) -> str:
-    expected = f"1 to {maximum} printable ASCII characters without spaces"
-    value = fields.matching(item, key, fields.IDENTIFIER, expected=expected, limit=maximum)
+    value = fields.matching(
+        item, key, fields.IDENTIFIER, invalid="wire_identifier_invalid", max_length=maximum, limit=maximum
+    )
     return value if value is not None else str(fields.required(item, key))
 
 
 def _object(value: object) -> JsonObject:
     if type(value) is not dict:
-        raise WireError("", f"must be an object, not {fields.short_json(value)}")
+        raise WireError("", reasons.of("wire_not_object", value=fields.short_json(value)))
     return value
 
 
@@ -128,7 +127,7 @@ def _optional(
     try:
         return read(item)
     except WireError as error:
-        rejected.append(Rejected(error.path, error.reason))
+        rejected.append(Rejected.of(error.path, error.reason))
         return None
 
 
@@ -140,17 +139,16 @@ def _items(
     if values is None:
         return ()
     if type(values) is not list:
-        rejected.append(Rejected(key, f"must be a list, not {fields.short_json(values)}"))
+        rejected.append(Rejected.of(key, reasons.of("wire_not_list", value=fields.short_json(values))))
         return ()
     items = []
     for index, value in enumerate(values[:maximum]):
         try:
             items.append(read(value))
         except WireError as error:
-            rejected.append(Rejected("/".join(filter(None, (key, str(index), error.path))), error.reason))
+            rejected.append(Rejected.of("/".join(filter(None, (key, str(index), error.path))), error.reason))
     if len(values) > maximum:
-        reason = f"a report has at most {maximum} {key}: send this one and all after it in another batch"
-        rejected.append(Rejected(f"{key}/{maximum}", reason))
+        rejected.append(Rejected.of(f"{key}/{maximum}", reasons.of("wire_items_many", limit=maximum, items=key)))
     return tuple(items)
 
 
@@ -165,7 +163,7 @@ def _inventory(report: JsonObject) -> Inventory:
         gpus: list[Gpu] = []
         listed = item.get("gpus")
         if listed is not None and (type(listed) is not list or len(listed) > fields.MAX_GPUS):
-            raise WireError("gpus", f"must be a list of at most {fields.MAX_GPUS}")
+            raise WireError("gpus", reasons.of("wire_gpus_invalid", limit=fields.MAX_GPUS))
         inventory = Inventory(
             driver=fields.text(item, "driver", limit=64), kernel=fields.text(item, "kernel", limit=128)
         )
@@ -175,9 +173,9 @@ def _inventory(report: JsonObject) -> Inventory:
             path = f"inventory/gpus/{position}"
             gpu = _gpu(value)
             if gpu.index in indexes:
-                raise WireError("index", f"{gpu.index} is used by another GPU")
+                raise WireError("index", reasons.of("wire_gpu_twice", value=gpu.index))
             if gpu.uuid in uuids:
-                raise WireError("uuid", f"{fields.short_json(gpu.uuid)} is used by another GPU")
+                raise WireError("uuid", reasons.of("wire_gpu_twice", value=fields.short_json(gpu.uuid)))
             indexes.add(gpu.index)
             uuids.add(gpu.uuid)
             gpus.append(gpu)
@@ -206,7 +204,7 @@ def _fault(value: object) -> Fault:
         code=_code(item, kind),
         pci=fields.pci(item),
         gpu_uuid=fields.matching(
-            item, "gpu_uuid", fields.IDENTIFIER, expected="a GPU's UUID", limit=fields.MAX_GPU_UUID
+            item, "gpu_uuid", fields.IDENTIFIER, invalid="wire_gpu_uuid_invalid", max_length=fields.MAX_GPU_UUID
         ),
         message=fields.text(item, "message", limit=fields.MAX_MESSAGE),
         seen_at=fields.moment(item, "seen_at"),
@@ -214,7 +212,8 @@ def _fault(value: object) -> Fault:
             item,
             "source",
             fields.WORD,
-            expected=f'a short word such as "kmsg" (at most {fields.MAX_SOURCE})',
+            invalid="wire_source_invalid",
+            max_length=fields.MAX_SOURCE,
             limit=fields.MAX_SOURCE,
         )
         or "other",
@@ -233,7 +232,7 @@ def _code(item: JsonObject, kind: str) -> int | str:
 
 
 def _word(item: JsonObject, key: str) -> str:
-    value = fields.matching(item, key, fields.WORD, expected="1 to 64 of a-z, 0-9, '_', '.' and '-'")
+    value = fields.matching(item, key, fields.WORD, invalid="wire_word_invalid")
     return value if value is not None else str(fields.required(item, key))
 
 
@@ -267,6 +266,5 @@ def _result(value: object) -> CommandResult:
 
 def _rejected(value: object) -> Rejected:
     item = _object(value)
-    return Rejected(
-        fields.text(item, "path", limit=fields.MAX_MESSAGE), fields.text(item, "reason", limit=fields.MAX_MESSAGE)
-    )
+    path, code, reason = (fields.text(item, key, limit=fields.MAX_MESSAGE) for key in ("path", "code", "reason"))
+    return Rejected(path, code, reason)

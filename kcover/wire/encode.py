@@ -36,7 +36,7 @@ def encode_answer(answer: Answer) -> dict[str, Any]:
     return {
         "accepted": answer.accepted,
         "duplicates": answer.duplicates,
-        "rejected": [{"path": item.path, "reason": item.reason} for item in answer.rejected],
+        "rejected": [{"path": item.path, "code": item.code, "reason": item.reason} for item in answer.rejected],
         "commands": [encode_command(command) for command in answer.commands],
     }
 

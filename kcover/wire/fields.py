@@ -11,7 +11,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from kcover import sequence_ranges
+from kcover import reasons, sequence_ranges
+from kcover.reasons import Reason
 from kcover.sequence_ranges import Ranges
 
 VERSION = 1
@@ -52,10 +53,13 @@ JsonObject = dict[str, Any]
 class WireError(ValueError):
     """A message is invalid. ``path``: where (``faults/3/code``, "" for the whole). ``reason``: what is wrong."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(f"{path}: {reason}" if path else reason)
+    def __init__(self, path: str, reason: Reason) -> None:
+        super().__init__(path, reason)
         self.path = path
         self.reason = reason
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}" if self.path else str(self.reason)
 
 
 class EnvelopeError(WireError):
@@ -72,7 +76,7 @@ def required(item: JsonObject, key: str) -> Any:
     """The value of a key that must be present and not null."""
     value = item.get(key)
     if value is None:
-        raise WireError(key, "is missing")
+        raise WireError(key, reasons.of("wire_missing"))
     return value
 
 
@@ -84,11 +88,11 @@ def text(item: JsonObject, key: str, *, limit: int) -> str:
     if value is None:
         return ""
     if type(value) is not str:
-        raise WireError(key, f"must be a string, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_not_text", value=short_json(value)))
     if len(value) > limit:
-        raise WireError(key, f"has {len(value)} characters, at most {limit} are allowed: shorten it")
+        raise WireError(key, reasons.of("wire_text_long", size=len(value), limit=limit))
     if not is_storable(value):
-        raise WireError(key, "contains a NUL or an unpaired surrogate: remove it")
+        raise WireError(key, reasons.of("wire_text_not_storable"))
     return value
 
 
@@ -100,15 +104,15 @@ def is_storable(value: str) -> bool:
 
 
 def matching(
-    item: JsonObject, key: str, pattern: re.Pattern[str], *, expected: str, limit: int = MAX_MESSAGE
+    item: JsonObject, key: str, pattern: re.Pattern[str], *, invalid: str, max_length: int = MAX_MESSAGE, **shown: int
 ) -> str | None:
-    """A string of a fixed form, None when absent; ``expected`` ends the sentence "must be ..."."""
+    """A string of a fixed form, None when absent. ``invalid``: the code if it is invalid, ``shown``: its parameters."""
     value = item.get(key)
-    if type(value) is str and len(value) <= limit and pattern.fullmatch(value):
+    if type(value) is str and len(value) <= max_length and pattern.fullmatch(value):
         return value
     if value is None:
         return None
-    raise WireError(key, f"must be {expected}, not {short_json(value)}")
+    raise WireError(key, reasons.of(invalid, value=short_json(value), **shown))
 
 
 def pci(item: JsonObject) -> str | None:
@@ -117,9 +121,7 @@ def pci(item: JsonObject) -> str | None:
     if value is None:
         return None
     if type(value) is not str or not PCI.fullmatch(value.lower()):
-        raise WireError(
-            "pci", f'must be a PCI address such as "0000:4e:00", without "PCI:" and MIG part, not {short_json(value)}'
-        )
+        raise WireError("pci", reasons.of("wire_pci_invalid", value=short_json(value)))
     return value.lower()
 
 
@@ -129,10 +131,11 @@ def integer(item: JsonObject, key: str, *, maximum: int, minimum: int = 0) -> in
     if value is None:
         return None
     if type(value) is not int:
-        hint = f": write {value} without quotes" if type(value) is str and re.fullmatch("[0-9]{1,10}", value) else ""
-        raise WireError(key, f"must be a whole number, not {short_json(value)}{hint}")
+        if type(value) is str and re.fullmatch("[0-9]{1,10}", value):
+            raise WireError(key, reasons.of("wire_integer_quoted", value=short_json(value), number=value))
+        raise WireError(key, reasons.of("wire_not_integer", value=short_json(value)))
     if not minimum <= value <= maximum:
-        raise WireError(key, f"must be from {minimum} to {maximum}")
+        raise WireError(key, reasons.of("wire_integer_range", least=minimum, most=maximum))
     return value
 
 
@@ -142,12 +145,12 @@ def ranges(item: JsonObject, key: str) -> Ranges:
     if value is None:
         return ()
     if type(value) is not list or len(value) > MAX_RECORDS:
-        raise WireError(key, f"must be a list of at most {MAX_RECORDS} pairs, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_ranges_invalid", limit=MAX_RECORDS, value=short_json(value)))
     for pair in value:
         if type(pair) is not list or len(pair) != 2 or any(type(end) is not int for end in pair):
-            raise WireError(key, f"must contain pairs such as [12, 14], first and last, not {short_json(pair)}")
+            raise WireError(key, reasons.of("wire_range_pair", value=short_json(pair)))
         if not 0 <= pair[0] <= pair[1] <= MAX_SEQUENCE:
-            raise WireError(key, f"must contain pairs of a first and a last number, from 0 to {MAX_SEQUENCE}")
+            raise WireError(key, reasons.of("wire_range_order", most=MAX_SEQUENCE))
     return sequence_ranges.merge(value, max_ranges=MAX_RECORDS)
 
 
@@ -157,13 +160,13 @@ def number(item: JsonObject, key: str) -> float | None:
     if value is None:
         return None
     if type(value) is not int and type(value) is not float:
-        raise WireError(key, f"must be a number, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_not_number", value=short_json(value)))
     try:
         value = float(value)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise WireError(key, "is too large for a number")
+        raise WireError(key, reasons.of("wire_number_large"))
     return float(value)
 
 
@@ -173,7 +176,7 @@ def boolean(item: JsonObject, key: str) -> bool:
     if value is None:
         return False
     if type(value) is not bool:
-        raise WireError(key, f"must be true or false, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_not_boolean", value=short_json(value)))
     return value
 
 
@@ -181,7 +184,7 @@ def choice(item: JsonObject, key: str, choices: Collection[str]) -> str:
     """One of ``choices``; it must be present."""
     value = required(item, key)
     if type(value) is not str or value not in choices:
-        raise WireError(key, f"must be one of {', '.join(choices)}, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_not_one_of", known=", ".join(choices), value=short_json(value)))
     return value
 
 
@@ -194,13 +197,13 @@ def required_moment(item: JsonObject, key: str) -> datetime:
     """An RFC 3339 time with offset, converted to UTC; it must be present."""
     value = required(item, key)
     if type(value) is not str or not RFC3339.fullmatch(value):
-        raise WireError(key, f'must be a time such as "2026-11-21T08:00:00Z", not {short_json(value)}')
+        raise WireError(key, reasons.of("wire_time_form", value=short_json(value)))
     try:
         at = datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise WireError(key, f"is not a valid time: {short_json(value)}") from None
+        raise WireError(key, reasons.of("wire_time_invalid", value=short_json(value))) from None
     if not EARLIEST <= at <= LATEST:
-        raise WireError(key, f"must be from 0001-01-02 to 9999-12-30, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_time_range", value=short_json(value)))
     return at
 
 
@@ -210,12 +213,11 @@ def mapping(item: JsonObject, key: str) -> JsonObject:
     if value is None:
         return {}
     if type(value) is not dict:
-        raise WireError(key, f"must be an object, not {short_json(value)}")
+        raise WireError(key, reasons.of("wire_not_object", value=short_json(value)))
     if not _is_storable_json(value):
-        limits = f"nested deeper than {MAX_DEPTH} or contain NUL, NaN, infinity or an integer of more than 64 bits"
-        raise WireError(key, f"must not be {limits}")
+        raise WireError(key, reasons.of("wire_json_not_storable", depth=MAX_DEPTH))
     if len(json.dumps(value)) > MAX_OUTPUT:
-        raise WireError(key, f"is longer than {MAX_OUTPUT} characters of JSON: shorten it")
+        raise WireError(key, reasons.of("wire_json_long", limit=MAX_OUTPUT))
     return value
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover.faults.fault import Check, Command, CommandResult, Fault, Inventory
+from kcover.reasons import Reason
 from kcover.wire.fields import VERSION
 
 
@@ -29,10 +30,19 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """An item that was rejected: its path (``faults/3/code``) and what is wrong with it."""
+    """An item that was rejected: its path (``faults/3/code``), and the code and the English text of the reason.
+
+    An agent may get a code from a newer portal, so both are text.
+    """
 
     path: str
+    code: str
     reason: str
+
+    @classmethod
+    def of(cls, path: str, reason: Reason) -> "Rejected":
+        """The item at this path, with its reason."""
+        return cls(path, reason.code, str(reason))
 
 
 @dataclass(frozen=True, slots=True)

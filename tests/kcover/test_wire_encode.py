@@ -282,18 +282,21 @@ def test_a_command_decodes_as_it_was_encoded():
 def test_invalid_commands(change, path, reason):
     with pytest.raises(wire.WireError) as caught:
         wire.decode_command({**wire.encode_command(COMMAND), **change})
-    assert (caught.value.path, caught.value.reason) == (path, reason)
+    assert (caught.value.path, str(caught.value.reason)) == (path, reason)
 
 
 def test_an_answer_decodes_as_it_was_encoded():
     answer = Answer(
-        accepted=3, duplicates=2, rejected=(Rejected("faults/3/code", "is missing"),), commands=(COMMAND, COMMAND)
+        accepted=3,
+        duplicates=2,
+        rejected=(Rejected("faults/3/code", "wire_missing", "is missing"),),
+        commands=(COMMAND, COMMAND),
     )
     written = wire.encode_answer(answer)
     assert written == {
         "accepted": 3,
         "duplicates": 2,
-        "rejected": [{"path": "faults/3/code", "reason": "is missing"}],
+        "rejected": [{"path": "faults/3/code", "code": "wire_missing", "reason": "is missing"}],
         "commands": [wire.encode_command(COMMAND)] * 2,
     }
     assert wire.decode_answer(json.loads(json.dumps(written))) == answer
@@ -312,9 +315,9 @@ def test_an_unsupported_command_hides_no_other():
     )
     assert (answer.accepted, answer.rejected, answer.commands) == (1, (), (COMMAND,))
     assert answer.unsupported == (
-        Rejected("rejected/0", "must be an object, not 5"),
-        Rejected("commands/0/kind", 'must be one of run_check, reboot, reset_gpu, not "format"'),
-        Rejected("commands/2", "must be an object, not 7"),
+        Rejected("rejected/0", "wire_not_object", "must be an object, not 5"),
+        Rejected("commands/0/kind", "wire_not_one_of", 'must be one of run_check, reboot, reset_gpu, not "format"'),
+        Rejected("commands/2", "wire_not_object", "must be an object, not 7"),
     )
     assert "unread" not in wire.encode_answer(answer)
 

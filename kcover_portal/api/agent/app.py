@@ -113,8 +113,7 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
         try:
             incoming = report_decoder.read(credential.cluster, sent, now=timezone.now())
         except wire.EnvelopeError as error:
-            reason = reasons.of("report_invalid", problem=error.reason)
-            raise Refusal(400, reason, field=error.path or "body") from error
+            raise Refusal(400, error.reason, field=error.path or "body") from error
         credentials.speaks_for(credential, incoming.node)
         report_rates.charge(sender, incoming.faults)
         answer = await _writer.keep(incoming)

@@ -105,8 +105,9 @@ def test_a_token_that_cannot_report(kind: str, code: str, east: Cluster, now: da
     assert HAN.search(chinese(answer))
 
 
-def test_the_reason_of_a_wrong_envelope_is_a_parameter(east: Cluster, now: datetime) -> None:
+def test_a_wrong_envelope_has_a_code_of_its_own(east: Cluster, now: datetime) -> None:
     answer = door(east, now, node="gpu-1").report(report(version=2))
     (error,) = answer.body["errors"]
-    assert (answer.status, error["field"], error["code"]) == (400, "version", "report_invalid")
-    assert error["params"] == {"problem": error["reason"]}
+    assert (answer.status, error["field"], error["code"]) == (400, "version", "wire_version")
+    assert error["params"] == {"value": "2", "version": 1}
+    assert HAN.search(chinese(answer))
