@@ -30,12 +30,16 @@ class IncidentClosed(Act):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAct(Act):
-    """An act on a policy. ``standby``: the policy is a WarmStandbyPolicy."""
+    """An act on a policy. ``standby``: the policy is a WarmStandbyPolicy.
+
+    ``reason``: a person's own words; ``because``: the portal's reason.
+    """
 
     policy: str
     standby: bool
     revision: int
     reason: str = ""
+    because: Reason | None = None
 
     @property
     def subject(self) -> str:

@@ -157,6 +157,13 @@ SENTENCES: Mapping[str, str] = {
     "try_too_long": _("The try took longer than {most}. Try fewer incidents or rules."),
     # Revisions.
     "policy_unknown": _("unknown policy {policy}"),
+    # Why a revision was published or taken out of force.
+    "policy_built_in": _("Published with the built-in policies."),
+    "policy_from_pack": _("Published from the pack {pack}."),
+    "policy_from_file": _("Published from the file {file}."),
+    "policy_from_object": _("Published from the cluster's object ({kind})."),
+    "policy_object_gone": _("The cluster's object was deleted or is no longer accepted."),
+    "policy_rolled_back": _("Back to revision {revision}."),
     # Policies that a cluster keeps as objects.
     "policy_is_object": _(
         "cluster {cluster} keeps the policy {policy} as an object: change it there, or delete the object"
@@ -165,6 +172,7 @@ SENTENCES: Mapping[str, str] = {
     "policy_object_loosens": _(
         "{rule} would take faults from {own} and act with looser limits: give it a lower priority or the same limits"
     ),
+    "policy_object_unreadable": _("the spec cannot be written as YAML: {error}"),
     "policy_objects_many": _("the portal reads at most {most} policies of a cluster"),
     "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),
     "revision_unknown": _("policy {policy} has no revision {revision}"),

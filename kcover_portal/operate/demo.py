@@ -18,6 +18,7 @@ from django.conf import settings
 from django.core.management.base import CommandError
 from django.utils import timezone
 
+from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.fleet.models import Cluster
@@ -151,7 +152,8 @@ def _register(kubeconfig: Path, enrolment: Path) -> tuple[Cluster, str]:
     cluster, _ = Cluster.objects.update_or_create(
         name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now}
     )
-    policies.apply(POLICIES.read_text(encoding="utf-8"), author="demo", reason="KCE's table", now=now)
+    text, because = POLICIES.read_text(encoding="utf-8"), reasons.of("policy_from_file", file=POLICIES.name)
+    policies.apply(text, author="demo", reason="", because=because, now=now)
     _, secret = accounts.make_token(
         ApiToken.Kind.AGENT,
         cluster=cluster,

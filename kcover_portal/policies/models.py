@@ -3,6 +3,7 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover import reasons
 from kcover.policy import document
 from kcover_portal.fleet.models import Cluster
 
@@ -27,7 +28,7 @@ class Policy(models.Model):
     created_at = models.DateTimeField()
     archived_at = models.DateTimeField(null=True)
     archived_by = models.CharField(max_length=200, blank=True)
-    archived_because = models.CharField(max_length=500, blank=True)
+    archived_because = models.JSONField(default=dict, blank=True, help_text="the Reason; {}: nobody gave one")
 
     class Meta:
         ordering = ("name",)
@@ -55,11 +56,17 @@ class Revision(models.Model):
     document = models.JSONField()
     author = models.CharField(max_length=200)
     reason = models.CharField(max_length=500, blank=True)
+    because = models.JSONField(default=dict, blank=True, help_text="the portal's own Reason; {}: none")
     at = models.DateTimeField()
 
     class Meta:
         ordering = ("policy_id", "-number")
         constraints = (models.UniqueConstraint(fields=("policy", "number"), name="one_revision_a_number"),)
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """The portal's own reason."""
+        return reasons.kept(self.because)
 
 
 class PolicyTry(models.Model):

@@ -29,7 +29,10 @@ class Migration(migrations.Migration):
                 ("created_at", models.DateTimeField()),
                 ("archived_at", models.DateTimeField(null=True)),
                 ("archived_by", models.CharField(blank=True, max_length=200)),
-                ("archived_because", models.CharField(blank=True, max_length=500)),
+                (
+                    "archived_because",
+                    models.JSONField(blank=True, default=dict, help_text="the Reason; {}: nobody gave one"),
+                ),
                 (
                     "cluster",
                     models.ForeignKey(
@@ -128,6 +131,10 @@ class Migration(migrations.Migration):
                 ("document", models.JSONField()),
                 ("author", models.CharField(max_length=200)),
                 ("reason", models.CharField(blank=True, max_length=500)),
+                (
+                    "because",
+                    models.JSONField(blank=True, default=dict, help_text="the portal's own Reason; {}: none"),
+                ),
                 ("at", models.DateTimeField()),
                 (
                     "policy",

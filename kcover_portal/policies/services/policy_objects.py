@@ -16,6 +16,7 @@ from kcover import reasons
 from kcover.decisions import looser_rules
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import storable_values
 from kcover_portal.kube import port
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
@@ -25,13 +26,14 @@ log = logging.getLogger(__name__)
 
 MAX_OBJECTS_PER_CLUSTER = 200  # objects of a cluster
 MAX_MESSAGE = 1_000
+MAX_PROBLEMS = 5  # that one message lists
 CONDITION = "Accepted"
 
 
 class _Refusal(Exception):
     """Why an object is not accepted: a word for programs, and a sentence."""
 
-    def __init__(self, word: str, because: reasons.Reason | str) -> None:
+    def __init__(self, word: str, because: reasons.Reason) -> None:
         super().__init__(word)
         self.word, self.because = word, because
 
@@ -61,8 +63,8 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
                 refusals[one.uid] = refusal
         for row in known:
             if (row.kind, row.name) not in accepted:
-                because = "the object is gone or not accepted"
-                revisions.delete(row.name, kind=row.kind, author=_author(cluster), reason=because, now=now, of=cluster)
+                gone = reasons.of("policy_object_gone")
+                revisions.delete(row.name, kind=row.kind, author=_author(cluster), because=gone, now=now, of=cluster)
     if fleet.mode_of(cluster)[0] not in fleet.MODES_WITHOUT_WRITES:
         for one in found:
             _state(client, one, refusals[one.uid], now=now)
@@ -80,13 +82,18 @@ def _publish(
     text = _text(one)
     reading = validation.validate(text)
     if reading.problems:
-        raise _Refusal("Invalid", "; ".join(f"{problem.path}: {problem.text}" for problem in reading.problems[:5]))
+        found = (
+            reasons.of("parameter_invalid", parameter=problem.path or "spec", problem=problem.reason)
+            for problem in reading.problems[:MAX_PROBLEMS]
+        )
+        raise _Refusal("Invalid", reasons.both(*found))
     own = [rule for rule in queries.candidates() if queries.cluster_of(rule) is None]
     for rule in validation.candidates(list(reading.policies)):
         if rule.revision == 0 and (looser := looser_rules.loosened_by(rule, own)) is not None:
             raise _Refusal("Loosens", reasons.of("policy_object_loosens", rule=rule.name, own=looser.name))
     try:
-        revisions.apply(text, author=_author(cluster), reason=one.kind.api_version, now=now, of=cluster)
+        because = reasons.of("policy_from_object", kind=f"{one.kind.kind} {one.kind.api_version}")
+        revisions.apply(text, author=_author(cluster), reason="", because=because, now=now, of=cluster)
     except revisions.Conflict as error:
         raise _Refusal("Conflict", error.reason) from error
     return key
@@ -102,7 +109,8 @@ def _text(one: port.CustomObject) -> str:
     try:
         text = str(yaml.safe_dump(content, sort_keys=False, allow_unicode=True))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise _Refusal("Invalid", f"spec: {type(error).__name__}") from error
+        unreadable = reasons.of("policy_object_unreadable", error=storable_values.error_text(error))
+        raise _Refusal("Invalid", unreadable) from error
     if len(text.encode()) > yaml_reader.MAX_BYTES:
         raise _Refusal("Invalid", reasons.of("text_too_large", bytes=len(text.encode()), limit=yaml_reader.MAX_BYTES))
     return text

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Max
 
 from kcover import audit, masked_addresses, reasons
+from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -33,6 +34,7 @@ def apply(
     *,
     author: str,
     reason: str,
+    because: Reason | None = None,
     now: datetime,
     name: str | None = None,
     kind: str = queries.RESCUE,
@@ -41,10 +43,10 @@ def apply(
 ) -> list[Policy]:
     """Publishes all policies of the text, or none; returns them in the text's order, changed or not.
 
-    ``of``: the cluster that keeps them as objects; None for the portal's own policies.
-
-    ``name``: the text must contain only this policy (of this ``kind``). ``expected``: the number that the active
-    revision must have (0: not active). Raises InvalidPolicies, or Conflict if the active revision differs.
+    ``reason``: a person's own words; ``because``: the portal's reason. ``of``: the cluster that keeps them as objects;
+    None for the portal's own policies. ``name``: the text must contain only this policy (of this ``kind``).
+    ``expected``: the number that the active revision must have (0: not active).
+    Raises InvalidPolicies, or Conflict if the active revision differs.
     """
     reading = validate(text)
     if reading.problems:
@@ -54,7 +56,9 @@ def apply(
         found = ", ".join(f"{other} {policy}" if other != kind else policy for other, policy in keys)
         others = reasons.of("other_policies", policy=name, found=found)
         raise InvalidPolicies((Problem(1, 1, "metadata.name", others),))
-    return _put(reading.policies, author=author, reason=reason, now=now, expected=expected, always=False, of=of)
+    return _put(
+        reading.policies, author=author, reason=reason, because=because, now=now, expected=expected, always=False, of=of
+    )
 
 
 def rollback(
@@ -81,15 +85,18 @@ def rollback(
     reading = validate(old.text)
     if reading.problems:
         raise InvalidPolicies(reading.problems)
-    why = f"back to revision {number}: {reason}"
-    return _put(reading.policies, author=author, reason=why, now=now, expected=expected, always=True)[0]
+    back = reasons.of("policy_rolled_back", revision=number)
+    return _put(reading.policies, author=author, reason=reason, because=back, now=now, expected=expected, always=True)[
+        0
+    ]
 
 
 def delete(
     name: str,
     *,
     author: str,
-    reason: str,
+    reason: str = "",
+    because: Reason | None = None,
     now: datetime,
     kind: str = queries.RESCUE,
     expected: int | None = None,
@@ -107,9 +114,14 @@ def delete(
         if expected is not None:
             _expect(row, expected)
         previous, row.revision = row.revision, 0
-        row.archived_at, row.archived_by, row.archived_because = now, author, reason[:500]
+        words = reasons.of("quoted_text", text=reason[:500]) if reason else None
+        why = reasons.both(words, because)
+        row.archived_at, row.archived_by = now, author
+        row.archived_because = why.to_json() if why.parts else {}
         row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
-        entry = audit.PolicyDeleted(policy=row.name, standby=_is_standby(row), revision=previous, reason=reason)
+        entry = audit.PolicyDeleted(
+            policy=row.name, standby=_is_standby(row), revision=previous, reason=reason, because=because
+        )
         ledger.record("", entry, actor=author, now=now)
         doorbell.publish("policy", row.pk)
         doorbell.ring("rescue.sweep")
@@ -120,6 +132,7 @@ def _put(
     *,
     author: str,
     reason: str,
+    because: Reason | None,
     now: datetime,
     expected: int | None,
     always: bool,
@@ -132,7 +145,7 @@ def _put(
             if expected is not None:
                 _expect(rows[keys[0]], expected)
             for policy in parsed:
-                _revise(rows[policy.key], policy, author=author, reason=reason, now=now, always=always)
+                _revise(rows[policy.key], policy, author=author, reason=reason, because=because, now=now, always=always)
     except IntegrityError as error:
         raise Conflict(reasons.of("standby_policy_published")) from error
     return [rows[key] for key in keys]
@@ -174,22 +187,38 @@ def _expect(row: Policy, expected: int) -> None:
         raise Conflict(reasons.of("revision_changed", policy=row.name, edited=edited, present=present))
 
 
-def _revise(row: Policy, parsed: ParsedPolicy, *, author: str, reason: str, now: datetime, always: bool) -> None:
+def _revise(
+    row: Policy,
+    parsed: ParsedPolicy,
+    *,
+    author: str,
+    reason: str,
+    because: Reason | None,
+    now: datetime,
+    always: bool,
+) -> None:
     """Adds a revision and activates it; unless ``always``, only if its content differs."""
     current = row.revisions.filter(number=row.revision).first()
     if current is not None and current.document == parsed.document and not always:
         return
     newest = row.revisions.aggregate(newest=Max("number"))["newest"] or 0
     row.revisions.create(
-        number=newest + 1, text=parsed.text, document=parsed.document, author=author, reason=reason[:500], at=now
+        number=newest + 1,
+        text=parsed.text,
+        document=parsed.document,
+        author=author,
+        reason=reason[:500],
+        because=because.to_json() if because else {},
+        at=now,
     )
-    row.revision, row.archived_at, row.archived_by, row.archived_because = newest + 1, None, "", ""
+    row.revision, row.archived_at, row.archived_by, row.archived_because = newest + 1, None, "", {}
     row.save(update_fields=["revision", "archived_at", "archived_by", "archived_because"])
     entry = audit.PolicyApplied(
         policy=row.name,
         standby=_is_standby(row),
         revision=row.revision,
         reason=reason,
+        because=because,
         document=masked_addresses.mask(parsed.document),
     )
     ledger.record("", entry, actor=author, now=now)

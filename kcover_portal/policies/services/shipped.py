@@ -93,7 +93,8 @@ def install_pack(pack: str, mode: str = FIRST_MODE, *, author: str, reason: str,
 
     Raises UnknownPack, or InvalidPolicies if a rule names a channel or source that does not exist.
     """
-    return revisions.apply(pack_text(pack, mode), author=author, reason=reason or f"pack {pack}", now=now)
+    text, because = pack_text(pack, mode), reasons.of("policy_from_pack", pack=pack)
+    return revisions.apply(text, author=author, reason=reason, because=because, now=now)
 
 
 def dismiss_first_choice(*, author: str, now: datetime) -> None:
@@ -117,10 +118,9 @@ def install_defaults(*, author: str, reason: str, now: datetime, update: bool = 
     ``update``: publishes all of them, as new revisions where they differ. Raises InvalidPolicies if a rule
     names a channel or source that does not exist.
     """
-    if update:
-        return revisions.apply(DEFAULTS.read_bytes(), author=author, reason=reason, now=now)
-    text = "---\n".join(parsed.text for parsed in _missing())
-    return revisions.apply(text, author=author, reason=reason, now=now) if text else []
+    text = DEFAULTS.read_text(encoding="utf-8") if update else "---\n".join(parsed.text for parsed in _missing())
+    because = reasons.of("policy_built_in")
+    return revisions.apply(text, author=author, reason=reason, because=because, now=now) if text else []
 
 
 def _missing() -> list[ParsedPolicy]:

@@ -130,7 +130,7 @@ def test_the_shipped_policies_are_installed_once() -> None:
         run("defaults")[0]
         == "the built-in policies are already installed; --update replaces them with the current versions\n"
     )
-    assert queries.in_force()[0].reason == "built-in policies"
+    assert queries.in_force()[0].because["code"] == "policy_built_in"
 
 
 def test_a_pack_is_installed_in_a_mode() -> None:

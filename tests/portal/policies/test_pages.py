@@ -99,7 +99,7 @@ def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browse
     answer = client.post(ask, {"reason": "oops", "expected": "3"})
     assert (answer.status_code, answer.url) == (302, "/policies/a/")
     newest = Revision.objects.get(policy__name="a", number=4)
-    assert (newest.reason, newest.author) == ("back to revision 1: oops", "user:admin")
+    assert (newest.reason, newest.because["code"], newest.author) == ("oops", "policy_rolled_back", "user:admin")
     assert "already active" in page(client.post("/policies/a/rollback/?revision=4", {"reason": "x"}), 422)
     page(client.get("/policies/a/rollback/?revision=9"), 404)
     page(client.get("/policies/a/rollback/"), 404)
@@ -112,7 +112,7 @@ def test_a_policy_is_archived_with_a_reason_and_brought_back(three: None, browse
     page(client.post("/policies/a/archive/", {"reason": "", "expected": "3"}), 422)
     moved = client.post("/policies/a/archive/", {"reason": "too wide", "expected": "3"}, headers={"HX-Request": "true"})
     assert moved.headers["HX-Redirect"] == "/policies/a/"
-    assert Policy.objects.get(name="a").archived_because == "too wide"
+    assert Policy.objects.get(name="a").archived_because["params"] == {"text": "too wide"}
     page(client.get("/policies/a/archive/"), 404)
     assert client.post("/policies/a/rollback/?revision=3", {"reason": "needed"}).status_code == 302
     assert queries.candidates()[0].rule.codes == ("64",)

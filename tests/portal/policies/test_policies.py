@@ -8,6 +8,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover import reasons
 from kcover.decisions import match
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries, services
@@ -155,7 +156,7 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
     assert row.revision == 3
     newest = row.revisions.get(number=3)
     assert newest.text == policy("a")
-    assert newest.reason == "back to revision 1: too wide"
+    assert (newest.reason, newest.why) == ("too wide", reasons.of("policy_rolled_back", revision=1))
     assert queries.candidates()[0].rule.codes == ("62",)
     with pytest.raises(services.NotFound):
         services.rollback("a", 9, author="user:bo", reason="why", now=now)

@@ -12,8 +12,9 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import queries, services
-from kcover_portal.policies.models import Policy
+from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.rescue.models import Rescue
+from tests.codes import code_of
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -47,6 +48,7 @@ def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
     put(world)
     assert read(world) == 1
     assert reported(world) == ("True", "Accepted")
+    assert code_of(Revision.objects.get().because) == "policy_from_object"
     assert [one.policy for one in queries.candidates(world.cluster.pk)] == ["gitops"]
     writes = len(world.kube.writes)
     assert read(world) == 1
@@ -60,7 +62,8 @@ def test_an_object_is_a_policy_until_it_is_gone(world: World) -> None:
     world.kube.remove_custom_object(KSYUN, "gitops")
     assert read(world) == 0
     assert queries.candidates() == ()
-    assert Policy.objects.get().archived_by == "cluster:c1"
+    row = Policy.objects.get()
+    assert (row.archived_by, code_of(row.archived_because)) == ("cluster:c1", "policy_object_gone")
 
 
 def test_it_holds_in_its_own_cluster_only(world: World) -> None:

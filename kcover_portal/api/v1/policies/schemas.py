@@ -9,6 +9,7 @@ from rest_framework import serializers
 from kcover import durations, masked_addresses
 from kcover.policy import document
 from kcover_portal.api.v1.masked_fields import MaskedTextField
+from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.policies.models import Revision
 
 
@@ -105,10 +106,11 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
     """An immutable revision of a policy. Queries of addresses in the text are masked."""
 
     text = MaskedTextField()
+    because = ReasonSerializer(source="why", read_only=True, allow_null=True)
 
     class Meta:
         model = Revision
-        fields = ("number", "text", "author", "reason", "at")
+        fields = ("number", "text", "author", "reason", "because", "at")
 
 
 class PolicySerializer(serializers.ModelSerializer[Revision]):
@@ -124,7 +126,8 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
     created_at = serializers.DateTimeField(source="policy.created_at", read_only=True)
     archived_at = serializers.DateTimeField(source="policy.archived_at", read_only=True, allow_null=True)
     archived_by = serializers.CharField(source="policy.archived_by", read_only=True)
-    archived_because = serializers.CharField(source="policy.archived_because", read_only=True)
+    archived_because = SentenceField(source="policy.archived_because")
+    because = ReasonSerializer(source="why", read_only=True, allow_null=True)
     cluster = serializers.CharField(
         source="policy.cluster.name",
         read_only=True,
@@ -147,6 +150,7 @@ class PolicySerializer(serializers.ModelSerializer[Revision]):
             "matches",
             "author",
             "reason",
+            "because",
             "at",
             "created_at",
             "archived_at",

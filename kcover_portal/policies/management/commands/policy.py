@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
+from kcover import reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
@@ -91,7 +92,7 @@ class Command(BaseCommand):
                 plural = noun if count == 1 else noun + ("es" if noun == "match" else "s")
                 line = f"{policy.name}\trevision {revision.number}\t{count} {plural}\tby {revision.author}"
                 if policy.archived_at is not None:
-                    line += f"\tarchived by {policy.archived_by}: {policy.archived_because}".rstrip(": ")
+                    line += f"\tarchived by {policy.archived_by}: {reasons.text(policy.archived_because)}".rstrip(": ")
                 self.stdout.write(line)
 
     def _diff(self, options: dict[str, Any]) -> None:
@@ -134,7 +135,7 @@ class Command(BaseCommand):
     def _defaults(self, options: dict[str, Any]) -> None:
         applied = services.install_defaults(
             author=accounts.shell_actor(),
-            reason=options["reason"] or "built-in policies",
+            reason=options["reason"],
             now=timezone.now(),
             update=options["update"],
         )
