@@ -16,7 +16,11 @@ SENTENCES: Mapping[str, str] = {
     "verbs_beyond_own": _("you can grant only verbs that you have there; you do not have {verbs}"),
     "user_stronger": _("user {user} has more rights than you; ask an admin of all clusters"),
     "pool_without_cluster": _("a pool belongs to a cluster; name the cluster"),
-    "user_invalid": _("{problem}"),
+    "user_name_taken": _("A user named {user} already exists. Choose another name."),
+    "user_name_invalid": _("{user} is not a valid user name. Use letters, digits and @ . + - _ only."),
+    "password_too_short": _("The password is too short. Use at least {least} characters."),
+    "password_too_common": _("The password is too common. Choose another."),
+    "password_rejected": _("The password is too weak. Choose another."),
     "own_account": _("You cannot disable your own account. Ask another admin."),
     # Signing in and changing one's own password.
     "attempts_throttled": _("Too many failed attempts. Try again in {wait}."),

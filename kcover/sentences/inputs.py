@@ -5,7 +5,13 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    "value_invalid": _("{problem}"),
+    # Values of settings.
+    "value_empty": _("Must not be empty."),
+    "value_not_one_of": _("Must be one of {known}, not {value}."),
+    "value_not_accepted": _("{value} is not a valid value."),
+    "number_too_small": _("Must be at least {least}."),
+    "number_too_large": _("Must be at most {most}."),
+    "decision_url_invalid": _("Must be an address such as https://decisions.example/plan."),
     # Changes that wait for another admin.
     "change_apart": _("Another admin must confirm this change. Change only {names} in the same request."),
     "change_closed": _("Change {change} is already {state}."),

@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Invitation, User
-from kcover_portal.accounts.services import people, roles, tokens
+from kcover_portal.accounts.services import people, roles, tokens, user_errors
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
@@ -41,7 +41,7 @@ def invite_new(
     try:
         user.full_clean()
     except ValidationError as error:
-        raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
+        raise Refused(user_errors.reason_of(error, name)) from error
     with transaction.atomic():
         user.save()
         roles.bind(user, role, cluster=cluster, pool=pool, giver=giver, actor=actor, now=now)

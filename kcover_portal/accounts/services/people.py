@@ -11,7 +11,7 @@ from django.views.decorators.debug import sensitive_variables
 from kcover import audit, reasons
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import failed_attempts, roles, sessions, throttle
+from kcover_portal.accounts.services import failed_attempts, roles, sessions, throttle, user_errors
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
 from kcover_portal.errors import FieldError
@@ -42,7 +42,7 @@ def make_user(
         user.set_password(password)
         user.full_clean()
     except ValidationError as error:
-        raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
+        raise Refused(user_errors.reason_of(error, name)) from error
     with transaction.atomic():
         user.save()
         roles.bind(user, role, cluster=cluster, pool=pool, giver=giver, actor=created_by, now=now)
@@ -58,7 +58,7 @@ def set_password(user: User, password: str, *, actor: str, now: datetime, keep_s
     try:
         password_validation.validate_password(password, user)
     except ValidationError as error:
-        raise Refused(reasons.of("user_invalid", problem=" ".join(error.messages))) from error
+        raise Refused(user_errors.reason_of(error, user.username)) from error
     with transaction.atomic():
         user.set_password(password)
         user.save(update_fields=["password"])

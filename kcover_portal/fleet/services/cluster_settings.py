@@ -16,7 +16,7 @@ from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance
-from kcover_portal.fleet.services import maintenance_scope, pools
+from kcover_portal.fleet.services import maintenance_scope, pools, setting_errors
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
@@ -76,8 +76,8 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
         try:
             row.clean_fields(exclude=[column.name for column in row._meta.get_fields() if column.name not in changes])
         except ValidationError as error:
-            field, messages = next(iter(error.message_dict.items()))
-            raise FieldError(field, reasons.of("value_invalid", problem=" ".join(messages))) from error
+            field, problems = next(iter(error.error_dict.items()))
+            raise FieldError(field, setting_errors.reason_of(problems[0], field)) from error
         changed = {name: (before[name], getattr(row, name)) for name in changes if before[name] != getattr(row, name)}
         if changed:
             if row.mode == Mode.PAUSED and "mode" in changed:

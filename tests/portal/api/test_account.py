@@ -55,7 +55,7 @@ def test_a_wrong_field_is_named(old: str, new: str, field: str, code: str, anna:
 
 
 def test_a_weak_password_is_refused(anna: User) -> None:
-    assert problem(change(Api(client=session(anna)), OLD, "short"), 422)["code"] == "user_invalid"
+    assert problem(change(Api(client=session(anna)), OLD, "short"), 422)["code"] == "password_too_short"
 
 
 def test_guesses_are_throttled_with_a_code_in_both_languages(anna: User, monkeypatch: pytest.MonkeyPatch) -> None:
