@@ -8,7 +8,10 @@ from kcover_portal.fleet.models import Cluster
 
 
 def reason_of(error: ValidationError, name: str) -> reasons.Reason:
-    """Returns the reason why the column ``name`` does not accept its value. Addresses are not quoted: they may have secrets."""
+    """Returns the reason why the column ``name`` does not accept its value.
+
+    Addresses are not quoted, because they may contain secrets.
+    """
     given = error.params or {}
     value = short_repr(given.get("value"))
     match error.code:

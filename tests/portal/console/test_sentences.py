@@ -83,6 +83,8 @@ NAMES = {
     *("KCOVER_PUBLIC_URL", "HTTP", "API", "https", "anchor", "verify", "FILE"),
     # Single sign-on.
     *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
+    # Values of agents' reports and of the decision system's address.
+    *("UUID", "PCI", "MIG", "kmsg", "decisions", "plan"),
     # Commands, Kubernetes fields and forms of settings.
     *("KCOVER_ENCRYPTION_KEY_FILE", "KCOVER_ENCRYPTION_KEY_COMMAND", "secrets", "rotate", "com", "never"),
     *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
