@@ -18,6 +18,7 @@ from kcover import sentences
 Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
 Translate: TypeAlias = Callable[[str], str]
 
+SPANS: Mapping[str, int] = {"span_d": 86400, "span_h": 3600, "span_min": 60, "span_s": 1}  # seconds of each unit
 ALL = "all"  # the code of several reasons in sequence, each with a sentence of its own
 
 
@@ -138,11 +139,16 @@ def _join_sentences(rendered: Iterable[str], translate: Translate) -> str:
 
 
 def same_but_for_numbers(some: Iterable[Reason], others: Iterable[Reason]) -> bool:
-    """Return whether both are the same reasons in the same order, apart from figures."""
+    """Returns whether both are the same reasons in the same order, apart from figures. Durations are no figures.
+
+    A duration in a reason is a setting such as a guard's window, so another duration is another reason.
+    """
     return [_without_numbers(reason) for reason in some] == [_without_numbers(reason) for reason in others]
 
 
 def _without_numbers(reason: Reason) -> tuple[str, list[tuple[str, object]]]:
+    if reason.code in SPANS:
+        return reason.code, list(reason.params)
     named = [(name, value) for name, value in reason.params if not isinstance(value, int)]
     return reason.code, [(name, _comparable(value)) for name, value in named]
 
@@ -181,10 +187,8 @@ def moment(at: datetime) -> str:
     return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def span(time: timedelta) -> str:
-    """A duration as reasons write it, in the largest unit of which it is a whole number: 5 min, 7 d, 90 s."""
+def span(time: timedelta) -> Reason:
+    """A duration as one parameter, in the largest unit of which it is a whole number: 5 min, 7 d, 90 s."""
     seconds = int(time.total_seconds())
-    for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds and seconds % length == 0:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
+    unit = next((unit for unit, length in SPANS.items() if seconds and seconds % length == 0), "span_s")
+    return of(unit, n=seconds // SPANS[unit])

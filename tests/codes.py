@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from kcover import reasons
+from kcover.sentences import parameters
 
 
 def code_of(because: Mapping[str, Any]) -> str:
@@ -16,13 +17,13 @@ def code_of(because: Mapping[str, Any]) -> str:
 
 
 def codes_of(because: Mapping[str, Any] | reasons.Reason) -> list[str]:
-    """The codes of a reason and of every reason in it, outermost first."""
+    """The codes of a reason and of every reason in it, outermost first; scopes, durations and so on are left out."""
     reason = because if isinstance(because, reasons.Reason) else reasons.kept(because)
     return list(_codes(reason)) if reason else []
 
 
 def _codes(reason: reasons.Reason) -> Iterator[str]:
-    if reason.code != reasons.ALL:
+    if reason.code != reasons.ALL and reason.code not in parameters.SENTENCES:
         yield reason.code
     for _, value in reason.params:
         for inner in value if isinstance(value, tuple) else (value,):

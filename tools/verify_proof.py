@@ -298,12 +298,23 @@ def not_by_chance(nodes: int, window: str, past: Json) -> int:
     return count + 1
 
 
-def span(seconds: int) -> str:
-    """A duration as reasons write it."""
+def span(seconds: int) -> Json:
+    """A duration as reasons name it."""
     for unit, length in (("d", 86400), ("h", 3600), ("min", 60)):
         if seconds and seconds % length == 0:
-            return f"{seconds // length} {unit}"
-    return f"{seconds} s"
+            return {"code": f"span_{unit}", "params": {"n": seconds // length}}
+    return {"code": "span_s", "params": {"n": seconds}}
+
+
+def pool_of(name: str) -> str | Json:
+    """A pool as reasons name it."""
+    return name or {"code": "pool_unnamed", "params": {}}
+
+
+def scope_of(slots: Json) -> Json:
+    """The scope of a budget as reasons name it."""
+    name = pool_of(slots["name"]) if slots["by"] == "pool" else slots["name"]
+    return {"code": f"scope_{slots['by']}", "params": {"name": name}}
 
 
 @dataclass(frozen=True)
@@ -400,13 +411,18 @@ class Guards:
 
     def _budget(self, slots: Json, limit: int | str) -> Finding:
         most = limit_of(limit, slots["eligible"])
-        params = {"scope": slots["scope"], "taken": slots["taken"], "limit": most, "eligible": slots["eligible"]}
+        params = {"scope": scope_of(slots), "taken": slots["taken"], "limit": most, "eligible": slots["eligible"]}
         return Finding("budget", not self.facts.get("holds_slot") and slots["taken"] >= most, "budget_left", params)
 
     def _floor(self) -> Finding:
         pool = self.facts["pool"]
         floor = limit_of(f"{self.settings['floor']['percent']}%", pool["eligible"])
-        params = {"pool": pool["name"], "healthy": pool["healthy"], "floor": floor, "eligible": pool["eligible"]}
+        params = {
+            "pool": pool_of(pool["name"]),
+            "healthy": pool["healthy"],
+            "floor": floor,
+            "eligible": pool["eligible"],
+        }
         return Finding("floor", self.facts["serving"] and pool["healthy"] - 1 < floor, "above_floor", params)
 
     def _cooldown(self, seconds: int, ended: str | None) -> Finding:

@@ -171,12 +171,12 @@ def _repeats(people: Iterable[list[Vote]]) -> tuple[reasons.Reason, ...]:
     )
 
 
-def _difference(expected: Subject, actual: Subject) -> tuple[str, str, str] | None:
+def _difference(expected: Subject, actual: Subject) -> tuple[reasons.Reason, str, str] | None:
     """The first part in which two subjects differ."""
     for part in fields(Subject):
         first, second = getattr(expected, part.name), getattr(actual, part.name)
         if first != second:
-            return part.name, str(first), str(second)
+            return reasons.of(f"part_{part.name}"), str(first), str(second)
     return None
 
 

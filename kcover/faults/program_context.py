@@ -75,5 +75,5 @@ def judge(gpu: str, sightings: Iterable[Sighting]) -> Judgement:
     )
 
 
-def _window() -> str:
+def _window() -> reasons.Reason:
     return reasons.span(WINDOW)

@@ -48,7 +48,7 @@ def counted(**changes: Any) -> guards.Facts:
         node="gpu-1",
         eligible=100,
         isolated_lately=0,
-        slots=guards.Slots(scope="cluster east", eligible=100, taken=0),
+        slots=guards.Slots(by="cluster", name="east", eligible=100, taken=0),
         pool=guards.Pool(name="", eligible=100, healthy=100),
     )
     return replace(made, **changes)
@@ -364,7 +364,7 @@ def test_the_guards_are_weighed_in_every_mode(mode: str) -> None:
 
 
 def test_everything_that_holds_is_named() -> None:
-    full = counted(isolated_lately=1, slots=guards.Slots(scope="x", eligible=9, taken=1))
+    full = counted(isolated_lately=1, slots=guards.Slots(by="cluster", name="x", eligible=9, taken=1))
     judged = decide.decide(situation(settings=TRIPPED["settings"], counts=full))
     assert [one.code for one in judged.because] == ["rule_matches", "breaker", "budget"]
 
@@ -399,7 +399,7 @@ def test_a_storm_is_named_so_that_there_is_one_incident_of_it() -> None:
 
 def test_a_rules_own_limits_are_weighed() -> None:
     rule = candidate(budget=limits.Limit(count=1), cooldown=timedelta(hours=1))
-    places = guards.Slots(scope="rule heal#1", eligible=9, taken=1)
+    places = guards.Slots(by="rule", name="heal#1", eligible=9, taken=1)
     full = counted(rules={"heal#1": guards.RuleFacts(slots=places, last_ended_at=NOW)})
     judged = decide.decide(situation(rule, counts=full))
     assert [one.code for one in judged.because] == ["rule_matches", "budget", "rule_cooldown"]

@@ -30,7 +30,7 @@ def facts(**changes: Any) -> guards.Facts:
         node="gpu-1",
         eligible=100,
         isolated_lately=0,
-        slots=guards.Slots(scope="cluster east", eligible=100, taken=0),
+        slots=guards.Slots(by="cluster", name="east", eligible=100, taken=0),
         pool=guards.Pool(name="a100", eligible=10, healthy=10),
     )
     return replace(made, **changes)
@@ -132,37 +132,41 @@ def test_inv_29_no_more_than_the_limit_is_isolated(eligible: int, faulty: int, l
     ("limit", "taken", "holds"), [(2, 1, False), (2, 2, True), (2, 3, True), ("10%", 1, False), ("10%", 2, True)]
 )
 def test_the_budget(limit: int | str, taken: int, *, holds: bool) -> None:
-    found = facts(slots=guards.Slots(scope="pool a100", eligible=25, taken=taken))
+    found = facts(slots=guards.Slots(by="pool", name="a100", eligible=25, taken=taken))
     assert bool(held(settings(budget={"limit": limit}), found)) is holds
 
 
 def test_the_budget_says_over_what_it_counts() -> None:
     wanted = settings(budget={"limit": 2, "by": "pool"})
-    found = facts(slots=guards.Slots(scope="pool a100", eligible=25, taken=2))
+    found = facts(slots=guards.Slots(by="pool", name="a100", eligible=25, taken=2))
     assert held(wanted, found) == [
         "No budget left for pool a100: 2 of 25 nodes are isolated or in rescue (limit 2).",
     ]
-    found = facts(slots=guards.Slots(scope="pool a100", eligible=25, taken=1))
+    found = facts(slots=guards.Slots(by="pool", name="a100", eligible=25, taken=1))
     assert passed(wanted, found)[1:] == [
         "Budget left for pool a100: 1 of 25 nodes are isolated or in rescue (limit 2).",
     ]
 
 
 def test_no_budget_is_none() -> None:
-    assert held(settings(), facts(slots=guards.Slots(scope="x", eligible=10, taken=10))) == []
+    assert held(settings(), facts(slots=guards.Slots(by="cluster", name="x", eligible=10, taken=10))) == []
 
 
 def test_a_node_that_has_a_place_needs_no_second_one() -> None:
-    full = {"slots": guards.Slots(scope="x", eligible=10, taken=2), "isolated_lately": 2, "holds_slot": True}
+    full = {
+        "slots": guards.Slots(by="cluster", name="x", eligible=10, taken=2),
+        "isolated_lately": 2,
+        "holds_slot": True,
+    }
     wanted = settings(budget={"limit": 2}, breaker={"limit": 2})
     assert held(wanted, facts(**full)) == []
     assert len(held(wanted, facts(**{**full, "holds_slot": False}))) == 2
 
 
 def test_a_scope_without_eligible_nodes_has_no_place() -> None:
-    found = facts(slots=guards.Slots(scope="rack=7", eligible=0, taken=0))
+    found = facts(slots=guards.Slots(by="label", name="rack=7", eligible=0, taken=0))
     assert held(settings(budget={"limit": "50%"}), found) == [
-        "No budget left for rack=7: 0 of 0 nodes are isolated or in rescue (limit 0)."
+        "No budget left for label rack=7: 0 of 0 nodes are isolated or in rescue (limit 0)."
     ]
 
 
@@ -174,7 +178,7 @@ RULE = guards.RuleLimits(name="heal#1", budget=limits.Limit(count=1), cooldown=H
 def by_rule(taken: int = 0, ended: datetime | None = None) -> dict[str, guards.RuleFacts]:
     return {
         "heal#1": guards.RuleFacts(
-            slots=guards.Slots(scope="rule heal#1", eligible=9, taken=taken), last_ended_at=ended
+            slots=guards.Slots(by="rule", name="heal#1", eligible=9, taken=taken), last_ended_at=ended
         )
     }
 
@@ -208,7 +212,9 @@ def test_a_rule_without_limits_adds_none() -> None:
 def test_the_clusters_limits_hold_beside_the_rules() -> None:
     wanted = settings(budget={"limit": 1}, cooldown=60)
     full = facts(
-        slots=guards.Slots(scope="x", eligible=9, taken=1), last_rescue_ended_at=NOW, rules=by_rule(taken=1, ended=NOW)
+        slots=guards.Slots(by="cluster", name="x", eligible=9, taken=1),
+        last_rescue_ended_at=NOW,
+        rules=by_rule(taken=1, ended=NOW),
     )
     assert len(held(wanted, full, rule=RULE)) == 4
 
@@ -324,7 +330,7 @@ def test_every_scope_is_known() -> None:
 
 def test_maintenance_says_where_until_when_and_why() -> None:
     assert held(settings(), facts(maintenance=(window(),))) == [
-        "Maintenance window (all) until 2026-11-21 09:00:00 UTC."
+        "Maintenance window (all clusters) until 2026-11-21 09:00:00 UTC."
     ]
     found = facts(maintenance=(window(scope="pool", name="a100", reason="new switches"),))
     assert held(settings(), found) == ["Maintenance window (pool a100) until 2026-11-21 09:00:00 UTC: new switches"]
@@ -375,13 +381,17 @@ def test_inv_33_a_storm_isolates_hardware_up_to_a_quarter_and_the_breakers_limit
     on = settings(storm={"enabled": True, "nodes": 2}, breaker={"enabled": False, "limit": breaker})
 
     def found(taken: int, **more: Any) -> guards.Facts:
-        slots = guards.Slots(scope="cluster east", eligible=eligible, taken=taken)
+        slots = guards.Slots(by="cluster", name="east", eligible=eligible, taken=taken)
         return facts(eligible=eligible, slots=slots, symptoms=(symptom(1), symptom(9)), hardware=True, **more)
 
     verdict = guards.isolation(on, found(most - 1), now=NOW)
     assert (verdict.held, verdict.passed[1:]) == (
         (),
-        (reasons.of("storm_cordon", nodes=9, limit=max(2, eligible * 3 // 100), within="5 min"),),
+        (
+            reasons.of(
+                "storm_cordon", nodes=9, limit=max(2, eligible * 3 // 100), within=reasons.span(timedelta(minutes=5))
+            ),
+        ),
     )
     verdict = guards.isolation(on, found(most), now=NOW)
     assert verdict.held == (reasons.of("storm_budget", taken=most, limit=most, eligible=eligible),)
@@ -393,7 +403,7 @@ def test_inv_33_a_storm_isolates_hardware_up_to_a_quarter_and_the_breakers_limit
 
 def test_inv_33_a_budget_bounds_a_storm_in_place_of_the_quarter() -> None:
     on = settings(storm={"enabled": True}, budget={"limit": 50})
-    slots = guards.Slots(scope="pool a100", eligible=100, taken=49)
+    slots = guards.Slots(by="pool", name="a100", eligible=100, taken=49)
     found = facts(slots=slots, symptoms=(symptom(60),), hardware=True)
     assert held(on, found) == []
     assert [one.code for one in guards.isolation(on, replace(found, slots=replace(slots, taken=50)), now=NOW).held] == [
@@ -403,7 +413,7 @@ def test_inv_33_a_budget_bounds_a_storm_in_place_of_the_quarter() -> None:
 
 def test_hardware_without_a_storm_passes_as_before() -> None:
     on = settings(storm={"enabled": True})
-    slots = guards.Slots(scope="cluster east", eligible=100, taken=100)
+    slots = guards.Slots(by="cluster", name="east", eligible=100, taken=100)
     assert passed(on, facts(symptoms=(symptom(2),), hardware=True, slots=slots)) == passed(
         on, facts(symptoms=(symptom(2),))
     )
@@ -580,7 +590,7 @@ def test_without_eligible_nodes_no_override_helps() -> None:
 EVERYTHING = facts(
     labels={"kcover.io/exclude": "true"},
     isolated_lately=50,
-    slots=guards.Slots(scope="cluster east", eligible=100, taken=1),
+    slots=guards.Slots(by="cluster", name="east", eligible=100, taken=1),
     pool=guards.Pool(name="a100", eligible=10, healthy=8),
     symptoms=(symptom(3),),
     faulty=guards.FaultyNodes(ten_minutes=9),
@@ -616,7 +626,9 @@ def test_an_overridden_guard_is_on_record(name: str) -> None:
         assert [one.code for one in verdict.held] == codes([one for one in order if one != name])
         assert verdict.passed == ()
         lifted = [(one.code, dict(one.params)["guard"], dict(one.params)["user"]) for one in verdict.overridden]
-        assert lifted == ([("overridden", name, "user:anna")] if name in order else [])
+        assert lifted == ([("overridden", reasons.of(f"guard_{name}"), "user:anna")] if name in order else [])
+        whys = [dict(one.params)["why"] for one in verdict.overridden]
+        assert [guards.guard_of(why.code) for why in whys if isinstance(why, reasons.Reason)] == [name for _ in lifted]
 
 
 def test_what_was_overridden_is_said() -> None:
@@ -650,7 +662,7 @@ def test_a_guard_that_passed_is_not_overridden() -> None:
 def test_every_override_is_its_own_users() -> None:
     verdict = guards.isolation(ALL_ON, EVERYTHING, now=NOW, overrides={"storm": "user:anna", "floor": "user:ben"})
     lifted = [(dict(one.params)["guard"], dict(one.params)["user"]) for one in verdict.overridden]
-    assert lifted == [("storm", "user:anna"), ("floor", "user:ben")]
+    assert lifted == [(reasons.of("guard_storm"), "user:anna"), (reasons.of("guard_floor"), "user:ben")]
 
 
 @pytest.mark.parametrize(
@@ -710,7 +722,7 @@ def test_facts_as_json() -> None:
         "node": "gpu-1",
         "eligible": 100,
         "isolated_lately": 0,
-        "slots": {"scope": "cluster east", "eligible": 100, "taken": 0},
+        "slots": {"by": "cluster", "name": "east", "eligible": 100, "taken": 0},
         "pool": {"name": "a100", "eligible": 10, "healthy": 10},
         "labels": {"a": "b"},
         "serving": True,
@@ -731,7 +743,7 @@ def test_facts_as_json() -> None:
         ],
         "rules": {
             "heal#1": {
-                "slots": {"scope": "rule heal#1", "eligible": 9, "taken": 1},
+                "slots": {"by": "rule", "name": "heal#1", "eligible": 9, "taken": 1},
                 "last_ended_at": "2026-11-21T08:00:00+00:00",
             }
         },

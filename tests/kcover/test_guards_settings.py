@@ -55,7 +55,9 @@ def test_settings_are_values() -> None:
     settings = guards.parse(OTHERS)
     assert settings.storm == values.Storm(enabled=False, nodes=5, percent=10, window=timedelta(minutes=1))
     assert settings.breaker == values.Breaker(enabled=False, limit=limits.Limit(count=7), window=timedelta(seconds=1))
-    assert settings.budget == values.Budget(limit=limits.Limit(percent=10), by="label:topology.kubernetes.io/zone")
+    assert settings.budget == values.Budget(
+        limit=limits.Limit(percent=10), by=values.BudgetScope("label", "topology.kubernetes.io/zone")
+    )
     assert settings.floor == values.Floor(percent=80)
     assert settings.cooldown == timedelta(minutes=10)
     assert settings.ladder == values.Ladder(reboots=2, window=timedelta(hours=2))
@@ -85,7 +87,7 @@ def test_null_switches_off_what_may_be_off() -> None:
     patch = {"budget": {"limit": None}, "floor": {"percent": None}, "ladder": {"reboots": None}}
     patched = guards.merge(guards.parse(OTHERS), patch)
     assert (patched.budget.limit, patched.floor.percent, patched.ladder.reboots) == (None, None, None)
-    assert patched.budget.by == "label:topology.kubernetes.io/zone"
+    assert patched.budget.by == values.BudgetScope("label", "topology.kubernetes.io/zone")
 
 
 WHOLE = "must be a whole number from 1 to 1000000, not "

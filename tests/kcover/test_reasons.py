@@ -186,7 +186,7 @@ def test_moments_are_named_in_utc() -> None:
     ],
 )
 def test_lengths_of_time_are_named_in_the_largest_whole_unit(seconds: int, said: str) -> None:
-    assert reasons.span(timedelta(seconds=seconds)) == said
+    assert str(reasons.span(timedelta(seconds=seconds))) == said
 
 
 def test_alternatives_and_sums_are_one_parameter() -> None:

@@ -33,7 +33,7 @@ from kcover.decisions.guards.facts import (
 from kcover.decisions.guards.figures import ISOLATION, figures
 from kcover.decisions.guards.looser_settings import loosened
 from kcover.decisions.guards.reason_codes import guard_of
-from kcover.decisions.guards.settings import SettingError, Settings, merge, parse, to_json
+from kcover.decisions.guards.settings import BudgetScope, SettingError, Settings, merge, parse, to_json
 
 __all__ = [
     "EXCLUDE_LABEL",
@@ -43,6 +43,7 @@ __all__ = [
     "REDECIDE_AFTER",
     "SCOPES",
     "TRAITS",
+    "BudgetScope",
     "Facts",
     "FaultHistory",
     "FaultyNodes",

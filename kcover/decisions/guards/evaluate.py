@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 from kcover import limits, reasons
 from kcover.decisions.guards import chance
-from kcover.decisions.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Maintenance, Slots, Symptom
+from kcover.decisions.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Slots, Symptom, pool_name, scope_name
 from kcover.decisions.guards.settings import Settings
 
 # The guards that a named user may override.
@@ -124,12 +124,17 @@ def _verdict(findings: Iterable[_Finding], facts: Facts, *, overrides: Mapping[s
         held=tuple(finding.reason for finding in holding),
         passed=tuple(finding.reason for finding in known if not finding.holds),
         overridden=tuple(
-            reasons.of("overridden", guard=finding.guard, user=overrides[finding.guard], why=finding.reason)
+            _overridden(finding, user=overrides[finding.guard])
             for finding in known
             if finding.holds and finding.guard in overrides
         ),
         again_at=_reevaluation_time(holding, now=now) if holding else None,
     )
+
+
+def _overridden(finding: _Finding, *, user: str) -> reasons.Reason:
+    guard = reasons.of(f"guard_{finding.guard}")
+    return reasons.of("overridden", guard=guard, user=user, why=finding.reason)
 
 
 def _reevaluation_time(holding: Iterable[_Finding], *, now: datetime) -> datetime:
@@ -179,22 +184,15 @@ def _exclusion(facts: Facts) -> _Finding:
 
 def _maintenance(facts: Facts, *, now: datetime) -> _Finding:
     """The active window that ends last."""
-    holding = [window for window in facts.maintenance if window.start <= now < window.end and _covers(window, facts)]
+    holding = [
+        window for window in facts.maintenance if window.start <= now < window.end and facts.is_covered_by(window)
+    ]
     if not holding:
         return _Finding(reason=reasons.of("no_maintenance"))
     last = max(holding, key=lambda window: window.end)
-    scope, until = f"{last.scope} {last.name}".rstrip(), reasons.moment(last.end)
-    reason = (
-        reasons.of("maintenance_because", scope=scope, until=until, why=last.reason)
-        if last.reason
-        else reasons.of("maintenance", scope=scope, until=until)
-    )
+    scope, until = scope_name(last.scope, last.name), reasons.moment(last.end)
+    reason = reasons.with_why("maintenance", last.reason, scope=scope, until=until)
     return _Finding(guard="maintenance", holds=True, until=last.end, reason=reason)
-
-
-def _covers(window: Maintenance, facts: Facts) -> bool:
-    names = {"cluster": facts.cluster, "pool": facts.pool.name, "node": facts.node}
-    return window.scope == "all" or window.name == names[window.scope]
 
 
 def _storm_from(settings: Settings, facts: Facts) -> int:
@@ -272,7 +270,7 @@ def _budget(slots: Slots, limit: limits.Limit, facts: Facts) -> _Finding:
     holds = not facts.holds_slot and slots.taken >= most
     reason = reasons.of(
         "budget" if holds else "budget_left",
-        scope=slots.scope,
+        scope=scope_name(slots.by, slots.name),
         taken=slots.taken,
         limit=most,
         eligible=slots.eligible,
@@ -282,11 +280,11 @@ def _budget(slots: Slots, limit: limits.Limit, facts: Facts) -> _Finding:
 
 def _floor(percent: int, facts: Facts) -> _Finding:
     """Isolating a node that takes no work does not reduce the pool."""
-    pool = facts.pool
+    pool, name = facts.pool, pool_name(facts.pool.name)
     floor = limits.Limit(percent=percent).of(pool.eligible)
     holds = facts.serving and pool.healthy - 1 < floor
     reason = reasons.of(
-        "floor" if holds else "above_floor", pool=pool.name, healthy=pool.healthy, floor=floor, eligible=pool.eligible
+        "floor" if holds else "above_floor", pool=name, healthy=pool.healthy, floor=floor, eligible=pool.eligible
     )
     return _Finding(guard="floor", holds=holds, reason=reason)
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
+from kcover import reasons
+
 EXCLUDE_LABEL = "kcover.io/exclude"
 
 TRAITS = ("code", "job", "switch", "agent_version")
@@ -17,12 +19,14 @@ SCOPES = ("all", "cluster", "pool", "node")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slots:
-    """The nodes that one budget covers. ``scope`` names them: "cluster east", "pool a100", "zone=b".
+    """The nodes that one budget covers: those of a cluster, a pool or a label's value, or those that a rule selects.
 
+    ``by``: cluster, pool, label or rule. ``name``: of the cluster, pool or rule, or ``zone=b``; a pool may have none.
     ``taken``: nodes with an open rescue or with the portal's marks. A stuck node counts until it is released.
     """
 
-    scope: str
+    by: str
+    name: str
     eligible: int
     taken: int
 
@@ -132,9 +136,26 @@ class Facts:
     maintenance: tuple[Maintenance, ...] = ()
     rules: Mapping[str, RuleFacts] = field(default_factory=dict)
 
+    def is_covered_by(self, window: Maintenance) -> bool:
+        """Returns whether the window is for this node. Raises KeyError for an unknown scope."""
+        names = {"cluster": self.cluster, "pool": self.pool.name, "node": self.node}
+        return window.scope == "all" or window.name == names[window.scope]
+
     def to_json(self) -> dict[str, Any]:
         """The facts as plain JSON, stored with a decision."""
         return {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
+
+
+def scope_name(kind: str, name: str) -> reasons.Reason:
+    """What a maintenance window or a budget covers, as a parameter. ``kind``: one of ``SCOPES``, or label or rule."""
+    if kind == "all":
+        return reasons.of("scope_all")
+    return reasons.of(f"scope_{kind}", name=pool_name(name) if kind == "pool" else name)
+
+
+def pool_name(name: str) -> reasons.Value:
+    """A pool as a parameter; "" is the pool of the nodes without one."""
+    return name or reasons.of("pool_unnamed")
 
 
 def _plain(value: Any) -> Any:

@@ -16,6 +16,7 @@ from kcover import limits, reasons
 MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
 MAX_WINDOW = timedelta(days=30)
 DEFAULT_BREAKER_LIMIT = limits.Limit(count=10)  # a larger wave of faults needs a person, however large the cluster is
+_LABEL_PREFIX = "label:"
 _LABEL = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 Json = dict[str, Any]
@@ -58,6 +59,17 @@ class Breaker:
     window: timedelta = timedelta(minutes=5)
 
 
+@dataclass(frozen=True, slots=True)
+class BudgetScope:
+    """What a budget is counted by. ``kind``: cluster, pool or label. ``label_key``: "" for other kinds."""
+
+    kind: str = "cluster"
+    label_key: str = ""
+
+    def __str__(self) -> str:
+        return f"{_LABEL_PREFIX}{self.label_key}" if self.kind == "label" else self.kind
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
     """At most ``limit`` nodes are isolated or under rescue at the same time, counted by cluster, pool or label.
@@ -66,7 +78,7 @@ class Budget:
     """
 
     limit: limits.Limit | None = None
-    by: str = "cluster"
+    by: BudgetScope = field(default_factory=BudgetScope)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,6 +161,8 @@ def _plain(value: Any) -> Any:
             return int(value.total_seconds())
         case limits.Limit():
             return limits.render(value)
+        case BudgetScope():
+            return str(value)
         case None | bool() | int() | str():
             return value
     return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
@@ -216,13 +230,15 @@ def _or_null(reader: Reader) -> Reader:
     return lambda value, path: None if value is None else reader(value, path)
 
 
-def _by(value: object, path: str) -> str:
-    label = value[len("label:") :] if isinstance(value, str) and value.startswith("label:") else None
-    if label is not None and not _LABEL.fullmatch(label):
-        raise SettingError(path, reasons.of("label_key_invalid", label=_shown(label)))
-    if label is None and value not in ("cluster", "pool"):
+def _by(value: object, path: str) -> BudgetScope:
+    if isinstance(value, str) and value.startswith(_LABEL_PREFIX):
+        key = value.removeprefix(_LABEL_PREFIX)
+        if not _LABEL.fullmatch(key):
+            raise SettingError(path, reasons.of("label_key_invalid", label=_shown(key)))
+        return BudgetScope("label", key)
+    if value not in ("cluster", "pool"):
         raise SettingError(path, reasons.of("budget_scope_unknown", value=_shown(value)))
-    return str(value)
+    return BudgetScope(str(value))
 
 
 def _shown(value: object) -> str:

@@ -41,7 +41,7 @@ class Span(forms.Field):
 
     def prepare_value(self, value: Any) -> Any:
         """Seconds as text; typed text is kept."""
-        return reasons.span(timedelta(seconds=value)) if isinstance(value, int) else value
+        return str(reasons.span(timedelta(seconds=value))) if isinstance(value, int) else value
 
 
 class Limit(forms.Field):

@@ -198,9 +198,10 @@ def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason
     ]
     found: dict[str, reasons.Reason] = {}
     for reason in (reason for verdict in verdicts for reason in verdict.overridden):
-        params = dict(reason.params)
-        guard, why = params["guard"], params["why"]
-        if isinstance(guard, str) and isinstance(why, reasons.Reason) and guard not in requests.BY_HAND:
+        why = dict(reason.params)["why"]
+        assert isinstance(why, reasons.Reason)  # the finding of the guard
+        guard = guards.guard_of(why.code)
+        if guard is not None and guard not in requests.BY_HAND:
             found.setdefault(guard, why)
     return found
 
@@ -250,15 +251,15 @@ def _budget(cluster: Cluster, settings: guards.Settings) -> list[Gauge]:
         return [
             Gauge("budget", "", used, None, "off", _("%(n)d isolated or in rescue; no budget is set") % {"n": used})
         ]
-    key = by.removeprefix("label:")
-    parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool")}
-    groups = rows.annotate(group=parts.get(by) or KeyTextTransform(key, "labels")).values("group")
+    key = by.label_key
+    parts: dict[str, Combinable] = {"cluster": Value(""), "pool": F("pool"), "label": KeyTextTransform(key, "labels")}
+    groups = rows.annotate(group=parts[by.kind]).values("group")
     found = []
     for group in groups.annotate(of=Count("pk"), used=Count("pk", filter=Q(pk__in=taken))):
         most, name = limit.of(group["of"]), group["group"] or ""
-        scope = "" if by == "cluster" else name or _("no pool") if by == "pool" else f"{key}={name}"
+        scopes = {"cluster": "", "pool": name or _("no pool"), "label": f"{key}={name}"}
         state = _state(group["used"], most)
-        found.append(Gauge("budget", scope, group["used"], most, state, _("isolated or in rescue")))
+        found.append(Gauge("budget", scopes[by.kind], group["used"], most, state, _("isolated or in rescue")))
     return sorted(found, key=lambda gauge: (-gauge.share, gauge.scope))[:MAX_ROWS]
 
 

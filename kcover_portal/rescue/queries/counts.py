@@ -21,7 +21,7 @@ from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity, symptoms
 from kcover_portal.rescue.queries.numbers import as_keys, number_of, values_of
 
-NO_SLOTS = guards.Slots(scope="", eligible=0, taken=0)
+NO_SLOTS = guards.Slots(by="rule", name="", eligible=0, taken=0)
 
 
 def lock(cluster: Cluster, settings: guards.Settings, rules: Iterable[match.Candidate]) -> Cluster | None:
@@ -98,7 +98,7 @@ class Counts:
         self._symptoms = (
             symptoms.Symptoms(cluster, since=since, nodes=nodes, codes=codes, known=known) if codes else None
         )
-        self._used: dict[tuple[str, str | None], tuple[int, set[int]]] = {}
+        self._used: dict[tuple[guards.BudgetScope, str | None], tuple[int, set[int]]] = {}
         self._pools: dict[str, tuple[int, int]] = {}
         self._rules: dict[str, tuple[int, set[int]]] = {}
 
@@ -144,30 +144,31 @@ class Counts:
         if isolates and self._settings.breaker.enabled:
             self._isolating.add(node.pk)
 
-    def _slots(self, node: Node, by: str) -> guards.Slots:
-        value, scope = _scope(node, by)
+    def _slots(self, node: Node, by: guards.BudgetScope) -> guards.Slots:
+        value = _group(node, by)
         if (by, value) not in self._used:
             self._used[by, value] = self._count(node, by, value)
         eligible, used = self._used[by, value]
-        more = {it.node.pk for it in self._added if _scope(it.node, by)[0] == value}
-        return guards.Slots(scope=scope or f"cluster {self._cluster.name}", eligible=eligible, taken=len(used | more))
+        more = {it.node.pk for it in self._added if _group(it.node, by) == value}
+        names = {"cluster": self._cluster.name, "pool": node.pool, "label": f"{by.label_key}={value or ''}"}
+        return guards.Slots(by=by.kind, name=names[by.kind], eligible=eligible, taken=len(used | more))
 
     @property
     def _all_slots(self) -> guards.Slots:
         """The slots of the cluster, which a storm takes where no budget is set."""
-        return guards.Slots(scope=f"cluster {self._cluster.name}", eligible=self._eligible, taken=len(self._taken))
+        return guards.Slots(by="cluster", name=self._cluster.name, eligible=self._eligible, taken=len(self._taken))
 
-    def _count(self, node: Node, by: str, value: str | None) -> tuple[int, set[int]]:
+    def _count(self, node: Node, by: guards.BudgetScope, value: str | None) -> tuple[int, set[int]]:
         """The number of eligible nodes in a scope, and the nodes that use its slots.
 
         A node that a rule or a decision system isolated keeps its slot when its GPUs disappear or it is excluded later,
         because it is as stuck as before (invariant 36). What people do to such nodes is not counted.
         """
         rows = Node.objects.filter(cluster=self._cluster, in_cluster=True)
-        if by == "pool":
+        if by.kind == "pool":
             rows = rows.filter(pool=value)
-        elif by.startswith("label:"):
-            key = by.removeprefix("label:")
+        elif by.kind == "label":
+            key = by.label_key
             rows = rows.filter(**{f"labels__{key}": value}) if value is not None else rows.exclude(labels__has_key=key)
         counted = rows.filter(pk__in=capacity.eligible(self._cluster).values("pk"))
         out = capacity.taken(self._cluster, recheck=self._recheck)
@@ -183,7 +184,7 @@ class Counts:
             self._pools[node.pool] = rows.count(), serving.count()
         number, healthy = self._pools[node.pool]
         fewer = sum(it.healthy for it in self._added if it.node.pool == node.pool)
-        return guards.Pool(name=node.pool or "without a name", eligible=number, healthy=healthy - fewer)
+        return guards.Pool(name=node.pool, eligible=number, healthy=healthy - fewer)
 
     def _rule(self, candidate: match.Candidate, node: Node) -> guards.RuleFacts:
         """The slots of a rule with a budget over all nodes it selects, and when its last rescue of this node ended."""
@@ -199,7 +200,7 @@ class Counts:
                 self._rules[candidate.name] = selected, set(held.values_list("node", flat=True))
             selected, held_by = self._rules[candidate.name]
             more = {it.node.pk for it in self._added if it.rule == candidate.name}
-            slots = guards.Slots(scope=f"rule {candidate.name}", eligible=selected, taken=len(held_by | more))
+            slots = guards.Slots(by="rule", name=candidate.name, eligible=selected, taken=len(held_by | more))
         return guards.RuleFacts(slots=slots, last_ended_at=self._ended.get((node.pk, candidate.name)))
 
     @cached_property
@@ -285,15 +286,10 @@ def _prepared(*, breaker: bool, codes: int, recheck: bool) -> Prepared[dict[str,
     return Prepared(build, **types)
 
 
-def _scope(node: Node, by: str) -> tuple[str | None, str]:
-    """The value that the nodes of one budget share, and the name of the budget's scope ("": the whole cluster)."""
-    if by == "pool":
-        return node.pool, f"pool {node.pool}"
-    if by.startswith("label:"):
-        key = by.removeprefix("label:")
-        value = node.labels.get(key)
-        return value, f"{key}={value or ''}"
-    return None, ""
+def _group(node: Node, by: guards.BudgetScope) -> str | None:
+    """The value that the nodes of one budget share: their pool or their label's value. None for the whole cluster."""
+    values: dict[str, str | None] = {"pool": node.pool, "label": node.labels.get(by.label_key)}
+    return values.get(by.kind)
 
 
 def _is_bounded(candidate: match.Candidate) -> bool:

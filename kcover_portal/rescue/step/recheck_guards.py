@@ -169,7 +169,7 @@ def as_rows(passed: Iterable[reasons.Reason], *, step: str, now: datetime) -> li
             {
                 "at": now.isoformat(),
                 "step": step,
-                "guard": params["guard"],
+                "guard": guards.guard_of(why.code),
                 "by": params["user"],
                 "why": why.to_json(),
             }

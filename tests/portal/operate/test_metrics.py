@@ -9,7 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover import wire
+from kcover import reasons, wire
 from kcover_portal.api.agent import ingest_counters
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
@@ -171,7 +171,10 @@ def test_phases_of_rescues_have_sums_and_counts(east: Cluster, now: datetime) ->
 def test_refusals_of_guards_are_counted_for_a_day(east: Cluster, now: datetime) -> None:
     one = node(east, "n1", now)
     latest = timezone.now()
-    storm = {"code": "storm_code", "params": {"value": "x", "nodes": 3, "within": "5 min", "limit": 3}}
+    storm = {
+        "code": "storm_code",
+        "params": {"value": "x", "nodes": 3, "within": reasons.span(timedelta(minutes=5)).to_json(), "limit": 3},
+    }
     cool = {"code": "rule_cooldown", "params": {"until": "a", "rule": "r", "ended": "b"}}
     matched = {"code": "no_policy", "params": {}}
     for because, answer, age in (

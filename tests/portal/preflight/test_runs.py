@@ -106,7 +106,11 @@ def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None
     taken.run.refresh_from_db()
     assert (taken.run.state, taken.run.slow) == ("expired", [])
     assert reasons.from_json(taken.run.because[0]) == reasons.of(
-        "preflight_expired", received=3, expected=4, within="30 min", nodes="gpu-1, gpu-2, gpu-3"
+        "preflight_expired",
+        received=3,
+        expected=4,
+        within=reasons.span(timedelta(minutes=30)),
+        nodes="gpu-1, gpu-2, gpu-3",
     )
     assert not Incident.objects.exists()
     services.expire(taken.run.pk, now=world.now)

@@ -100,7 +100,10 @@ def test_a_machine_that_went_down_and_does_not_come_up_is_for_a_person(world: Wo
     world.kube.set_ready(NODE, False)
     world.kube.finish_job("kcover-jobs", job, succeeded=False)
     world.until("held", seconds=100)
-    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == ("limit", "30 min")
+    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == (
+        "limit",
+        reasons.span(timedelta(minutes=30)),
+    )
 
 
 def test_inv_21_nothing_is_rebooted_whose_drain_has_not_ended_wherever_it_stands(world: World) -> None:
@@ -170,7 +173,10 @@ def test_a_command_that_nobody_ever_answers_is_for_a_person_and_asked_for_once(w
     world.now += timedelta(minutes=6)
     fleet.expire_commands(now=world.now)
     world.until("held", seconds=100)
-    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == ("limit", "30 min")
+    assert found_in(world.step("reboot").because, "reboot_timeout").params[0] == (
+        "limit",
+        reasons.span(timedelta(minutes=30)),
+    )
     assert len(agents.commands("reboot")) == 1
     assert world.kube.called("ensure_job") == []
 

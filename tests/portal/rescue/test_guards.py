@@ -489,7 +489,9 @@ class TestBeginningLate:
         cluster_settings.set_guards(world.cluster, {"budget": {"limit": 1}}, actor="user:ann", reason="", now=world.now)
         world.work()
         assert isolated(world) == ["gpu-1"]
-        assert dict(found_in(world.rescue("gpu-2").because, "budget").params)["scope"] == "cluster c1"
+        assert dict(found_in(world.rescue("gpu-2").because, "budget").params)["scope"] == reasons.of(
+            "scope_cluster", name="c1"
+        )
         for number in (1, 2):
             name = f"gpu-{number}"
             services.request(world.node(name), "release", actor="user:ann", reason="mended", now=world.now)
@@ -560,7 +562,7 @@ class TestPassedOver:
         assert (row["step"], row["guard"], row["by"]) == ("", "breaker", "user:ann")
         opened = audit.RescueOpened.of_entry(Entry.objects.get(verb="rescue.opened", rescue=made.pk))
         [passed] = opened.passed_over
-        assert (passed.code, dict(passed.params)["guard"]) == ("overridden", "breaker")
+        assert (passed.code, dict(passed.params)["guard"]) == ("overridden", reasons.of("guard_breaker"))
         assert dict(passed.params)["why"].code == "breaker"
 
     def test_what_did_before_a_call_is_kept_with_the_call(self, make) -> None:
@@ -578,7 +580,7 @@ class TestPassedOver:
         assert begun.count() == 2
         for entry in begun:
             [passed] = audit.ClusterCallBegun.of_entry(entry).passed_over
-            assert (passed.code, dict(passed.params)["guard"]) == ("overridden", "rate")
+            assert (passed.code, dict(passed.params)["guard"]) == ("overridden", reasons.of("guard_rate"))
         assert "passed_over" not in Entry.objects.get(verb="cordon.begun", rescue=made.pk).data
 
 

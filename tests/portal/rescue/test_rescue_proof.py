@@ -137,7 +137,10 @@ def test_the_proof_of_a_cordon_in_a_storm_is_valid_and_bound_to_its_class_of_fau
     statements = in_storm(late=late)
     assert proofs.refusal(proofs.sign(statements)) == ""
     assert "storm_cordon" in [passed["code"] for passed in statements["facts"]["passed"]]
-    lies: list[dict[str, Any]] = [{"hardware": False}, {"slots": {"scope": "c", "eligible": 24, "taken": 6}}]
+    lies: list[dict[str, Any]] = [
+        {"hardware": False},
+        {"slots": {"by": "cluster", "name": "c", "eligible": 24, "taken": 6}},
+    ]
     for lie in lies:
         forged = copy.deepcopy(statements)
         forged["facts"]["counts"].update(lie)

@@ -1,0 +1,38 @@
+"""Names of things inside of other sentences: scopes, parts of an approval, durations, states. None is a full sentence.
+
+They are parameters, so they start in lower case and end without a full stop.
+"""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # What a maintenance window or a budget covers.
+    "scope_all": _("all clusters"),
+    "scope_cluster": _("cluster {name}"),
+    "scope_pool": _("pool {name}"),
+    "scope_label": _("label {name}"),
+    "scope_rule": _("rule {name}"),
+    "scope_node": _("node {name}"),
+    "pool_unnamed": _("without a name"),
+    # Durations.
+    "span_d": _("{n} d"),
+    "span_h": _("{n} h"),
+    "span_min": _("{n} min"),
+    "span_s": _("{n} s"),
+    # The parts of an approval's subject.
+    "part_rescue": _("rescue"),
+    "part_step": _("step"),
+    "part_plan_hash": _("plan"),
+    "part_node": _("node"),
+    "part_uid": _("machine"),
+    # Guards that a user overrode.
+    "guard_maintenance": _("maintenance window"),
+    "guard_storm": _("storm"),
+    "guard_rate": _("fault rate"),
+    "guard_breaker": _("breaker"),
+    "guard_budget": _("budget"),
+    "guard_floor": _("pool floor"),
+    "guard_cooldown": _("cooldown"),
+}
