@@ -175,6 +175,13 @@ def together(names: Sequence[str]) -> Value:
     return _joined("together", names)
 
 
+def state(name: str, message: str = "") -> Value:
+    """A state, and a message about it if there is one, as one parameter. An unknown state stays as it is."""
+    code = f"state_{name}"
+    known = of(code) if code in FIELDS else name
+    return of("state_with_message", state=known, message=message) if message else known
+
+
 def _joined(code: str, names: Sequence[str]) -> Value:
     first, *others = names
     return of(code, first=first, others=_joined(code, others)) if others else first

@@ -16,6 +16,11 @@ def code_of(because: Mapping[str, Any]) -> str:
     return reason.code if reason else ""
 
 
+def all_codes_of(reason: reasons.Reason) -> list[str]:
+    """The codes of a reason and of every reason in it."""
+    return [one.code for one in _reasons(reason)]
+
+
 def codes_of(because: Mapping[str, Any] | reasons.Reason) -> list[str]:
     """The codes of a reason and of every reason in it, outermost first; scopes, durations and so on are left out."""
     reason = because if isinstance(because, reasons.Reason) else reasons.kept(because)

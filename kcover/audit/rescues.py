@@ -261,4 +261,4 @@ class CommandAnsweredLate(Act):
     def explanation(self) -> Reason:
         """The agent's answer."""
         code = "late_answer_withdrawn" if self.withdrawn else "late_answer"
-        return reasons.of(code, status=self.status, message=self.message)
+        return reasons.of(code, answer=reasons.state(self.status, self.message))

@@ -158,10 +158,8 @@ SENTENCES: Mapping[str, str] = {
     "several_addresses": _("several addresses"),
     "failed_attempts": _("From {address}: {count} failed, {refused} of them refused unchecked."),
     "failed_attempts_elsewhere": _("From several addresses: {count} failed, {refused} of them refused unchecked."),
-    "late_answer": _("The agent answered after the deadline: {status} {message}"),
-    "late_answer_withdrawn": _(
-        "The command was revoked after the agent had fetched it. The agent answered: {status} {message}"
-    ),
+    "late_answer": _("The agent answered after the deadline: {answer}"),
+    "late_answer_withdrawn": _("The command was revoked after the agent had fetched it. The agent answered: {answer}"),
     "chain_entry_missing": _("entry {number} is missing"),
     "chain_out_of_order": _("the entry does not follow the previous entry; rows were swapped or replaced"),
     "chain_entry_changed": _("the entry was changed after it was written"),

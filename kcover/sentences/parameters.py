@@ -27,6 +27,16 @@ SENTENCES: Mapping[str, str] = {
     "part_plan_hash": _("plan"),
     "part_node": _("node"),
     "part_uid": _("machine"),
+    # States of commands of agents, callbacks and requested changes.
+    "state_offered": _("not answered"),
+    "state_done": _("done"),
+    "state_failed": _("failed"),
+    "state_refused": _("refused"),
+    "state_expired": _("expired"),
+    "state_confirmed": _("confirmed"),
+    "state_rejected": _("rejected"),
+    "state_with_message": _("{state}: {message}"),
+    "none": _("none"),
     # Guards that a user overrode.
     "guard_maintenance": _("maintenance window"),
     "guard_storm": _("storm"),

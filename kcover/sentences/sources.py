@@ -58,7 +58,6 @@ SENTENCES: Mapping[str, str] = {
     "source_setting_boolean": _("Must be true or false."),
     "source_setting_list": _("Must be 1 to {most} names, separated by commas."),
     "source_setting_text": _("Must have 1 to {most} characters."),
-    "source_setting_none": _("none"),
     "source_setting_table": _("Invalid JSON: {problem}. Write a list of objects with type, status, reason and for."),
     "condition_preset_unknown": _("Unknown preset {preset}. Use one of {known}."),
     "condition_table": _("Must be a list of at most {most} conditions."),

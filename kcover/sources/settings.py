@@ -102,7 +102,7 @@ def read(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in given.items():
         if name not in readers:
-            known = ", ".join(sorted(readers)) or reasons.of("source_setting_none")
+            known = ", ".join(sorted(readers)) or reasons.of("none")
             raise Unreadable(name, reasons.of("source_setting_unknown", kind=kind, name=short_text(name), known=known))
         try:
             if value is not None:

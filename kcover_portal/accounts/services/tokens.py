@@ -143,9 +143,8 @@ def _check_verbs(kind: str, verbs: Collection[str]) -> None:
     known = queries.verbs_of_kind(kind)
     for verb in sorted(set(verbs) - known):
         in_order = [one for one in Verb.values if one in known]
-        raise Refused(
-            reasons.of("token_verbs_unused", kind=kind, verb=short_repr(verb), known=", ".join(in_order) or "none")
-        )
+        known_verbs = ", ".join(in_order) or reasons.of("none")
+        raise Refused(reasons.of("token_verbs_unused", kind=kind, verb=short_repr(verb), known=known_verbs))
 
 
 def _networks(kind: str, networks: Collection[str]) -> list[str]:

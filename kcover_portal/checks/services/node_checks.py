@@ -49,5 +49,5 @@ def broke(check: str, command: Command, *, device: str = "") -> dict[str, Any]:
     """The stored result of a check that is missing from the agent's answer."""
     why = reasons.of("result_missing")
     if command.state != Command.State.DONE:
-        why = reasons.of("check_not_run", state=command.state, message=command.message[:900])
+        why = reasons.of("check_not_run", state=reasons.state(command.state), message=command.message[:900])
     return stored(check, "error", why, device=device)

@@ -131,7 +131,7 @@ def _trigger(rescue: Rescue) -> str:
 
 
 def _plan(steps: Sequence[Step]) -> str:
-    return _(", ").join(str(title(step)).lower() for step in steps)
+    return _(", ").join(str(title(step)) for step in steps)
 
 
 def timeline(rescue: Rescue, steps: Sequence[Step], entries: Sequence[Entry], *, now: datetime) -> list[StepView]:

@@ -23,7 +23,7 @@ def note(node: Node, command: uuid.UUID, result: fault.CommandResult, *, now: da
     row = rows.first()
     if row is None:
         return
-    answer, withdrawn = f"{result.status} {result.message[:1000]}".strip(), reasons.kept(row.because)
+    answer, withdrawn = reasons.state(result.status, result.message[:1000]), reasons.kept(row.because)
     late = reasons.of("answered_late", answer=answer)
     if withdrawn is not None:
         late = reasons.of("answered_after_withdrawal", withdrawn=withdrawn, answer=answer)

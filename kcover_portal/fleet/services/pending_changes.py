@@ -126,7 +126,7 @@ def _open(change: PendingChange, *, now: datetime) -> PendingChange:
     row = PendingChange.objects.select_for_update(of=("self",)).select_related("cluster").get(pk=change.pk)
     state = "expired" if row.expires_at <= now else row.state
     if state != PendingChange.State.OPEN:
-        raise ChangeRefused(reasons.of("change_closed", change=str(row.pk), state=str(state)))
+        raise ChangeRefused(reasons.of("change_closed", change=str(row.pk), state=reasons.state(state)))
     return row
 
 

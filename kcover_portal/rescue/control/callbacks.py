@@ -36,7 +36,8 @@ def callback(
         _check_delivery(row, step, delivery)
         before = step.progress_as(actions.webhook.Progress).callback
         if before and before["outcome"] != outcome:
-            raise RescueRefused(reasons.of("called_back_already", rescue=str(row.pk), outcome=str(before["outcome"])))
+            earlier = reasons.state(str(before["outcome"]))
+            raise RescueRefused(reasons.of("called_back_already", rescue=str(row.pk), outcome=earlier))
         if not before:
             answer = {"outcome": outcome, "message": message[:500], "at": now.isoformat()}
             Step.objects.filter(pk=step.pk).update(progress=step.with_progress(callback=answer))

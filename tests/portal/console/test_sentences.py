@@ -7,89 +7,10 @@ from django.utils import translation
 
 from kcover import reasons, sentences
 from kcover.faults import catalog
-from kcover.policy.document import rescue_policy, standby_policy
 from kcover_portal import localization
 from kcover_portal.console.templatetags import console
+from tests.portal.console import kept_words
 
-# Names that Chinese texts keep: products, Kubernetes kinds and settings. Parameters are excluded from the check.
-NAMES = {
-    *(
-        "GPU",
-        "GPUs",
-        "Xid",
-        "SXid",
-        "Kubernetes",
-        "Pod",
-        "PDB",
-        "kubelet",
-        "API",
-        "Job",
-        "DCGM",
-        "NVLink",
-        "UTC",
-        "UID",
-        "ID",
-    ),
-    *("decision_mode", "external", "policies", "true", "Autopilot", "PVC", "webhook"),
-    *("HTTP", "JSON", "DNS", "ASCII", "URL", "KCOVER_MAIL_URL", "NAME", "Events", "iperf", "batch"),
-    # Keys of KCE's requests, units of durations and forms of values, which are typed as they are.
-    *("nodeName", "xid", "actions", "escalateTime", "name", "waittime", "maps", "unCordon", "false", "cluster"),
-    # Names and values of settings of sources, and of what they send.
-    *(
-        "Prometheus",
-        "dcgm",
-        "Alertmanager",
-        "firing",
-        "resolved",
-        "node_label",
-        "source",
-        "type",
-        "status",
-        "reason",
-        "for",
-        "enabled",
-    ),
-    *("KernelDeadlock", "DockerHung", "Ready", "True", "False", "Unknown", "info", "warning", "degraded", "fatal"),
-    *("override", "day", "min", "day2h30min", "4day", "namespace", "key", "value", "https", "hooks", "example"),
-    *(
-        "on",
-        "call",
-        "YAML",
-        "UTF",
-        "repair",
-        "hook",
-        "apiVersion",
-        "kind",
-        "metadata",
-        "spec",
-        "rules",
-        "match",
-        "matches",
-    ),
-    *("minCount", "kinds", "pciebw", "remapped", "attribute", "labels", "operator", "any", "all", "agent", "required"),
-    *("WarmStandbyPolicy", "drain", "cordon", *rescue_policy.KEYS, *rescue_policy.OWN_KEYS, *rescue_policy.APPROVAL),
-    *standby_policy.SIDES,
-    # Parameters, headers and values of REST and of the agents' endpoint.
-    *("api", "docs", "CSRF", "If", "Match", "ETag", "Content", "Type", "Encoding", "application", "yaml"),
-    *("null", "NUL", "wait", "next", "previous", "shadow", "approve", "enforce", "check", "nodelabel", "workload"),
-    *("ring", "IP", "gzip", "POST", "enrol", "Authorization", "Bearer", "TOKEN", "KCOVER_SERVICE_ACCOUNTS"),
-    # Fields of training jobs, keys of policies.
-    *("restartPolicy", "Never", "codes", "kubectl", "Kueue", "Workload"),
-    # Signatures of the audit log.
-    *("PEM", "Ed", "ledger", "rotate", "KCOVER_SIGNING_KEY"),
-    # Sinks of the audit stream.
-    *("KCOVER_AUDIT_FOLDER", "siem", "audit", "jsonl", "udp", "tcp", "tls", "HOST", "PORT"),
-    # The portal's own set-up.
-    *("KCOVER_PUBLIC_URL", "HTTP", "API", "https", "anchor", "verify", "FILE"),
-    # Single sign-on.
-    *("issuer", "KCOVER_OIDC_ISSUER", "userinfo", "user", "link", "subject"),
-    # Values of agents' reports and of the decision system's address.
-    *("UUID", "PCI", "MIG", "kmsg", "decisions", "plan"),
-    # Commands, Kubernetes fields and forms of settings.
-    *("KCOVER_ENCRYPTION_KEY_FILE", "KCOVER_ENCRYPTION_KEY_COMMAND", "secrets", "rotate", "com", "never"),
-    *("manage", "py", "token", "create", "node", "InternalIP", "ReadWriteMany", "pool", "label", "rack", "KEY"),
-}
-WORD = re.compile(r"[A-Za-z][A-Za-z_]+")
 HAN = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -104,7 +25,7 @@ def test_every_sentence_is_translated_without_english_words() -> None:
         assert localization.say(_example(code)) == str(_example(code))
         with translation.override("zh-hans"):
             chinese = localization.say(_example(code))
-        if words := [word for word in WORD.findall(chinese) if word not in NAMES]:
+        if words := kept_words.english_words(chinese, code):
             left[code] = words
     assert left == {}
 

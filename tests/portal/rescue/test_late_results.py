@@ -58,7 +58,7 @@ def test_a_late_word_that_nothing_was_begun_asks_a_person_at_once(world: World, 
     agents.answers(world, unanswered(world), status, "not now")
     world.pass_time()
     assert world.rescue().state == "held"
-    late = reasons.of("answered_late", answer=f"{status} not now")
+    late = reasons.of("answered_late", answer=reasons.state(status, "not now"))
     expired = reasons.of("agent_command_expired", why=late)
     assert world.step("reboot").why == reasons.both(expired, reasons.of("old_boot"))
     assert world.kube.called("ensure_job") == []

@@ -223,7 +223,10 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
     command.refresh_from_db()
     assert (command.state, command.output) == ("expired", {"late": "done"})
     assert codes_of(command.because) == ["answered_after_withdrawal", "command_withdrawn", "its_rescue_ended"]
-    assert found_in(command.because, "answered_after_withdrawal").params[0] == ("answer", "done rebooting")
+    assert found_in(command.because, "answered_after_withdrawal").params[0] == (
+        "answer",
+        reasons.state("done", "rebooting"),
+    )
 
 
 def test_a_refusal_is_asked_about_as_long_as_the_job_may_run(world: World) -> None:
