@@ -22,7 +22,7 @@ def event(kind: str, **more: object) -> Event:
         ("incident.opened", [("trigger", "incident-7")]),
         ("agent.silent", [("trigger", "incident-7")]),
         ("storm.opened", [("trigger", "incident-7")]),
-        ("incident.closed", [("resolve", "incident-7"), ("resolve", "asked-7")]),
+        ("incident.closed", [("resolve", "incident-7"), ("resolve", "decision-7")]),
         ("agent.back", [("resolve", "incident-7")]),
         ("approval.waiting", [("trigger", "question-7")]),
         ("approval.answered", []),  # of two who must say yes, this may be the first

@@ -369,6 +369,7 @@ def test_past_the_most_items_the_rest_is_told_to_go_elsewhere(door: Door) -> Non
     assert answer.body["rejected"] == [
         {
             "path": "faults/1000",
+            "code": "wire_items_many",
             "reason": "a report has at most 1000 faults: send this one and all after it in another batch",
         }
     ]

@@ -62,7 +62,8 @@ def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
     back = admin.post(f"standby-policies/{NAME}/rollback", {"revision": 1, "reason": "too few"})
     assert (back.status_code, back.headers["ETag"]) == (200, '"3"')
     rows = admin.get(f"standby-policies/{NAME}/revisions").json()["results"]
-    assert [row["reason"] for row in rows] == ["back to revision 1: too few", "", ""]
+    assert [row["reason"] for row in rows] == ["too few", "", ""]
+    assert [row["because"] and row["because"]["params"] for row in rows] == [{"revision": 1}, None, None]
 
 
 def test_the_address_says_which_kind(admin: Api) -> None:
