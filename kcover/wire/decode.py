@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-from kcover import reasons
 from kcover.faults.fault import (
     CHECK_STATUSES,
     COMMAND_KINDS,
@@ -41,7 +40,7 @@ def decode(body: bytes) -> Decoded:
         batch_id = _batch_id(item)
         sent_at = fields.required_moment(item, "sent_at")
     except WireError as error:
-        raise EnvelopeError(error.path, error.reason) from None
+        raise EnvelopeError(error.path, error.code, **error.params) from None
     rejected: list[Rejected] = []
     report = Report(
         node=node,
@@ -89,13 +88,13 @@ def decode_command(value: object) -> Command:
 def _version(item: JsonObject) -> None:
     version = fields.required(item, "version")
     if type(version) is not int or version != fields.VERSION:
-        raise WireError("version", reasons.of("wire_version", value=fields.short_json(version), version=fields.VERSION))
+        raise WireError("version", "wire_version", value=fields.short_json(version), version=fields.VERSION)
 
 
 def _node(item: JsonObject) -> str:
     name = fields.required(item, "node")
     if type(name) is not str or len(name) > 253 or not fields.NODE.fullmatch(name):
-        raise WireError("node", reasons.of("wire_node_invalid", value=fields.short_json(name)))
+        raise WireError("node", "wire_node_invalid", value=fields.short_json(name))
     return name
 
 
@@ -114,7 +113,7 @@ def _identifier(item: JsonObject, key: str, *, maximum: int = fields.MAX_IDENTIF
 
 def _object(value: object) -> JsonObject:
     if type(value) is not dict:
-        raise WireError("", reasons.of("wire_not_object", value=fields.short_json(value)))
+        raise WireError("", "wire_not_object", value=fields.short_json(value))
     return value
 
 
@@ -127,7 +126,7 @@ def _optional(
     try:
         return read(item)
     except WireError as error:
-        rejected.append(Rejected.of(error.path, error.reason))
+        rejected.append(Rejected.of(error))
         return None
 
 
@@ -139,16 +138,16 @@ def _items(
     if values is None:
         return ()
     if type(values) is not list:
-        rejected.append(Rejected.of(key, reasons.of("wire_not_list", value=fields.short_json(values))))
+        rejected.append(Rejected.of(WireError(key, "wire_not_list", value=fields.short_json(values))))
         return ()
     items = []
     for index, value in enumerate(values[:maximum]):
         try:
             items.append(read(value))
         except WireError as error:
-            rejected.append(Rejected.of("/".join(filter(None, (key, str(index), error.path))), error.reason))
+            rejected.append(Rejected.of(error, at=f"{key}/{index}"))
     if len(values) > maximum:
-        rejected.append(Rejected.of(f"{key}/{maximum}", reasons.of("wire_items_many", limit=maximum, items=key)))
+        rejected.append(Rejected.of(WireError(f"{key}/{maximum}", "wire_items_many", limit=maximum, items=key)))
     return tuple(items)
 
 
@@ -163,7 +162,7 @@ def _inventory(report: JsonObject) -> Inventory:
         gpus: list[Gpu] = []
         listed = item.get("gpus")
         if listed is not None and (type(listed) is not list or len(listed) > fields.MAX_GPUS):
-            raise WireError("gpus", reasons.of("wire_gpus_invalid", limit=fields.MAX_GPUS))
+            raise WireError("gpus", "wire_gpus_invalid", limit=fields.MAX_GPUS)
         inventory = Inventory(
             driver=fields.text(item, "driver", limit=64), kernel=fields.text(item, "kernel", limit=128)
         )
@@ -173,14 +172,14 @@ def _inventory(report: JsonObject) -> Inventory:
             path = f"inventory/gpus/{position}"
             gpu = _gpu(value)
             if gpu.index in indexes:
-                raise WireError("index", reasons.of("wire_gpu_twice", value=gpu.index))
+                raise WireError("index", "wire_gpu_twice", value=gpu.index)
             if gpu.uuid in uuids:
-                raise WireError("uuid", reasons.of("wire_gpu_twice", value=fields.short_json(gpu.uuid)))
+                raise WireError("uuid", "wire_gpu_twice", value=fields.short_json(gpu.uuid))
             indexes.add(gpu.index)
             uuids.add(gpu.uuid)
             gpus.append(gpu)
     except WireError as error:
-        raise WireError(f"{path}/{error.path}".rstrip("/"), error.reason) from None
+        raise WireError(f"{path}/{error.path}".rstrip("/"), error.code, **error.params) from None
     return Inventory(driver=inventory.driver, kernel=inventory.kernel, gpus=tuple(gpus))
 
 

@@ -9,11 +9,13 @@ import math
 import re
 from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from kcover import reasons, sequence_ranges
-from kcover.reasons import Reason
+from kcover import sequence_ranges
 from kcover.sequence_ranges import Ranges
+
+if TYPE_CHECKING:
+    from kcover.reasons import Reason
 
 VERSION = 1
 MAX_BYTES = 1 << 20  # of a report, after decompression
@@ -51,12 +53,23 @@ JsonObject = dict[str, Any]
 
 
 class WireError(ValueError):
-    """A message is invalid. ``path``: where (``faults/3/code``, "" for the whole). ``reason``: what is wrong."""
+    """A message is invalid.
 
-    def __init__(self, path: str, reason: Reason) -> None:
-        super().__init__(path, reason)
+    ``path``: where (``faults/3/code``, "" for the whole). ``code`` and ``params``: those of ``reason``.
+    """
+
+    def __init__(self, path: str, code: str, **params: str | int) -> None:
+        super().__init__(path, code)
         self.path = path
-        self.reason = reason
+        self.code = code
+        self.params = params
+
+    @property
+    def reason(self) -> "Reason":
+        """What is wrong."""
+        from kcover import reasons  # noqa: PLC0415 - 1.5 MiB of sentences, which few agents ever need
+
+        return reasons.of(self.code, **self.params)
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else str(self.reason)
@@ -76,7 +89,7 @@ def required(item: JsonObject, key: str) -> Any:
     """The value of a key that must be present and not null."""
     value = item.get(key)
     if value is None:
-        raise WireError(key, reasons.of("wire_missing"))
+        raise WireError(key, "wire_missing")
     return value
 
 
@@ -88,11 +101,11 @@ def text(item: JsonObject, key: str, *, limit: int) -> str:
     if value is None:
         return ""
     if type(value) is not str:
-        raise WireError(key, reasons.of("wire_not_text", value=short_json(value)))
+        raise WireError(key, "wire_not_text", value=short_json(value))
     if len(value) > limit:
-        raise WireError(key, reasons.of("wire_text_long", size=len(value), limit=limit))
+        raise WireError(key, "wire_text_long", size=len(value), limit=limit)
     if not is_storable(value):
-        raise WireError(key, reasons.of("wire_text_not_storable"))
+        raise WireError(key, "wire_text_not_storable")
     return value
 
 
@@ -112,7 +125,7 @@ def matching(
         return value
     if value is None:
         return None
-    raise WireError(key, reasons.of(invalid, value=short_json(value), **shown))
+    raise WireError(key, invalid, value=short_json(value), **shown)
 
 
 def pci(item: JsonObject) -> str | None:
@@ -121,7 +134,7 @@ def pci(item: JsonObject) -> str | None:
     if value is None:
         return None
     if type(value) is not str or not PCI.fullmatch(value.lower()):
-        raise WireError("pci", reasons.of("wire_pci_invalid", value=short_json(value)))
+        raise WireError("pci", "wire_pci_invalid", value=short_json(value))
     return value.lower()
 
 
@@ -132,10 +145,10 @@ def integer(item: JsonObject, key: str, *, maximum: int, minimum: int = 0) -> in
         return None
     if type(value) is not int:
         if type(value) is str and re.fullmatch("[0-9]{1,10}", value):
-            raise WireError(key, reasons.of("wire_integer_quoted", value=short_json(value), number=value))
-        raise WireError(key, reasons.of("wire_not_integer", value=short_json(value)))
+            raise WireError(key, "wire_integer_quoted", value=short_json(value), number=value)
+        raise WireError(key, "wire_not_integer", value=short_json(value))
     if not minimum <= value <= maximum:
-        raise WireError(key, reasons.of("wire_integer_range", least=minimum, most=maximum))
+        raise WireError(key, "wire_integer_range", least=minimum, most=maximum)
     return value
 
 
@@ -145,12 +158,12 @@ def ranges(item: JsonObject, key: str) -> Ranges:
     if value is None:
         return ()
     if type(value) is not list or len(value) > MAX_RECORDS:
-        raise WireError(key, reasons.of("wire_ranges_invalid", limit=MAX_RECORDS, value=short_json(value)))
+        raise WireError(key, "wire_ranges_invalid", limit=MAX_RECORDS, value=short_json(value))
     for pair in value:
         if type(pair) is not list or len(pair) != 2 or any(type(end) is not int for end in pair):
-            raise WireError(key, reasons.of("wire_range_pair", value=short_json(pair)))
+            raise WireError(key, "wire_range_pair", value=short_json(pair))
         if not 0 <= pair[0] <= pair[1] <= MAX_SEQUENCE:
-            raise WireError(key, reasons.of("wire_range_order", most=MAX_SEQUENCE))
+            raise WireError(key, "wire_range_order", most=MAX_SEQUENCE)
     return sequence_ranges.merge(value, max_ranges=MAX_RECORDS)
 
 
@@ -160,13 +173,13 @@ def number(item: JsonObject, key: str) -> float | None:
     if value is None:
         return None
     if type(value) is not int and type(value) is not float:
-        raise WireError(key, reasons.of("wire_not_number", value=short_json(value)))
+        raise WireError(key, "wire_not_number", value=short_json(value))
     try:
         value = float(value)
     except OverflowError:
         value = math.inf
     if not math.isfinite(value):
-        raise WireError(key, reasons.of("wire_number_large"))
+        raise WireError(key, "wire_number_large")
     return float(value)
 
 
@@ -176,7 +189,7 @@ def boolean(item: JsonObject, key: str) -> bool:
     if value is None:
         return False
     if type(value) is not bool:
-        raise WireError(key, reasons.of("wire_not_boolean", value=short_json(value)))
+        raise WireError(key, "wire_not_boolean", value=short_json(value))
     return value
 
 
@@ -184,7 +197,7 @@ def choice(item: JsonObject, key: str, choices: Collection[str]) -> str:
     """One of ``choices``; it must be present."""
     value = required(item, key)
     if type(value) is not str or value not in choices:
-        raise WireError(key, reasons.of("wire_not_one_of", known=", ".join(choices), value=short_json(value)))
+        raise WireError(key, "wire_not_one_of", known=", ".join(choices), value=short_json(value))
     return value
 
 
@@ -197,13 +210,13 @@ def required_moment(item: JsonObject, key: str) -> datetime:
     """An RFC 3339 time with offset, converted to UTC; it must be present."""
     value = required(item, key)
     if type(value) is not str or not RFC3339.fullmatch(value):
-        raise WireError(key, reasons.of("wire_time_form", value=short_json(value)))
+        raise WireError(key, "wire_time_form", value=short_json(value))
     try:
         at = datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise WireError(key, reasons.of("wire_time_invalid", value=short_json(value))) from None
+        raise WireError(key, "wire_time_invalid", value=short_json(value)) from None
     if not EARLIEST <= at <= LATEST:
-        raise WireError(key, reasons.of("wire_time_range", value=short_json(value)))
+        raise WireError(key, "wire_time_range", value=short_json(value))
     return at
 
 
@@ -213,11 +226,11 @@ def mapping(item: JsonObject, key: str) -> JsonObject:
     if value is None:
         return {}
     if type(value) is not dict:
-        raise WireError(key, reasons.of("wire_not_object", value=short_json(value)))
+        raise WireError(key, "wire_not_object", value=short_json(value))
     if not _is_storable_json(value):
-        raise WireError(key, reasons.of("wire_json_not_storable", depth=MAX_DEPTH))
+        raise WireError(key, "wire_json_not_storable", depth=MAX_DEPTH)
     if len(json.dumps(value)) > MAX_OUTPUT:
-        raise WireError(key, reasons.of("wire_json_long", limit=MAX_OUTPUT))
+        raise WireError(key, "wire_json_long", limit=MAX_OUTPUT)
     return value
 
 

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover.faults.fault import Check, Command, CommandResult, Fault, Inventory
-from kcover.reasons import Reason
-from kcover.wire.fields import VERSION
+from kcover.wire.fields import VERSION, WireError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +39,9 @@ class Rejected:
     reason: str
 
     @classmethod
-    def of(cls, path: str, reason: Reason) -> "Rejected":
-        """The item at this path, with its reason."""
-        return cls(path, reason.code, str(reason))
+    def of(cls, error: WireError, *, at: str = "") -> "Rejected":
+        """The item that has the error. ``at``: the path of the object that was read."""
+        return cls("/".join(filter(None, (at, error.path))), error.code, str(error.reason))
 
 
 @dataclass(frozen=True, slots=True)

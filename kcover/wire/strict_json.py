@@ -3,7 +3,6 @@
 import json
 from typing import Any, NoReturn
 
-from kcover import reasons
 from kcover.wire import fields
 from kcover.wire.fields import EnvelopeError, JsonObject
 
@@ -14,17 +13,17 @@ def load(body: bytes) -> JsonObject:
     Raises EnvelopeError: too long, nested too deeply, not UTF-8, not JSON, a duplicate key, not an object.
     """
     if len(body) > fields.MAX_BYTES:
-        raise EnvelopeError("", reasons.of("wire_too_large", bytes=len(body), limit=fields.MAX_BYTES))
+        raise EnvelopeError("", "wire_too_large", bytes=len(body), limit=fields.MAX_BYTES)
     try:
         value = json.loads(body.decode(), object_pairs_hook=_unique, parse_constant=_no_constant)
     except EnvelopeError:
         raise
     except RecursionError:
-        raise EnvelopeError("", reasons.of("wire_too_deep")) from None
+        raise EnvelopeError("", "wire_too_deep") from None
     except ValueError as error:  # invalid JSON, invalid UTF-8, or an integer with thousands of digits
-        raise EnvelopeError("", reasons.of("wire_not_json", error=str(error))) from None
+        raise EnvelopeError("", "wire_not_json", error=str(error)) from None
     if type(value) is not dict:
-        raise EnvelopeError("", reasons.of("wire_not_object", value=fields.short_json(value)))
+        raise EnvelopeError("", "wire_not_object", value=fields.short_json(value))
     return value
 
 
@@ -34,10 +33,10 @@ def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise EnvelopeError("", reasons.of("wire_key_twice", key=fields.short_json(key)))
+                raise EnvelopeError("", "wire_key_twice", key=fields.short_json(key))
             seen.add(key)
     return item
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise EnvelopeError("", reasons.of("wire_constant", name=name))
+    raise EnvelopeError("", "wire_constant", name=name)
