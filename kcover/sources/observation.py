@@ -102,6 +102,11 @@ def code(value: str, path: str) -> str:
     return value
 
 
+def is_of_check(code: str, check: str) -> bool:
+    """Returns whether a fault's code belongs to a check: it is the check, or the check, a slash and a detail."""
+    return code == check or code.startswith(f"{check}/")
+
+
 def pci(value: str) -> str | None:
     """The slot of a PCI address (``0000:4e:00``); None if the text is no address."""
     return xid.slot(value.strip().lower().removeprefix("pci:"))

@@ -12,6 +12,7 @@ from django.db import transaction
 from django.db.models import Max
 
 from kcover import reasons
+from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import closure, overflow, record_faults
@@ -101,7 +102,7 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
 
 
 def _covers(passed: PassedCheck, row: Incident) -> bool:
-    if passed.kind != row.kind or not (row.code == passed.check or row.code.startswith(f"{passed.check}/")):
+    if passed.kind != row.kind or not is_of_check(row.code, passed.check):
         return False
     return not passed.devices or not row.device or not passed.devices.isdisjoint((row.device, row.gpu_uuid))
 

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.sources import conditions
-from kcover.sources.observation import Observation, Reading
+from kcover.sources.observation import Observation, Reading, is_of_check
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.incidents import queries as incidents
@@ -87,5 +87,11 @@ class ConditionFeed:
         """The faults, and the passes that may end an open incident."""
         passes = {one.node for one in seen if one.healthy}
         open_now = incidents.open_codes(self._cluster, passes, "condition") if passes else set()
-        ended = {(node, code.partition("/")[0]) for node, code in open_now}
-        return tuple(one for one in seen if not one.healthy or (one.node, one.check.partition("/")[0]) in ended)
+        by_node: dict[str, list[str]] = {}
+        for node, code in open_now:
+            by_node.setdefault(node, []).append(code)
+        return tuple(
+            one
+            for one in seen
+            if not one.healthy or any(is_of_check(code, one.check) for code in by_node.get(one.node, ()))
+        )
