@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
+from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -94,8 +95,8 @@ def _of_incident(seen: Incident, *, now: datetime) -> NodeEvent:
 
 def _rest(seen: Incident) -> str:
     """The part of the kernel's message after the code."""
-    _, found, remainder = seen.message.partition(f"): {seen.code}, ")
-    return remainder if found else seen.message
+    line = xid.parse_line(seen.message)
+    return line.text if line is not None and (line.kind, str(line.code)) == (seen.kind, seen.code) else seen.message
 
 
 def _event(
