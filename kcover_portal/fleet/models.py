@@ -12,6 +12,7 @@ from kcover_portal.runtime.models import Mode
 
 # The name of a Kubernetes object: a DNS subdomain (RFC 1123).
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
+ALL_NAMESPACES = "*"
 
 
 class Cluster(ModelWithSecrets):
@@ -144,6 +145,11 @@ class Cluster(ModelWithSecrets):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def preflight_namespace_list(self) -> list[str]:
+        """The namespaces whose PreflightReport objects count; ``[ALL_NAMESPACES]``: all."""
+        return self.preflight_namespaces.split(",") if self.preflight_namespaces else []
 
     @property
     def watch_failure(self) -> reasons.Reason | None:

@@ -15,7 +15,7 @@ from kcover.quote import short_text
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Cluster, Maintenance
+from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster, Maintenance
 from kcover_portal.fleet.services import maintenance_scope, pools, setting_errors
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
@@ -31,7 +31,6 @@ SETTINGS = (
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
 NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # a DNS label (RFC 1123)
-ALL_NAMESPACES = "*"
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 # Settings that affect decisions.
 SETTINGS_THAT_DECIDE = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))

@@ -15,8 +15,8 @@ from kcover import reasons, shares
 from kcover.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings, node_selection
+from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster
+from kcover_portal.fleet.services import node_selection
 from kcover_portal.kube import port
 from kcover_portal.preflight.models import ReadReportObject
 from kcover_portal.preflight.services import node_reports
@@ -62,8 +62,8 @@ def read_report_objects(cluster: Cluster, *, now: datetime) -> int:
 
 def _trusted(cluster: Cluster, objects: Iterable[port.CustomObject]) -> list[port.CustomObject]:
     """Returns the objects that count. The log names the namespaces of the others, once in this process."""
-    names = cluster.preflight_namespaces.split(",")
-    if names == [cluster_settings.ALL_NAMESPACES]:
+    names = cluster.preflight_namespace_list
+    if names == [ALL_NAMESPACES]:
         return list(objects)
     trusted: list[port.CustomObject] = []
     others: set[str] = set()
