@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.kube import circuit_breaker, http, live, port
 from tests.contract import over_http, scripted
 
@@ -26,11 +27,12 @@ def test_after_a_time_out_one_tries_and_the_others_are_told_at_once():
     made = circuit_breaker.CircuitBreaker(clock=clock)
     with pytest.raises(circuit_breaker.TimedOut), made.call("GET a"):
         raise circuit_breaker.TimedOut("too late")
-    with pytest.raises(port.Unavailable, match="GET b: not sent") as caught, made.call("GET b"):
+    with pytest.raises(port.Unavailable) as caught, made.call("GET b"):
         pytest.fail("it was sent")
+    assert caught.value.why == reasons.of("api_server_silent", call="GET b")
     assert (caught.value.retry_after, caught.value.ambiguous) == (circuit_breaker.OPEN_SECONDS, False)
     clock.now += circuit_breaker.OPEN_SECONDS
-    with made.call("GET c"), pytest.raises(port.Unavailable, match="not sent"), made.call("GET d"):
+    with made.call("GET c"), pytest.raises(port.Unavailable, match="GET d was not sent"), made.call("GET d"):
         pytest.fail("two try at once")
     with made.call("GET e"), made.call("GET f"):
         pass  # c was answered: all may call again

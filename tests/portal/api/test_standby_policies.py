@@ -2,6 +2,7 @@
 
 import pytest
 
+from kcover import reasons
 from kcover.policy import document
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy
@@ -63,7 +64,7 @@ def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
     assert (back.status_code, back.headers["ETag"]) == (200, '"3"')
     rows = admin.get(f"standby-policies/{NAME}/revisions").json()["results"]
     assert [row["reason"] for row in rows] == ["too few", "", ""]
-    assert [row["because"] and row["because"]["params"] for row in rows] == [{"revision": 1}, None, None]
+    assert [row["because"] for row in rows] == [reasons.of("policy_rolled_back", revision=1).to_json(), None, None]
 
 
 def test_the_address_says_which_kind(admin: Api) -> None:
