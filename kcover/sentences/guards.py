@@ -42,12 +42,15 @@ SENTENCES: Mapping[str, str] = {
         "Fault rate is within normal variation: {ten_minutes} within 10 min, {hour} within 1 h, {six_hours} within 6 "
         "h, of {eligible} nodes."
     ),
+    "act_cordon": _("Cordon"),
     "act_drain": _("Drain"),
     "act_reboot": _("Reboot"),
+    "act_release": _("Release"),
     "act_reset": _("GPU reset"),
     "act_restart_jobs": _("Job restart"),
     "act_stop_jobs": _("Job stop"),
     "act_taint": _("Taint"),
+    "act_uncordon": _("Uncordon"),
     "breaker": _("Breaker tripped: {isolated} of {eligible} nodes were isolated within {within} (limit {limit})."),
     "breaker_closed": _(
         "Breaker not tripped: {isolated} of {eligible} nodes were isolated within {within} (limit {limit})."

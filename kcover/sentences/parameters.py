@@ -37,6 +37,11 @@ SENTENCES: Mapping[str, str] = {
     "state_rejected": _("rejected"),
     "state_with_message": _("{state}: {message}"),
     "none": _("none"),
+    # Modes of a cluster.
+    "mode_shadow": _("shadow"),
+    "mode_approve": _("approve"),
+    "mode_enforce": _("enforce"),
+    "mode_paused": _("paused"),
     # Guards that a user overrode.
     "guard_maintenance": _("maintenance window"),
     "guard_storm": _("storm"),

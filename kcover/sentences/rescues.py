@@ -35,7 +35,7 @@ SENTENCES: Mapping[str, str] = {
     "call_may_have_run": _("An earlier call may have changed the node. Check it."),
     "cancelled_by": _("Cancelled by {by}."),
     "cancelled_by_because": _("Cancelled by {by}: {why}"),
-    "replaced_by_request": _("{by} requested {act} for the node."),
+    "replaced_by_request": _("{by} requested another action for the node: {act}."),
     "skipped_by": _("Skipped by {by}."),
     "skipped_by_because": _("Skipped by {by}: {why}"),
     "taken_over_by": _("Taken over by {by}."),

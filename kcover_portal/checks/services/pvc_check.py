@@ -37,7 +37,7 @@ def advance(run: CheckRun, *, now: datetime) -> None:
     mode, _ = queries.mode_now(run.cluster)
     if "since" not in run.storage:
         if mode in queries.MODES_WITHOUT_WRITES:
-            why = reasons.of("claim_not_written", mode=mode)
+            why = reasons.of("claim_not_written", mode=reasons.of(f"mode_{mode}"))
             _keep(run, {**run.storage, "status": "skipped", **node_checks.explained(why)})
             return
         if not _keep(run, {**run.storage, "since": now.isoformat()}):
@@ -98,7 +98,7 @@ def drop(run: CheckRun, *, now: datetime) -> None:
         return
     mode, _ = queries.mode_now(run.cluster)
     if mode in queries.MODES_WITHOUT_WRITES:
-        stays = reasons.of("claim_stays", mode=mode, claim=name_of(run))
+        stays = reasons.of("claim_stays", mode=reasons.of(f"mode_{mode}"), claim=name_of(run))
         _note(run, audit.ClusterCallFailed(because=stays, held_back=True, **_call(run, DELETE)), now=now)
         return
     try:

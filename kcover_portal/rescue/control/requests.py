@@ -101,7 +101,7 @@ def request(
             create.end(
                 under_way,
                 state=Rescue.State.CANCELLED,
-                because=reasons.of("replaced_by_request", by=actor, act=verb),
+                because=reasons.of("replaced_by_request", by=actor, act=reasons.of(f"act_{verb}")),
                 actor=actor,
                 now=now,
             )

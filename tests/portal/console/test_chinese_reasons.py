@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from django.utils import translation
 
-from kcover import audit, limits, reasons
+from kcover import audit, limits, plan, reasons
 from kcover.decisions import approval, guards
 from kcover.faults import fault
+from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.fleet.models import Command, PendingChange
 from kcover_portal.rescue.control import callbacks
@@ -117,6 +118,17 @@ def test_votes(changes: dict[str, Any], after: timedelta) -> None:
 @pytest.mark.parametrize("seconds", [1, 60, 3600, 86400])
 def test_durations(seconds: int) -> None:
     assert english([reasons.of("try_too_long", most=reasons.span(timedelta(seconds=seconds)))]) == []
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "reboot", "release"])
+def test_requests(verb: str) -> None:
+    assert plan.manual(verb)
+    assert english([reasons.of("replaced_by_request", by="安娜", act=reasons.of(f"act_{verb}"))]) == []
+
+
+@pytest.mark.parametrize("mode", document.MODES)
+def test_modes(mode: str) -> None:
+    assert english([reasons.of("claim_not_written", mode=reasons.of(f"mode_{mode}"))]) == []
 
 
 STATES = {*Command.State.values, *PendingChange.State.values, *fault.RESULT_STATUSES, *callbacks.OUTCOMES} - {"open"}
