@@ -7,15 +7,15 @@ from kcover.sentences.i18n import gettext_noop as _
 SENTENCES: Mapping[str, str] = {
     # People.
     "own_role": _("You cannot change your own role. Ask another admin."),
-    "role_unknown": _("unknown role {role}; use one of {known}"),
-    "role_taken": _("a role named {role} exists; choose another name"),
+    "role_unknown": _("Unknown role {role}. Use one of {known}."),
+    "role_taken": _("A role named {role} exists. Choose another name."),
     "role_name_invalid": _("{role} is not a valid role name; use at most 60 letters, digits, '-' and '_'"),
-    "role_in_use": _("role {role} is assigned to people or groups ({people}); remove it from them first"),
-    "verb_unknown": _("unknown verb {verb}; use some of {known}"),
-    "verb_missing": _("a role must contain the verb {verb}"),
-    "verbs_beyond_own": _("you can grant only verbs that you have there; you do not have {verbs}"),
-    "user_stronger": _("user {user} has more rights than you; ask an admin of all clusters"),
-    "pool_without_cluster": _("a pool belongs to a cluster; name the cluster"),
+    "role_in_use": _("Role {role} is assigned to people or groups ({people}). Remove it from them first."),
+    "verb_unknown": _("Unknown verb {verb}. Use some of {known}."),
+    "verb_missing": _("A role must contain the verb {verb}."),
+    "verbs_beyond_own": _("You can grant only verbs that you have there. You do not have {verbs}."),
+    "user_stronger": _("User {user} has more rights than you. Ask an admin of all clusters."),
+    "pool_without_cluster": _("A pool belongs to a cluster. Name the cluster."),
     "user_name_taken": _("A user named {user} already exists. Choose another name."),
     "user_name_invalid": _("{user} is not a valid user name. Use letters, digits and @ . + - _ only."),
     "password_too_short": _("The password is too short. Use at least {least} characters."),
@@ -30,52 +30,52 @@ SENTENCES: Mapping[str, str] = {
     "password_of_person": _("A token has no password. Only a signed-in person can change their password."),
     "password_unchanged": _("The new password is the old one. Choose another."),
     # Tokens.
-    "agent_token_without_cluster": _("an agent token requires a cluster"),
-    "token_node_unused": _("only agent tokens can be bound to a node, not kind {kind}"),
-    "expiry_in_past": _("the expiry is in the past; enter a later time"),
-    "scope_unknown": _("unknown scope {scope}; use {known}"),
-    "token_scopes_unused": _("tokens of kind {kind} have no scopes; only decision system and operator tokens do"),
-    "token_verbs_unused": _("a token of kind {kind} does not have the verb {verb}; it can have {known}"),
+    "agent_token_without_cluster": _("An agent token requires a cluster."),
+    "token_node_unused": _("Only agent tokens can be bound to a node, not kind {kind}."),
+    "expiry_in_past": _("The expiry is in the past. Enter a later time."),
+    "scope_unknown": _("Unknown scope {scope}. Use {known}."),
+    "token_scopes_unused": _("Tokens of kind {kind} have no scopes. Only decision system and operator tokens do."),
+    "token_verbs_unused": _("A token of kind {kind} does not have the verb {verb}. It can have {known}."),
     "token_network_invalid": _("{network} is not a network; write an address or 192.0.2.0/24"),
-    "token_networks_unused": _("agent tokens cannot be limited to networks; omit networks"),
+    "token_networks_unused": _("Agent tokens cannot be limited to networks. Omit networks."),
     "token_needs_expiry": _(
-        "set an expiry; only manage.py token create --expires never creates a token that does not expire"
+        "Set an expiry. Only manage.py token create --expires never creates a token that does not expire."
     ),
     "token_wrong_address": _("The token is not valid from {address}."),
     "token_rotated_by_owner": _("Only the owner of a token, signed in, can rotate it. Revoke it and create another."),
-    "token_not_rotated": _("token {token} is no longer valid, was already rotated, or belongs to a node"),
-    "overlap_out_of_range": _("the overlap must be from 0 to {most} seconds"),
+    "token_not_rotated": _("Token {token} is no longer valid, was already rotated, or belongs to a node."),
+    "overlap_out_of_range": _("The overlap must be from 0 to {most} seconds."),
     # Enrolment and renewal of agents' credentials.
-    "enrolment_token_invalid": _("the enrolment token is expired or revoked; create one with manage.py token create"),
+    "enrolment_token_invalid": _("The enrolment token is expired or revoked. Create one with manage.py token create."),
     "token_owner_role": _(
-        "the owner of token {token} does not administer its cluster any more; ask an administrator for a new token"
+        "The owner of token {token} does not administer its cluster any more. Ask an administrator for a new token."
     ),
     "unknown_nodes_enrolled": _(
-        "cluster {cluster} does not have node {node}; token {token} enrols at most {limit} such names within {window}."
-        " Check the name, or retry later"
+        "Cluster {cluster} does not have node {node}. Token {token} enrols at most {limit} such names within"
+        " {window}. Check the name, or retry later."
     ),
     "parked_nodes_full": _(
-        "cluster {cluster} does not have node {node}; at most {limit} such names can wait until the cluster lists them."
-        " Check the name, or retry once the cluster lists the node"
+        "Cluster {cluster} does not have node {node}. At most {limit} such names can wait until the cluster"
+        " lists them. Check the name, or retry once the cluster lists the node."
     ),
     "node_enrolled_often": _(
-        "node {node} was enrolled {limit} times within {window}. Keep the agent's state folder when its pod restarts,"
-        " or create a token for the node"
+        "Node {node} was enrolled {limit} times within {window}. Keep the agent's state folder when its pod"
+        " restarts, or create a token for the node."
     ),
     "credential_in_use": _(
-        "node {node} still uses credential {credential}; revoke the credential, or wait until it has been unused"
-        " for {wait}"
+        "Node {node} still uses credential {credential}. Revoke the credential, or wait until it has been"
+        " unused for {wait}."
     ),
     "credential_bound": _(
-        "credential {credential} was not created by enrolment and cannot be renewed; enrol with an enrolment token or"
-        " create one with manage.py token create --node"
+        "Credential {credential} was not created by enrolment and cannot be renewed. Enrol with an enrolment"
+        " token or create one with manage.py token create --node."
     ),
     "credential_invalid": _(
-        "the credential is expired, revoked or replaced; enrol with an enrolment token or create one with"
-        " manage.py token create --node"
+        "The credential is expired, revoked or replaced. Enrol with an enrolment token or create one with"
+        " manage.py token create --node."
     ),
     "renewed_recently": _(
-        "node {node} renewed its credential at {at}; the next renewal is possible {interval} later. The current"
-        " credential stays valid"
+        "Node {node} renewed its credential at {at}. The next renewal is possible {interval} later. The"
+        " current credential stays valid."
     ),
 }

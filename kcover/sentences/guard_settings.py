@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
-    "settings_not_object": _("must be an object with {known}, not {value}"),
-    "guard_setting_unknown": _("unknown setting; use one of {known}"),
-    "guard_setting_misspelt": _("unknown setting: did you mean {near}?"),
-    "not_a_flag": _("must be true or false, not {value}"),
-    "number_out_of_range": _("must be a whole number from {least} to {most}, not {value}"),
-    "percentage_out_of_range": _("must be a whole percentage from {least} to {most}, not {value}"),
-    "seconds_not_in_range": _("must be whole seconds from {least} to {most}, not {value}"),
+    "settings_not_object": _("Must be an object with {known}, not {value}."),
+    "guard_setting_unknown": _("Unknown setting. Use one of {known}."),
+    "guard_setting_misspelt": _("Unknown setting. Did you mean {near}?"),
+    "not_a_flag": _("Must be true or false, not {value}."),
+    "number_out_of_range": _("Must be a whole number from {least} to {most}, not {value}."),
+    "percentage_out_of_range": _("Must be a whole percentage from {least} to {most}, not {value}."),
+    "seconds_not_in_range": _("Must be whole seconds from {least} to {most}, not {value}."),
     "label_key_invalid": _("{label} is not a label key; write for example label:rack"),
-    "budget_scope_unknown": _("must be cluster, pool or label:KEY, not {value}"),
+    "budget_scope_unknown": _("Must be cluster, pool or label:KEY, not {value}."),
 }

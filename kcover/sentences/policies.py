@@ -13,44 +13,44 @@ SENTENCES: Mapping[str, str] = {
     "quoted": _('"{text}"'),
     "quoted_example": _('"{text}" for example'),
     # YAML.
-    "yaml_too_large": _("the text has {bytes} bytes; the limit is {most}"),
-    "yaml_not_utf8": _("byte 0x{byte} is not UTF-8; save the file as UTF-8"),
-    "yaml_character": _("character {character} is not allowed in YAML"),
+    "yaml_too_large": _("The text has {bytes} bytes. The limit is {most}."),
+    "yaml_not_utf8": _("Byte 0x{byte} is not UTF-8. Save the file as UTF-8."),
+    "yaml_character": _("Character {character} is not allowed in YAML."),
     "yaml_tabs": _("YAML cannot be indented with tabs; use spaces"),
-    "yaml_invalid": _("invalid YAML: {error}"),
-    "yaml_too_deep": _("nested more than {most} levels deep"),
-    "yaml_tag": _("the tag {tag} is not supported; remove it"),
-    "yaml_duplicate_key": _("duplicate key {key}; first used in line {line}"),
-    "yaml_key_type": _("a key must be a string, not a list or a mapping"),
-    "yaml_merge_key": _("merge keys (<<) are not supported; write the keys out"),
+    "yaml_invalid": _("Invalid YAML: {error}"),
+    "yaml_too_deep": _("Nested more than {most} levels deep."),
+    "yaml_tag": _("The tag {tag} is not supported. Remove it."),
+    "yaml_duplicate_key": _("Duplicate key {key}, first used in line {line}."),
+    "yaml_key_type": _("A key must be a string, not a list or a mapping."),
+    "yaml_merge_key": _("Merge keys (<<) are not supported. Write the keys out."),
     "yaml_ambiguous": _('YAML 1.1 and 1.2 read {text} differently; write "{text}" to mean the text'),
     "yaml_alias_loop": _("Alias *{anchor} refers to itself."),
     "yaml_alias_unknown": _("Alias *{anchor} has no anchor &{anchor} before it."),
-    "yaml_too_many_values": _("more than {most} values with aliases expanded"),
+    "yaml_too_many_values": _("More than {most} values with aliases expanded."),
     # Any document.
-    "unknown_key": _("unknown key {key}: known keys are {known}{hint}"),
-    "unknown_choice": _("unknown {key} {value}: use one of {known}{hint}"),
+    "unknown_key": _("Unknown key {key}: known keys are {known}{hint}"),
+    "unknown_choice": _("Unknown {key} {value}: use one of {known}{hint}"),
     "not_a_string": _("{key} must be a string: {instead}"),
     "duration_zero": _('{key} must be greater than zero: write "20min" for example, or remove it'),
     "labels_type": _("labels must be a mapping of label names to strings"),
     "label_name_invalid": _("{name} is not a label name"),
-    "label_value_invalid": _('a label value must be a short string, "true" for example, not {value}'),
-    "policy_type": _("a policy must be a mapping with apiVersion, kind, metadata and spec"),
-    "policy_version_unknown": _("unknown apiVersion {version}: write {known}"),
-    "policy_kind_unknown": _("unknown kind {kind}: write {known}{hint}"),
-    "policy_name_invalid": _("a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"),
+    "label_value_invalid": _('A label value must be a short string, "true" for example, not {value}.'),
+    "policy_type": _("A policy must be a mapping with apiVersion, kind, metadata and spec."),
+    "policy_version_unknown": _("Unknown apiVersion {version}: write {known}."),
+    "policy_kind_unknown": _("Unknown kind {kind}: write {known}{hint}"),
+    "policy_name_invalid": _("A policy needs a name of lower-case letters, digits, '-' and '.', at most 253."),
     "needs_own_version": _("{key} needs apiVersion: {version}"),
     # Rules.
     "rules_spec_missing": _("spec is missing: write spec: with a list of rules"),
     "rules_type": _("rules must be a list with at least one rule"),
-    "rule_type": _("a rule must be a mapping with priority, errorCode, nodeSelector and actions"),
-    "rule_without_actions": _("a rule needs at least one action, for example cordon"),
+    "rule_type": _("A rule must be a mapping with priority, errorCode, nodeSelector and actions."),
+    "rule_without_actions": _("A rule needs at least one action, for example cordon."),
     "drain_timeout_unused": _("onDrainTimeout needs the action drain"),
     "priority_invalid": _("priority must be a whole number of at least 0, not {value}"),
     "selector_type": _("nodeSelector must be a mapping with operator (any or all) and labels"),
     "operator_missing": _('operator is missing: write "any" (one label is enough) or "all"'),
     "operator_unknown": _('operator {value} is unknown: write "any" (one label is enough) or "all"'),
-    "limit_quoted": _("write {value} without quotes: a count is a whole number"),
+    "limit_quoted": _("Write {value} without quotes: a count is a whole number."),
     "limit_invalid": _('{value} is not a limit: write a whole number from 1, or a percentage such as "10%"'),
     "approval_type": _("approval must be true or a mapping: write approval: {example}"),
     "approval_required_type": _("required must be true or false, not {value}"),
@@ -63,11 +63,11 @@ SENTENCES: Mapping[str, str] = {
         "{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
     ),
     "codes_type": _('errorCode must be a list of strings, ["62"] for example; leave it out for any code'),
-    "code_invalid": _("an error code is a string of digits: write {instead}, not {value}"),
-    "sxid_invalid": _("an SXid code is a string of digits: write {instead}, not {value}"),
+    "code_invalid": _("An error code is a string of digits: write {instead}, not {value}."),
+    "sxid_invalid": _("An SXid code is a string of digits: write {instead}, not {value}."),
     "list_empty": _("{key} must be a list with at least one entry: add one, or remove {key}"),
     "listed_twice": _("{name} appears twice"),
-    "fault_kind_unknown": _("unknown kind {kind}: use one of {known}{hint}"),
+    "fault_kind_unknown": _("Unknown kind {kind}: use one of {known}{hint}"),
     "check_name_invalid": _('{name} is not a check name: write "remapped" for example'),
     "match_codes_type": _("codes must be a mapping from kinds to lists of codes; the kinds are {known}"),
     "match_code_invalid": _("{code} is not a code of kind {kind}: it must match {form}"),
@@ -75,9 +75,9 @@ SENTENCES: Mapping[str, str] = {
     "min_count_invalid": _("minCount must be a whole number from 1 to {most}, not {value}"),
     # Actions.
     "actions_type": _("actions must be a list of mappings with a name"),
-    "action_type": _("an action must be a mapping with a name"),
-    "action_unknown": _("unknown action {name}: use one of {known}{hint}"),
-    "action_of_own_version": _("action {name} needs apiVersion: {version}"),
+    "action_type": _("An action must be a mapping with a name."),
+    "action_unknown": _("Unknown action {name}: use one of {known}{hint}"),
+    "action_of_own_version": _("Action {name} needs apiVersion: {version}."),
     "attribute_type": _("attribute must be a mapping"),
     "attribute_missing": _("{name} needs the attribute {attribute}"),
     "attribute_alone": _("{attribute} needs {other}: add {other} to the same action"),
@@ -88,17 +88,17 @@ SENTENCES: Mapping[str, str] = {
     "stop_or_restart_jobs": _("a job is either restarted or stopped"),
     "reboot_resets_gpus": _("a reboot resets the GPUs as well"),
     "truth_invalid": _('{name} must be "true" or "false", not "{value}"'),
-    "choice_unknown": _("unknown {name} {value}: use one of {known}"),
+    "choice_unknown": _("Unknown {name} {value}: use one of {known}."),
     "key_invalid": _("{value} is not a valid {what} key"),
-    "label_reserved": _("labels that begin with {prefix} belong to the portal; use another name"),
+    "label_reserved": _("Labels that begin with {prefix} belong to the portal. Use another name."),
     "text_invalid": _("{value} is not a valid {what} value"),
     "channel_of_rule_invalid": _('{value} is not a channel name; write for example "on-call"'),
     "source_of_rule_invalid": _('{value} is not the name of a source; write for example "dcgm"'),
-    "checkpoint_query_length": _("a query must have 1 to {most} characters, and no control characters"),
-    "checkpoint_query_invalid": _("a query must name {job} between quotes, and no placeholder elsewhere: {example}"),
-    "message_length": _("a message must have 1 to {most} characters"),
+    "checkpoint_query_length": _("A query must have 1 to {most} characters, and no control characters."),
+    "checkpoint_query_invalid": _("A query must name {job} between quotes, and no placeholder elsewhere: {example}"),
+    "message_length": _("A message must have 1 to {most} characters."),
     "address_length": _(
-        "an address must have at most {most} characters and no spaces; write for example https://repair.example/hook"
+        "An address must have at most {most} characters and no spaces. Write for example https://repair.example/hook."
     ),
     "address_invalid": _("{value} is not an address; write for example https://repair.example/hook"),
     "address_masked": _("The address is masked. Write the whole address, or name a channel instead."),
@@ -106,7 +106,7 @@ SENTENCES: Mapping[str, str] = {
         "The address of {action} has a query. If it holds a key, put it into a channel, whose address is encrypted."
     ),
     "address_password": _(
-        "the address must not contain a password, because everybody who reads the policy could read it"
+        "The address must not contain a password, because everybody who reads the policy could read it."
     ),
     "check_list_invalid": _(
         '{value} is not a list of checks; separate the names by commas without spaces, for example "pciebw,remapped"'
@@ -114,21 +114,23 @@ SENTENCES: Mapping[str, str] = {
     # Standbys.
     "matches_spec_missing": _("spec is missing: write spec: with a list of matches"),
     "matches_type": _("matches must be a list with at least one pair of originNode and targetNode"),
-    "standby_match_type": _("a match must be a mapping with the labels of originNode and of targetNode"),
+    "standby_match_type": _("A match must be a mapping with the labels of originNode and of targetNode."),
     "side_missing": _("{side} is missing: write its labels, or {example} for any"),
     # The text as a whole, and the installation.
-    "pack_unknown": _("unknown pack {pack}: use one of {known}"),
-    "pack_mode_unknown": _("rules have no mode {mode}: use one of {known}"),
-    "policies_missing": _("the text contains no policy"),
-    "policy_twice": _("policy {policy} is defined twice; first in line {line}"),
-    "standby_policy_twice": _("only one WarmStandbyPolicy is allowed; put these matches into {policy}"),
-    "standby_policy_active": _("only one WarmStandbyPolicy is allowed; {policy} is active. Use its name or disable it"),
-    "rule_channel_unknown": _("unknown channel {channel}; use one of {known}"),
-    "rule_channel_none": _("unknown channel {channel}; an admin creates channels on the Notifications page"),
-    "rule_source_unknown": _("unknown source {source} of kind prometheus; use one of {known}"),
-    "rule_source_none": _("unknown source {source}; an admin creates sources of kind prometheus on the Sources page"),
-    "other_policies": _("the text must contain only the policy {policy}; it contains {found}"),
-    "rollback_reason": _("required to roll back to an earlier revision"),
+    "pack_unknown": _("Unknown pack {pack}: use one of {known}."),
+    "pack_mode_unknown": _("Rules have no mode {mode}: use one of {known}."),
+    "policies_missing": _("The text contains no policy."),
+    "policy_twice": _("Policy {policy} is defined twice, first in line {line}."),
+    "standby_policy_twice": _("Only one WarmStandbyPolicy is allowed. Put these matches into {policy}."),
+    "standby_policy_active": _(
+        "Only one WarmStandbyPolicy is allowed. {policy} is active. Use its name or disable it."
+    ),
+    "rule_channel_unknown": _("Unknown channel {channel}. Use one of {known}."),
+    "rule_channel_none": _("Unknown channel {channel}. An admin creates channels on the Notifications page."),
+    "rule_source_unknown": _("Unknown source {source} of kind prometheus. Use one of {known}."),
+    "rule_source_none": _("Unknown source {source}. An admin creates sources of kind prometheus on the Sources page."),
+    "other_policies": _("The text must contain only the policy {policy}. It contains {found}."),
+    "rollback_reason": _("Required to roll back to an earlier revision."),
     # Warnings.
     "xid_of_program": _(
         "{kind} {code} is caused by a program and is not a fault of the node, but this rule acts on nodes for it"
@@ -147,7 +149,7 @@ SENTENCES: Mapping[str, str] = {
     "second_never_runs": _("; {second} never runs"),
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
     "rule_shadowed": _("{first} overrides {second} for {fault}{note}"),
-    "overlaps_left_out": _("only the first {most} overlaps of rules are listed; correct them and validate again"),
+    "overlaps_left_out": _("Only the first {most} overlaps of rules are listed. Correct them and validate again."),
     "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
     # Tries.
     "try_own_open": _("Your earlier try {number} is still running. Wait for it, or cancel it."),
@@ -156,7 +158,7 @@ SENTENCES: Mapping[str, str] = {
     "try_interrupted": _("The try was interrupted {count} times. Try fewer incidents or rules."),
     "try_too_long": _("The try took longer than {most}. Try fewer incidents or rules."),
     # Revisions.
-    "policy_unknown": _("unknown policy {policy}"),
+    "policy_unknown": _("Unknown policy {policy}."),
     # Why a revision was published or taken out of force.
     "policy_built_in": _("Published with the built-in policies."),
     "policy_from_pack": _("Published from the pack {pack}."),
@@ -166,21 +168,23 @@ SENTENCES: Mapping[str, str] = {
     "policy_rolled_back": _("Back to revision {revision}."),
     # Policies that a cluster keeps as objects.
     "policy_is_object": _(
-        "cluster {cluster} keeps the policy {policy} as an object: change it there, or delete the object"
+        "Cluster {cluster} keeps the policy {policy} as an object: change it there, or delete the object."
     ),
-    "policy_object_name": _("the name {policy} belongs to another policy: give the object another name"),
+    "policy_object_name": _("The name {policy} belongs to another policy: give the object another name."),
     "policy_object_loosens": _(
         "{rule} would take faults from {own} and act with looser limits: give it a lower priority or the same limits"
     ),
-    "policy_object_unreadable": _("the spec cannot be written as YAML: {error}"),
-    "policy_objects_many": _("the portal reads at most {most} policies of a cluster"),
-    "policy_not_active": _("policy {policy} is not active; give the revision to compare with"),
-    "revision_unknown": _("policy {policy} has no revision {revision}"),
-    "revision_already_active": _("revision {revision} of {policy} is already active"),
-    "revision_changed": _("you edited {edited} of {policy}, but {present}; review the current version and apply again"),
+    "policy_object_unreadable": _("The spec cannot be written as YAML: {error}"),
+    "policy_objects_many": _("The portal reads at most {most} policies of a cluster."),
+    "policy_not_active": _("Policy {policy} is not active. Give the revision to compare with."),
+    "revision_unknown": _("Policy {policy} has no revision {revision}."),
+    "revision_already_active": _("Revision {revision} of {policy} is already active."),
+    "revision_changed": _(
+        "You edited {edited} of {policy}, but {present}. Review the current version and apply again."
+    ),
     "revision_named": _("revision {revision}"),
     "no_revision_yet": _("no policy yet"),
     "revision_is_active": _("revision {revision} is active"),
     "policy_is_inactive": _("it is not active"),
-    "standby_policy_published": _("another WarmStandbyPolicy was published at the same time; review it first"),
+    "standby_policy_published": _("Another WarmStandbyPolicy was published at the same time. Review it first."),
 }

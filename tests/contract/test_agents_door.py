@@ -41,7 +41,7 @@ def send(rig: Rig, cluster: str, *, node: str, audience: str = AUDIENCE) -> Answ
 def test_the_agents_pod_speaks_for_its_node(rig: Rig, cluster: str, settings) -> None:
     settings.KCOVER_SERVICE_ACCOUNTS = [f"{rig.namespace}/agent"]
     assert send(rig, cluster, node=rig.name("gpu")).status == 202
-    assert "this token belongs to node" in send(rig, cluster, node=rig.name("other")).problem(403)
+    assert "This token belongs to node" in send(rig, cluster, node=rig.name("other")).problem(403)
     assert list(Node.objects.values_list("name", flat=True)) == [rig.name("gpu")]
 
 

@@ -90,26 +90,26 @@ def test_null_switches_off_what_may_be_off() -> None:
     assert patched.budget.by == values.BudgetScope("label", "topology.kubernetes.io/zone")
 
 
-WHOLE = "must be a whole number from 1 to 1000000, not "
-SECONDS = "must be whole seconds from 1 to 2592000, not "
-PERCENT = "must be a whole percentage from 1 to 100, not "
+WHOLE = "Must be a whole number from 1 to 1000000, not "
+SECONDS = "Must be whole seconds from 1 to 2592000, not "
+PERCENT = "Must be a whole percentage from 1 to 100, not "
 LIMIT = 'is not a limit: write a whole number from 1, or a percentage such as "10%"'
 BAD: list[tuple[Any, str, str]] = [
     (
         [],
         "",
-        "must be an object with storm, rate, breaker, budget, floor, cooldown, hold_down, plans, repeats, ladder,",
+        "Must be an object with storm, rate, breaker, budget, floor, cooldown, hold_down, plans, repeats, ladder,",
     ),
-    ({"strom": {}}, "strom", "unknown setting: did you mean storm?"),
-    ({"xyz": {}}, "xyz", "unknown setting; use one of storm, rate, breaker"),
-    ({7: {}}, "7", "unknown setting; use one of storm"),
-    ({"storm": None}, "storm", "must be an object with enabled, nodes, percent, window, not null"),
-    ({"storm": False}, "storm", "must be an object with enabled, nodes, percent, window, not false"),
-    ({"storm": True}, "storm", "must be an object with enabled, nodes, percent, window, not true"),
-    ({"storm": {"node": 3}}, "storm.node", "unknown setting: did you mean nodes?"),
-    ({"storm": {"enabled": "yes"}}, "storm.enabled", "must be true or false, not 'yes'"),
-    ({"storm": {"enabled": 1}}, "storm.enabled", "must be true or false, not 1"),
-    ({"storm": {"enabled": None}}, "storm.enabled", "must be true or false, not null"),
+    ({"strom": {}}, "strom", "Unknown setting. Did you mean storm?"),
+    ({"xyz": {}}, "xyz", "Unknown setting. Use one of storm, rate, breaker"),
+    ({7: {}}, "7", "Unknown setting. Use one of storm"),
+    ({"storm": None}, "storm", "Must be an object with enabled, nodes, percent, window, not null"),
+    ({"storm": False}, "storm", "Must be an object with enabled, nodes, percent, window, not false"),
+    ({"storm": True}, "storm", "Must be an object with enabled, nodes, percent, window, not true"),
+    ({"storm": {"node": 3}}, "storm.node", "Unknown setting. Did you mean nodes?"),
+    ({"storm": {"enabled": "yes"}}, "storm.enabled", "Must be true or false, not 'yes'"),
+    ({"storm": {"enabled": 1}}, "storm.enabled", "Must be true or false, not 1"),
+    ({"storm": {"enabled": None}}, "storm.enabled", "Must be true or false, not null"),
     ({"storm": {"nodes": 0}}, "storm.nodes", WHOLE + "0"),
     ({"storm": {"nodes": 1_000_001}}, "storm.nodes", WHOLE + "1000001"),
     ({"storm": {"nodes": True}}, "storm.nodes", WHOLE + "true"),
@@ -120,34 +120,34 @@ BAD: list[tuple[Any, str, str]] = [
     ({"storm": {"window": 0}}, "storm.window", SECONDS + "0"),
     ({"storm": {"window": 2592001}}, "storm.window", SECONDS + "2592001"),
     ({"storm": {"window": "5min"}}, "storm.window", SECONDS + "'5min'"),
-    ({"rate": {"enabled": 0}}, "rate.enabled", "must be true or false, not 0"),
-    ({"rate": {"limit": 2}}, "rate.limit", "unknown setting; use one of enabled"),
-    ({"breaker": {"enabled": "on"}}, "breaker.enabled", "must be true or false, not 'on'"),
+    ({"rate": {"enabled": 0}}, "rate.enabled", "Must be true or false, not 0"),
+    ({"rate": {"limit": 2}}, "rate.limit", "Unknown setting. Use one of enabled"),
+    ({"breaker": {"enabled": "on"}}, "breaker.enabled", "Must be true or false, not 'on'"),
     ({"breaker": {"limit": None}}, "breaker.limit", "None " + LIMIT),
     ({"breaker": {"limit": "0%"}}, "breaker.limit", "'0%' " + LIMIT),
-    ({"breaker": {"limit": "5"}}, "breaker.limit", "write 5 without quotes: a count is a whole number"),
+    ({"breaker": {"limit": "5"}}, "breaker.limit", "Write 5 without quotes: a count is a whole number."),
     ({"breaker": {"window": 0}}, "breaker.window", SECONDS + "0"),
     ({"budget": {"limit": 0}}, "budget.limit", "0 " + LIMIT),
-    ({"budget": {"by": "rack"}}, "budget.by", "must be cluster, pool or label:KEY, not 'rack'"),
-    ({"budget": {"by": None}}, "budget.by", "must be cluster, pool or label:KEY, not null"),
-    ({"budget": {"by": ["pool"]}}, "budget.by", "must be cluster, pool or label:KEY, not ['pool']"),
+    ({"budget": {"by": "rack"}}, "budget.by", "Must be cluster, pool or label:KEY, not 'rack'"),
+    ({"budget": {"by": None}}, "budget.by", "Must be cluster, pool or label:KEY, not null"),
+    ({"budget": {"by": ["pool"]}}, "budget.by", "Must be cluster, pool or label:KEY, not ['pool']"),
     ({"budget": {"by": "label:"}}, "budget.by", "'' is not a label key; write for example label:rack"),
     ({"budget": {"by": "label:a b"}}, "budget.by", "'a b' is not a label key; write for example label:rack"),
     ({"floor": {"percent": 0}}, "floor.percent", PERCENT + "0"),
     ({"floor": {"percent": "80%"}}, "floor.percent", PERCENT + "'80%'"),
-    ({"cooldown": -1}, "cooldown", "must be whole seconds from 0 to 2592000, not -1"),
-    ({"cooldown": 2592001}, "cooldown", "must be whole seconds from 0 to 2592000, not 2592001"),
-    ({"cooldown": None}, "cooldown", "must be whole seconds from 0 to 2592000, not null"),
-    ({"hold_down": -1}, "hold_down", "must be whole seconds from 0 to 86400, not -1"),
-    ({"hold_down": 86401}, "hold_down", "must be whole seconds from 0 to 86400, not 86401"),
+    ({"cooldown": -1}, "cooldown", "Must be whole seconds from 0 to 2592000, not -1"),
+    ({"cooldown": 2592001}, "cooldown", "Must be whole seconds from 0 to 2592000, not 2592001"),
+    ({"cooldown": None}, "cooldown", "Must be whole seconds from 0 to 2592000, not null"),
+    ({"hold_down": -1}, "hold_down", "Must be whole seconds from 0 to 86400, not -1"),
+    ({"hold_down": 86401}, "hold_down", "Must be whole seconds from 0 to 86400, not 86401"),
     ({"plans": {"limit": 0}}, "plans.limit", WHOLE + "0"),
     ({"plans": {"limit": None}}, "plans.limit", WHOLE + "null"),
     ({"repeats": {"limit": 0}}, "repeats.limit", WHOLE + "0"),
     ({"repeats": {"window": 0}}, "repeats.window", SECONDS + "0"),
     ({"ladder": {"reboots": 0}}, "ladder.reboots", WHOLE + "0"),
     ({"ladder": {"window": None}}, "ladder.window", SECONDS + "null"),
-    ({"expiry": 0}, "expiry", "must be whole seconds from 1 to 2592000, not 0"),
-    ({"cooldown": "x" * 99}, "cooldown", "must be whole seconds from 0 to 2592000, not '" + "x" * 56 + "..."),
+    ({"expiry": 0}, "expiry", "Must be whole seconds from 1 to 2592000, not 0"),
+    ({"cooldown": "x" * 99}, "cooldown", "Must be whole seconds from 0 to 2592000, not '" + "x" * 56 + "..."),
 ]
 
 
@@ -164,10 +164,10 @@ def test_a_mistake_is_named(data: Any, path: str, reason: str) -> None:
 def test_what_is_shown_of_a_value_is_short() -> None:
     with pytest.raises(guards.SettingError) as exact:
         guards.parse({"cooldown": "x" * 58})
-    assert str(exact.value.reason).endswith("not '" + "x" * 58 + "'")
+    assert str(exact.value.reason).endswith("not '" + "x" * 58 + "'.")
     with pytest.raises(guards.SettingError) as longer:
         guards.parse({"cooldown": "x" * 59})
-    assert str(longer.value.reason).endswith("not '" + "x" * 56 + "...")
+    assert str(longer.value.reason).endswith("not '" + "x" * 56 + "....")
 
 
 @pytest.mark.parametrize(

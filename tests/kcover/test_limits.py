@@ -48,7 +48,7 @@ def test_invalid_limits(value: object) -> None:
 
 
 def test_a_count_in_quotes_has_its_own_message() -> None:
-    with pytest.raises(limits.LimitError, match="write 5 without quotes"):
+    with pytest.raises(limits.LimitError, match="Write 5 without quotes"):
         limits.parse("5")
 
 

@@ -13,14 +13,14 @@ def test_actions_are_a_list(value: object) -> None:
 
 
 def test_a_rule_needs_an_action() -> None:
-    message = "a rule needs at least one action, for example cordon"
+    message = "A rule needs at least one action, for example cordon."
     assert rule_problems(actions=[]) == [(("actions",), message)]
 
 
 @pytest.mark.parametrize("item", ["cordon", None, {}, {"name": 7}, {"attribute": {}}])
 def test_an_action_has_a_name(item: object) -> None:
     """And a list of nothing but nameless actions is not told to have at least one as well."""
-    assert rule_problems(actions=[item]) == [(("actions", 0), "an action must be a mapping with a name")]
+    assert rule_problems(actions=[item]) == [(("actions", 0), "An action must be a mapping with a name.")]
 
 
 @pytest.mark.parametrize(
@@ -29,24 +29,24 @@ def test_an_action_has_a_name(item: object) -> None:
         (
             document.KSYUN,
             "cordn",
-            f"unknown action 'cordn': use one of {KNOWN} (did you mean cordon?)",
+            f"Unknown action 'cordn': use one of {KNOWN} (did you mean cordon?)",
         ),
         (
             document.KSYUN,
             "uncordon",
-            f"unknown action 'uncordon': use one of {KNOWN} (did you mean unCordon?)",
+            f"Unknown action 'uncordon': use one of {KNOWN} (did you mean unCordon?)",
         ),
         (
             document.KCOVER,
             "explode",
-            f"unknown action 'explode': use one of {KNOWN}, {OWN}",
+            f"Unknown action 'explode': use one of {KNOWN}, {OWN}",
         ),
         (
             document.KSYUN,
             "taint",
-            "action taint needs apiVersion: kcover.io/v1",
+            "Action taint needs apiVersion: kcover.io/v1.",
         ),
-        (document.KSYUN, "gpuReset", "action gpuReset needs apiVersion: kcover.io/v1"),
+        (document.KSYUN, "gpuReset", "Action gpuReset needs apiVersion: kcover.io/v1."),
     ],
 )
 def test_an_unknown_action_is_a_problem(api: str, name: str, message: str) -> None:
@@ -110,7 +110,7 @@ def test_actions_may_be_in_any_order() -> None:
 def test_an_unknown_key_of_an_action() -> None:
     [(path, message)] = rule_problems(actions=[{"name": "drain", "waittime": "20min"}])
     assert path == ("actions", 0, "waittime")
-    assert message == "unknown key 'waittime': known keys are name, attribute"
+    assert message == "Unknown key 'waittime': known keys are name, attribute"
 
 
 @pytest.mark.parametrize("value", ["20min", [], 0, False, ""])
@@ -172,7 +172,7 @@ def test_a_wait_time_must_be_a_duration(value: str) -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("effect", "NoRun", "unknown effect 'NoRun': use one of NoSchedule, PreferNoSchedule, NoExecute"),
+        ("effect", "NoRun", "Unknown effect 'NoRun': use one of NoSchedule, PreferNoSchedule, NoExecute."),
         ("key", "a b", "'a b' is not a valid taint key"),
         ("value", "a b", "'a b' is not a valid taint value"),
         ("value", "<Code>", "'<Code>' is not a valid taint value"),
@@ -225,7 +225,7 @@ def test_actions_of_the_portal(name: str, attribute: dict[str, str]) -> None:
             "label",
             {"key": "kcover.io/state"},
             ("attribute", "key"),
-            "labels that begin with kcover.io/ belong to the portal; use another name",
+            "Labels that begin with kcover.io/ belong to the portal. Use another name.",
         ),
         (
             "notify",
@@ -233,8 +233,8 @@ def test_actions_of_the_portal(name: str, attribute: dict[str, str]) -> None:
             ("attribute", "channel"),
             "'On Call' is not a channel name; write for example \"on-call\"",
         ),
-        ("notify", {"message": ""}, ("attribute", "message"), "a message must have 1 to 500 characters"),
-        ("notify", {"message": "x" * 501}, ("attribute", "message"), "a message must have 1 to 500 characters"),
+        ("notify", {"message": ""}, ("attribute", "message"), "A message must have 1 to 500 characters."),
+        ("notify", {"message": "x" * 501}, ("attribute", "message"), "A message must have 1 to 500 characters."),
         ("webhook", {}, ("name",), "webhook needs the attribute url"),
         (
             "webhook",
@@ -281,7 +281,7 @@ def test_invalid_attributes_of_actions_of_the_portal(
 def test_a_url_must_not_contain_a_password(url: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
     assert path == ("actions", 0, "attribute", "url")
-    assert message == "the address must not contain a password, because everybody who reads the policy could read it"
+    assert message == "The address must not contain a password, because everybody who reads the policy could read it."
 
 
 @pytest.mark.parametrize("url", ["https://x/ y", "https://x/\x00y", "https://x/y\n", f"https://x/{'y' * 991}"])
@@ -289,7 +289,7 @@ def test_a_url_has_no_spaces_and_a_maximum_length(url: str) -> None:
     [(path, message)] = rule_problems(actions=[{"name": "webhook", "attribute": {"url": url}}])
     assert path == ("actions", 0, "attribute", "url")
     assert message == (
-        "an address must have at most 1000 characters and no spaces; write for example https://repair.example/hook"
+        "An address must have at most 1000 characters and no spaces. Write for example https://repair.example/hook."
     )
 
 

@@ -51,21 +51,21 @@ def test_match_is_a_mapping(value: object) -> None:
         (
             {"sxids": ["1"]},
             ("sxids",),
-            "unknown key 'sxids': known keys are sxid, checks, codes, kinds, minCount, within (did you mean sxid?)",
+            "Unknown key 'sxids': known keys are sxid, checks, codes, kinds, minCount, within (did you mean sxid?)",
         ),
         ({"sxid": []}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
         ({"sxid": "12028"}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
         ({"checks": None}, ("checks",), "checks must be a list with at least one entry: add one, or remove checks"),
-        ({"sxid": [12028]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028", not 12028'),
-        ({"sxid": ["x"]}, ("sxid", 0), "an SXid code is a string of digits: write \"12028\" for example, not 'x'"),
-        ({"sxid": [True]}, ("sxid", 0), 'an SXid code is a string of digits: write "12028" for example, not True'),
+        ({"sxid": [12028]}, ("sxid", 0), 'An SXid code is a string of digits: write "12028", not 12028.'),
+        ({"sxid": ["x"]}, ("sxid", 0), "An SXid code is a string of digits: write \"12028\" for example, not 'x'."),
+        ({"sxid": [True]}, ("sxid", 0), 'An SXid code is a string of digits: write "12028" for example, not True.'),
         ({"sxid": ["1", "1"]}, ("sxid", 1), "1 appears twice"),
         ({"checks": [7]}, ("checks", 0), '7 is not a check name: write "remapped" for example'),
         ({"checks": ["A b"]}, ("checks", 0), "'A b' is not a check name: write \"remapped\" for example"),
         (
             {"kinds": ["sxids"]},
             ("kinds", 0),
-            "unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other, condition, alert, event,"
+            "Unknown kind 'sxids': use one of xid, sxid, check, agent, preflight, pod, other, condition, alert, event,"
             " health, gpud, overflow (did you mean sxid?)",
         ),
         ({"kinds": [["xid"]]}, ("kinds", 0), None),

@@ -182,12 +182,12 @@ def test_modes(mode: str) -> None:
 
 @pytest.mark.parametrize("content", [None, [], "text", 7])
 def test_a_document_is_a_mapping(content: object) -> None:
-    assert problems(content) == [((), "a policy must be a mapping with apiVersion, kind, metadata and spec")]
+    assert problems(content) == [((), "A policy must be a mapping with apiVersion, kind, metadata and spec.")]
 
 
 @pytest.mark.parametrize("version", [None, "v1", 1, "kcover.io/v2"])
 def test_an_unknown_version(version: object) -> None:
-    message = f"unknown apiVersion {version!r}: write rescue.ksyun.com/v1 or kcover.io/v1"
+    message = f"Unknown apiVersion {version!r}: write rescue.ksyun.com/v1 or kcover.io/v1."
     assert problems(policy(apiVersion=version)) == [(("apiVersion",), message)]
 
 
@@ -197,7 +197,7 @@ def test_an_unknown_version(version: object) -> None:
 )
 def test_an_unknown_kind(kind: object, meant: str) -> None:
     assert problems(policy(kind=kind)) == [
-        (("kind",), f"unknown kind {kind!r}: write RescuePolicy or WarmStandbyPolicy{meant}")
+        (("kind",), f"Unknown kind {kind!r}: write RescuePolicy or WarmStandbyPolicy{meant}")
     ]
 
 
@@ -218,7 +218,7 @@ def test_an_unknown_kind(kind: object, meant: str) -> None:
     ],
 )
 def test_a_policy_needs_a_name(metadata: object) -> None:
-    message = "a policy needs a name of lower-case letters, digits, '-' and '.', at most 253"
+    message = "A policy needs a name of lower-case letters, digits, '-' and '.', at most 253."
     assert problems(policy(metadata=metadata)) == [(("metadata", "name"), message)]
 
 
@@ -235,7 +235,7 @@ def test_a_policy_needs_rules(rules: object) -> None:
 
 @pytest.mark.parametrize("value", [None, "cordon", []])
 def test_a_rule_is_a_mapping(value: object) -> None:
-    message = "a rule must be a mapping with priority, errorCode, nodeSelector and actions"
+    message = "A rule must be a mapping with priority, errorCode, nodeSelector and actions."
     assert problems(policy({}, value)) == [(("spec", "rules", 1), message)]
 
 
@@ -259,13 +259,13 @@ def test_every_problem_is_found_at_once() -> None:
         (
             policy(Spec={}),
             ("Spec",),
-            "unknown key 'Spec': known keys are apiVersion, kind, metadata, spec (did you mean spec?)",
+            "Unknown key 'Spec': known keys are apiVersion, kind, metadata, spec (did you mean spec?)",
         ),
-        (policy(zzz=1), ("zzz",), "unknown key 'zzz': known keys are apiVersion, kind, metadata, spec"),
+        (policy(zzz=1), ("zzz",), "Unknown key 'zzz': known keys are apiVersion, kind, metadata, spec"),
         (
             policy(spec={"rules": [{}], "rule": []}),
             ("spec", "rule"),
-            "unknown key 'rule': known keys are rules (did you mean rules?)",
+            "Unknown key 'rule': known keys are rules (did you mean rules?)",
         ),
     ],
 )

@@ -13,7 +13,7 @@ def test_an_unknown_key_of_a_rule() -> None:
     [(path, message)] = rule_problems(errorcode=["62"])
     assert path == ("errorcode",)
     assert message.startswith(
-        "unknown key 'errorcode': known keys are priority, errorCode, nodeSelector, actions, mode"
+        "Unknown key 'errorcode': known keys are priority, errorCode, nodeSelector, actions, mode"
     )
     assert message.endswith("(did you mean errorCode?)")
 
@@ -75,7 +75,7 @@ def test_codes_are_a_list(value: object) -> None:
     ],
 )
 def test_a_code_is_a_string_of_digits(code: object, written: str) -> None:
-    message = f"an error code is a string of digits: write {written}, not {code!r}"
+    message = f"An error code is a string of digits: write {written}, not {code!r}."
     assert rule_problems(errorCode=["48", code]) == [(("errorCode", 1), message)]
 
 
@@ -117,7 +117,7 @@ def test_a_label_has_a_name(key: object) -> None:
 
 @pytest.mark.parametrize("value", [1, True, None, "a b", "-a", "x" * 64])
 def test_a_label_has_a_short_value(value: object) -> None:
-    message = f'a label value must be a short string, "true" for example, not {value!r}'
+    message = f'A label value must be a short string, "true" for example, not {value!r}.'
     assert rule_problems(nodeSelector={"operator": "all", "labels": {"a": value}}) == [
         (("nodeSelector", "labels", "a"), message)
     ]
@@ -137,10 +137,10 @@ def test_an_unknown_key_of_a_selector() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("mode", "enforced", "unknown mode 'enforced': use one of shadow, approve, enforce (did you mean enforce?)"),
-        ("mode", "paused", "unknown mode 'paused': use one of shadow, approve, enforce"),
-        ("mode", None, "unknown mode None: use one of shadow, approve, enforce"),
-        ("onDrainTimeout", "wait", "unknown onDrainTimeout 'wait': use one of hold, proceed, force"),
+        ("mode", "enforced", "Unknown mode 'enforced': use one of shadow, approve, enforce (did you mean enforce?)"),
+        ("mode", "paused", "Unknown mode 'paused': use one of shadow, approve, enforce"),
+        ("mode", None, "Unknown mode None: use one of shadow, approve, enforce"),
+        ("onDrainTimeout", "wait", "Unknown onDrainTimeout 'wait': use one of hold, proceed, force"),
     ],
 )
 def test_an_unknown_choice_is_a_problem(key: str, value: object, message: str) -> None:
@@ -162,7 +162,7 @@ def test_an_invalid_verify_is_a_problem(value: object) -> None:
 def test_an_unknown_key_of_the_verification() -> None:
     assert rule_problems(verify={"agents": False})[0] == (
         ("verify", "agents"),
-        "unknown key 'agents': known keys are agent (did you mean agent?)",
+        "Unknown key 'agents': known keys are agent (did you mean agent?)",
     )
 
 
@@ -186,7 +186,7 @@ def test_an_invalid_budget_is_a_problem(value: object) -> None:
 
 
 def test_a_count_in_quotes_is_not_a_budget() -> None:
-    assert rule_problems(budget="3") == [(("budget",), "write 3 without quotes: a count is a whole number")]
+    assert rule_problems(budget="3") == [(("budget",), "Write 3 without quotes: a count is a whole number.")]
 
 
 def test_a_cooldown_is_a_duration() -> None:
@@ -229,7 +229,7 @@ def test_approval(value: object, approval: document.Approval | None) -> None:
         (
             {"approver": 2},
             ("approver",),
-            "unknown key 'approver': known keys are required, approvers, expires (did you mean approvers?)",
+            "Unknown key 'approver': known keys are required, approvers, expires (did you mean approvers?)",
         ),
     ],
 )

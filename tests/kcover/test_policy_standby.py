@@ -33,7 +33,7 @@ def test_a_warm_standby_policy_has_pairs_of_labels() -> None:
         (
             standby(spec={"matches": [{"originNode": {}, "targetNode": {}}], "match": []}),
             ("spec", "match"),
-            "unknown key 'match': known keys are matches (did you mean matches?)",
+            "Unknown key 'match': known keys are matches (did you mean matches?)",
         ),
         (
             standby(spec={"matches": "x"}),
@@ -43,7 +43,7 @@ def test_a_warm_standby_policy_has_pairs_of_labels() -> None:
         (
             standby("x"),
             ("spec", "matches", 0),
-            "a match must be a mapping with the labels of originNode and of targetNode",
+            "A match must be a mapping with the labels of originNode and of targetNode.",
         ),
         (
             standby({"originNode": {}}),
@@ -63,12 +63,12 @@ def test_a_warm_standby_policy_has_pairs_of_labels() -> None:
         (
             standby({"originNode": {"a": 1}, "targetNode": {}}),
             ("spec", "matches", 0, "originNode", "a"),
-            'a label value must be a short string, "true" for example, not 1',
+            'A label value must be a short string, "true" for example, not 1.',
         ),
         (
             standby({"originNode": {}, "targetNode": {}, "orignNode": {}}),
             ("spec", "matches", 0, "orignNode"),
-            "unknown key 'orignNode': known keys are originNode, targetNode (did you mean originNode?)",
+            "Unknown key 'orignNode': known keys are originNode, targetNode (did you mean originNode?)",
         ),
         (standby({"originNode": {}, "targetNode": {}}, metadata={}), ("metadata", "name"), None),
     ],

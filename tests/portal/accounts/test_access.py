@@ -207,10 +207,10 @@ def test_withdrawing_twice_changes_and_records_nothing_more(east: Cluster, now: 
 @pytest.mark.parametrize(
     ("kind", "fields", "message"),
     [
-        ("robot", {}, "unknown kind 'robot'; use one of agent, decision, operator, viewer"),
-        ("agent", {}, "an agent token requires a cluster"),
-        ("viewer", {"node": "gpu-1"}, "only agent tokens can be bound to a node, not kind viewer"),
-        ("viewer", {"expires_at": "now"}, "the expiry is in the past"),
+        ("robot", {}, "Unknown kind 'robot'. Use one of agent, decision, operator, viewer"),
+        ("agent", {}, "An agent token requires a cluster"),
+        ("viewer", {"node": "gpu-1"}, "Only agent tokens can be bound to a node, not kind viewer"),
+        ("viewer", {"expires_at": "now"}, "The expiry is in the past"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(kind: str, fields: dict, message: str, now: datetime) -> None:

@@ -73,7 +73,7 @@ def test_a_password_is_changed_and_users_are_listed(east: Cluster, now: datetime
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("create", "anna", "--role", "boss"), "unknown role 'boss'; use one of viewer, operator, approver, admin"),
+        (("create", "anna", "--role", "boss"), "Unknown role 'boss'. Use one of viewer, operator, approver, admin"),
         (("create", "anna", "--role", "viewer", "--cluster", "mars"), "unknown cluster mars; known clusters: east"),
         (("create", "old", "--role", "viewer"), "user old already exists"),
         (("password", "anna"), "unknown user anna"),
@@ -126,7 +126,7 @@ def test_an_agents_token_takes_the_only_cluster(east: Cluster, now: datetime) ->
         ("east", "gpu-1"),
     ]
     Cluster.objects.create(name="west", created_at=now)
-    with pytest.raises(CommandError, match="an agent token requires a cluster"):
+    with pytest.raises(CommandError, match="An agent token requires a cluster"):
         run("token", "create", "--kind", "agent")
 
 
@@ -161,9 +161,9 @@ def test_a_bad_list_of_nodes_makes_no_token_at_all(content: str, message: str, e
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--kind", "robot"), "unknown kind 'robot'"),
+        (("--kind", "robot"), "Unknown kind 'robot'"),
         (("--kind", "viewer", "--cluster", "mars"), "unknown cluster mars; known clusters: east"),
-        (("--kind", "viewer", "--node", "gpu-1"), "only agent tokens can be bound to a node, not kind viewer"),
+        (("--kind", "viewer", "--node", "gpu-1"), "Only agent tokens can be bound to a node, not kind viewer."),
         (("--kind", "agent", "--node", "Bad_Name"), "'Bad_Name' is not a node name"),
         (("--kind", "viewer", "--expires", "90"), "--expires '90' is invalid; use 90d"),
         (("--kind", "viewer", "--expires", "0d"), "--expires '0d' is invalid"),

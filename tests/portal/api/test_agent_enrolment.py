@@ -72,7 +72,7 @@ def test_a_node_that_is_heard_of_is_not_enrolled_by_another(enrolling: Door) -> 
     agent = speak(enrolling.enrol(NODE))
     refused = enrolling.enrol(NODE)
     detail = refused.problem(409)
-    assert f"node gpu-1 still uses credential {agent.secret[:8]}" in detail
+    assert f"Node gpu-1 still uses credential {agent.secret[:8]}" in detail
     assert "wait until it has been unused for 120 s" in detail
     assert refused.body["title"] == "The node's credential is in use"
     assert refused.body["code"] == "credential_in_use"
@@ -151,7 +151,7 @@ def test_an_enrolment_token_that_was_just_revoked_enrols_nobody(cluster: Cluster
     token, door = make(cluster)
     assert door.enrol({"node": "gpu-9"}).status == 201  # it is remembered from here on
     accounts.revoke_token(token, actor="user:ada", now=datetime.now(UTC))
-    assert "the enrolment token is expired or revoked" in door.enrol(NODE).problem(401)
+    assert "The enrolment token is expired or revoked" in door.enrol(NODE).problem(401)
     app.known_credentials.forget()
     assert "unknown, expired or revoked" in door.enrol(NODE).problem(401)
     assert not ApiToken.objects.filter(node="gpu-1").exists()

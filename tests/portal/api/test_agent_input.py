@@ -108,8 +108,8 @@ def duplicated(key: str) -> bytes:
 @each(
     "body, reasons",
     [
-        (b"", ["body: is empty; send a report as JSON"]),
-        (b" \n", ["body: is empty"]),
+        (b"", ["body: The body is empty. Send a report as JSON"]),
+        (b" \n", ["body: The body is empty"]),
         (b"{", ["body: is not JSON in UTF-8", "line 1 column 2"]),
         (b'{"version": 1,}', ["body: is not JSON in UTF-8", "line 1 column 15"]),
         (b"\xff\xfe{}", ["body: is not JSON in UTF-8", "position 0"]),
@@ -173,7 +173,9 @@ def test_a_wrong_envelope_is_named_field_by_field(changes: dict[str, Any], field
 def test_two_mebibytes_are_too_large(door: Door) -> None:
     large = encoded(report(agent="x" * (2 * LIMIT)))
     detail = door.report(large).problem(413)
-    assert detail == (f"body: has {len(large)} bytes; the limit is {LIMIT} (unpacked). Send fewer items at once")
+    assert detail == (
+        f"body: The body has {len(large)} bytes; the limit is {LIMIT} (unpacked). Send fewer items at once."
+    )
     unannounced = door.report(large, Content_Length="")
     assert f"has more than {LIMIT} bytes" in unannounced.problem(413)
     assert stored() == {}
@@ -197,9 +199,9 @@ def test_a_bomb_is_not_unpacked(door: Door) -> None:
 @each(
     "body, encoding, status, reason",
     [
-        (packed(report())[:-1], "gzip", 400, "the gzip data is truncated"),
-        (packed(report())[:20], "gzip", 400, "the gzip data is truncated"),
-        (b"", "gzip", 400, "the gzip data is truncated"),
+        (packed(report())[:-1], "gzip", 400, "The gzip data is truncated."),
+        (packed(report())[:20], "gzip", 400, "The gzip data is truncated."),
+        (b"", "gzip", 400, "The gzip data is truncated."),
         (encoded(report()), "gzip", 400, "is not gzip although Content-Encoding is gzip"),
         (zlib.compress(encoded(report())), "gzip", 400, "is not gzip although Content-Encoding is gzip"),
         (packed(report()) + b"tail", "gzip", 400, "4 bytes follow the gzip data"),
@@ -402,18 +404,18 @@ def enrolment(cluster: Cluster) -> str:
 @each(
     "secret_of, status, reason",
     [
-        (lambda cluster: None, 401, "Authorization: send the header Authorization: Bearer TOKEN"),
-        (lambda cluster: "", 401, "send the header Authorization: Bearer TOKEN"),
+        (lambda cluster: None, 401, "Authorization: Send the header Authorization: Bearer TOKEN."),
+        (lambda cluster: "", 401, "Send the header Authorization: Bearer TOKEN."),
         (lambda cluster: "kca_" + "x" * 43, 401, "unknown, expired or revoked"),
         (lambda cluster: "\x00\xff garbled ÿ", 401, "unknown, expired or revoked"),
         (lambda cluster: "k" * 100_000, 401, "unknown, expired or revoked"),
         (revoked, 401, "unknown, expired or revoked"),
         (expired, 401, "unknown, expired or revoked"),
-        (lambda cluster: token("operator"), 403, "this token is of kind operator; agents need kind agent"),
+        (lambda cluster: token("operator"), 403, "This token is of kind operator. Agents need kind agent."),
         (lambda cluster: token("viewer", cluster=cluster), 403, "kind viewer"),
         (lambda cluster: token("decision", cluster=cluster), 403, "kind decision"),
-        (enrolment, 403, "this token can only enrol; POST /api/v1/agent/enrol"),
-        (other_node, 403, "node: this token belongs to node gpu-2, not 'gpu-1'"),
+        (enrolment, 403, "This token can only enrol; POST /api/v1/agent/enrol"),
+        (other_node, 403, "node: This token belongs to node gpu-2, not 'gpu-1'"),
     ],
 )
 def test_a_token_that_does_not_speak_for_the_node(
@@ -429,7 +431,7 @@ def test_a_token_that_does_not_speak_for_the_node(
 @each("authorization", ["Basic YTpi", "Bearer", "Bearer  ", "kca_bare", "Token kca_x"])
 def test_a_header_that_is_no_bearer(authorization: str, door: Door) -> None:
     answer = door.report(report(fault()), Authorization=authorization)
-    assert "send the header Authorization: Bearer TOKEN" in answer.problem(401)
+    assert "Send the header Authorization: Bearer TOKEN." in answer.problem(401)
     assert stored() == {}
 
 
@@ -448,7 +450,7 @@ def test_a_header_that_names_another_cluster_is_refused(named: str, door: Door) 
         loop.run(ask_with_cluster(door, named)),
         loop.run(ask_with_cluster(door, named, path="enrol", body=b'{"node": "gpu-1"}')),
     ):
-        assert "X-Kcover-Cluster: this token belongs to cluster east, not" in answer.problem(403)
+        assert "X-Kcover-Cluster: This token belongs to cluster east, not" in answer.problem(403)
         assert len(answer.body["detail"]) < 300
     assert stored() == {}
 
@@ -471,9 +473,9 @@ async def ask_with_cluster(door: Door, named: str, *, path: str = "reports", bod
         ("PUT", "reports", 405, "reports requires POST, not PUT"),
         ("DELETE", "enrol", 405, "enrol requires POST, not DELETE"),
         ("POST", "commands", 405, "commands requires GET, not POST"),
-        ("POST", "report", 404, "supported: reports, enrol, commands"),
-        ("GET", "", 404, "supported: reports, enrol, commands"),
-        ("GET", "x" * 4000, 404, "supported: reports, enrol, commands"),
+        ("POST", "report", 404, "Supported: reports, enrol, commands"),
+        ("GET", "", 404, "Supported: reports, enrol, commands"),
+        ("GET", "x" * 4000, 404, "Supported: reports, enrol, commands"),
     ],
 )
 def test_an_address_or_method_that_is_none(method: str, path: str, status: int, reason: str, door: Door) -> None:
@@ -504,7 +506,7 @@ def test_a_question_that_makes_sense(query: str, door: Door, cluster: Cluster, n
 
 @each("node", ["gpu-2", "", "%00", "GPU-1", "x" * 1000])
 def test_a_question_about_another_node(node: str, door: Door) -> None:
-    assert "this token belongs to node gpu-1" in door.commands(f"node={node}").problem(403)
+    assert "This token belongs to node gpu-1" in door.commands(f"node={node}").problem(403)
 
 
 # --- good reports that look odd
@@ -603,13 +605,13 @@ def test_a_mistake_of_ours_is_a_problem_document_too(door: Door, monkeypatch: py
 def test_enrolment_leaves_no_token_behind_when_it_is_refused(cluster: Cluster) -> None:
     door = Door(enrolment(cluster))
     for body, reason in [
-        (b"", 'body: is empty; send {"node": "NAME"}'),
-        (b"{", "body: is not JSON in UTF-8"),
-        (b"\xff", "body: is not JSON in UTF-8"),
-        (deep(100_000), "body: is nested too deeply"),
-        (b"[]", "body: must be an object, not a list"),
-        (b'{"node": "gpu-1", "node": "gpu-2"}', "body: has a key twice in one object"),
-        (b"{}", 'node: is missing; send {"node": "NAME"}'),
+        (b"", 'body: The body is empty. Send {"node": "NAME"}'),
+        (b"{", "body: The body is not JSON in UTF-8"),
+        (b"\xff", "body: The body is not JSON in UTF-8"),
+        (deep(100_000), "body: The body is nested too deeply"),
+        (b"[]", "body: Must be an object, not a list"),
+        (b'{"node": "gpu-1", "node": "gpu-2"}', "body: The body has a key twice in one object"),
+        (b"{}", 'node: Missing. Send {"node": "NAME"}'),
         (b'{"node": 5}', "node: 5 is not a node name"),
         (b'{"node": "GPU_1"}', "is not a node name"),
         (b'{"node": "gpu-1\\u0000"}', "is not a node name"),

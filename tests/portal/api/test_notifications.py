@@ -60,11 +60,11 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
     [
         ({"name": "On Call"}, "name", "lower-case"),
         ({"kind": "pigeon"}, "kind", "not a valid choice"),
-        ({"url": "ftp://x"}, "url", "write an address"),
-        ({"url": "https://a b"}, "url", "write an address"),
-        ({"url": "https://x:99999999/"}, "url", "write an address"),
-        ({"url": ""}, "url", "write an address"),
-        ({"url": "https://anna:pass@x.example/"}, "url", "must not contain a user or password"),
+        ({"url": "ftp://x"}, "url", "Write an address"),
+        ({"url": "https://a b"}, "url", "Write an address"),
+        ({"url": "https://x:99999999/"}, "url", "Write an address"),
+        ({"url": ""}, "url", "Write an address"),
+        ({"url": "https://anna:pass@x.example/"}, "url", "Must not contain a user or password"),
         ({"secret": "short"}, "secret", "16 to 200"),
         ({"secret": ""}, "secret", "16 to 200 characters"),
         ({"kind": "slack"}, "secret", "have no secret"),
@@ -117,8 +117,8 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
         ({"secret": ""}, "secret", "32 letters and digits"),
         ({"secret": "0123"}, "secret", "32 letters and digits"),
         ({"secret": "0123456789abcdef-0123456789abcde"}, "secret", "32 letters and digits"),
-        ({"url": "nowhere"}, "url", "write an address"),
-        ({"url": "https://events.pagerduty.com/?x=1"}, "url", "must not contain '?' or '#'"),
+        ({"url": "nowhere"}, "url", "Write an address"),
+        ({"url": "https://events.pagerduty.com/?x=1"}, "url", "Must not contain '?' or '#'"),
         ({"person": "ada"}, "person", "whoever is on call"),
         ({"remind": 60}, "remind", "do not support reminders"),
         ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
@@ -136,7 +136,7 @@ def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field
 def test_a_pager_is_not_routed_what_wakes_nobody(admin: Api):
     admin.post("channels", PAGER)
     found = fields(admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed", "rescue.healed"]}))
-    assert found["kinds"].startswith("pagers do not accept rescue.healed; use approval.waiting, rescue.human")
+    assert found["kinds"].startswith("Pagers do not accept rescue.healed. Use approval.waiting, rescue.human")
     assert not Route.objects.exists()
     assert admin.post("routes", {"channel": "pager", "kinds": ["rescue.failed"]}).status_code == 201
 
@@ -154,13 +154,13 @@ def test_mail_has_recipients(admin: Api, settings: Any):
     body = {"name": "mail", "kind": "mail", "recipients": ["a@example.com"], "person": "ada"}
     made = admin.post("channels", body)
     assert (made.json()["recipients"], made.json()["person"]) == (["a@example.com"], "ada")
-    assert "must list 1 to 20" in fields(admin.call("patch", "channels/mail", {"recipients": []}))["recipients"]
+    assert "Must list 1 to 20" in fields(admin.call("patch", "channels/mail", {"recipients": []}))["recipients"]
 
 
 def test_a_name_is_taken_once(admin: Api):
     make(admin)
     again = admin.post("channels", HOOK)
-    assert fields(again) == {"name": "channel on-call already exists"}
+    assert fields(again) == {"name": "Channel on-call already exists."}
     [error] = problem(again, 400)["errors"]
     assert (error["code"], error["params"]) == ("channel_exists", {"channel": "on-call"})
 
@@ -177,7 +177,7 @@ def test_a_channel_that_a_rule_names_stays(admin: Api, now: datetime):
     make(admin)
     policies.apply(POLICY, author="t", reason="", now=now)
     refused = problem(admin.call("delete", "channels/on-call"), 409)
-    assert refused["detail"] == "channel on-call is used by rule tell#1; change the rule first"
+    assert refused["detail"] == "Channel on-call is used by rule tell#1. Change the rule first."
     assert refused["code"] == "channel_in_use"
 
 

@@ -60,7 +60,7 @@ def test_every_mistake_has_its_line(viewer: Api) -> None:
     first, second = body["errors"]
     assert (first["line"], first["path"], first["field"]) == (3, "metadata.name", "metadata.name")
     assert (second["line"], second["column"], second["path"]) == (7, 25, "spec.rules[0].errorCode[1]")
-    assert second["message"] == 'an error code is a string of digits: write "63", not 63'
+    assert second["message"] == 'An error code is a string of digits: write "63", not 63.'
     assert second["reason"] == f"line 7, column 25: {second['message']}"
     assert [first["code"], second["code"]] == ["policy_name_invalid", "code_invalid"]
     assert second["params"]["value"] == "63"
@@ -117,7 +117,7 @@ def test_a_policy_is_put_read_and_put_again(admin: Api, viewer: Api, now: dateti
     assert put(admin, "a", policy("a", codes='["63"]') + "# new\n", If_Match='"1"').headers["ETag"] == '"2"'
     stale = put(admin, "a", policy("a", codes='["64"]'), If_Match='"1"')
     refused = problem(stale, 412)
-    assert refused["detail"].startswith("you edited revision 1 of a, but revision 2 is active")
+    assert refused["detail"].startswith("You edited revision 1 of a, but revision 2 is active")
     assert (refused["code"], refused["params"]["policy"]) == ("revision_changed", "a")
     read = viewer.get("policies/a")
     assert (read.status_code, read.headers["ETag"]) == (200, '"2"')
@@ -164,7 +164,7 @@ def test_conditions_on_a_policy_that_is_there(header: dict[str, str], status: in
 
 def test_the_address_and_the_text_must_agree(admin: Api) -> None:
     body = problem(put(admin, "a", policy("b")), 422)
-    assert "the text must contain only the policy a; it contains b" in body["errors"][0]["message"]
+    assert "The text must contain only the policy a. It contains b." in body["errors"][0]["message"]
     assert not Policy.objects.exists()
 
 

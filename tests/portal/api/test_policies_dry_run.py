@@ -53,10 +53,10 @@ def test_what_cannot_be_compared(admin: Api, viewer: Api) -> None:
     admin.call("put", "policies/a", text=policy("a"))
     assert viewer.get("policies/a/diff").json()["unified"] == ""
     problem(viewer.get("policies/b/diff"), 404)
-    assert problem(viewer.get("policies/a/diff?from=9"), 404)["detail"] == "policy a has no revision 9"
+    assert problem(viewer.get("policies/a/diff?from=9"), 404)["detail"] == "Policy a has no revision 9."
     assert fields(viewer.get("policies/a/diff?from=x")) == {"from": "Must be a revision number."}
     admin.call("delete", "policies/a")
-    assert "policy a is not active" in problem(viewer.get("policies/a/diff?from=1"), 404)["detail"]
+    assert "Policy a is not active" in problem(viewer.get("policies/a/diff?from=1"), 404)["detail"]
     assert viewer.get("policies/a/diff?from=1&to=1").json()["changes"] == []
 
 
@@ -102,7 +102,7 @@ def test_going_back_needs_a_reason(reason: str | None, admin: Api) -> None:
 def test_going_back_to_what_is_in_force_is_refused(admin: Api) -> None:
     admin.call("put", "policies/a", text=policy("a"))
     body = problem(admin.post("policies/a/rollback", {"revision": 1, "reason": "x"}), 412)
-    assert body["detail"] == "revision 1 of a is already active"
+    assert body["detail"] == "Revision 1 of a is already active."
 
 
 # --- which rule would win

@@ -63,7 +63,7 @@ def test_the_cluster_has_to_be_named(kube: FakeCluster) -> None:
 def test_a_token_that_the_cluster_does_not_know(kube: FakeCluster) -> None:
     stranger = Agent(kube)
     stranger.secret = pods.jwt(jti="forged")
-    assert "cluster east rejected this token" in stranger.report(report()).problem(401)
+    assert "Cluster east rejected this token" in stranger.report(report()).problem(401)
 
 
 def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> None:
@@ -85,12 +85,12 @@ def test_any_other_pod_speaks_for_nothing(kube: FakeCluster, settings: Any) -> N
         ({"aud": ["vault"]}, "token_audience", "not for audience kcover-portal"),
         ({"aud": None}, "token_audience", "not for audience kcover-portal"),
         ({"exp": 1_700_000_000}, "token_expired", "expired at 2023-11-14"),
-        ({"exp": None}, "token_expiry", "the token does not expire"),
-        ({"exp": "soon"}, "token_expiry", "the token does not expire"),
-        ({"exp": 10**15}, "token_expiry", "the token does not expire"),
-        ({"sub": "system:node:gpu-1"}, "token_subject", "not a service account token"),
-        ({"sub": "system:serviceaccount:kcover-system"}, "token_subject", "not a service account token"),
-        ({"sub": None}, "token_subject", "not a service account token"),
+        ({"exp": None}, "token_expiry", "The token does not expire"),
+        ({"exp": "soon"}, "token_expiry", "The token does not expire"),
+        ({"exp": 10**15}, "token_expiry", "The token does not expire"),
+        ({"sub": "system:node:gpu-1"}, "token_subject", "Not a service account token"),
+        ({"sub": "system:serviceaccount:kcover-system"}, "token_subject", "Not a service account token"),
+        ({"sub": None}, "token_subject", "Not a service account token"),
     ],
 )
 def test_what_a_token_itself_says_is_wrong_is_not_asked_about(
@@ -105,7 +105,7 @@ def test_what_a_token_itself_says_is_wrong_is_not_asked_about(
 @pytest.mark.parametrize("secret", ["eyJ.x.y", "eyJhbGciOiJSUzI1NiJ9.bnVsbA.c2ln", "eyJ.W1tbW1tbW1tb.x"])
 def test_what_only_looks_like_a_token(kube: FakeCluster, secret: str) -> None:
     door = Door(secret)
-    assert "neither a portal token nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
+    assert "Neither a portal token nor" in door.report(report(), X_Kcover_Cluster="east").problem(401)
 
 
 def test_a_review_holds_for_a_while(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,7 +202,7 @@ def test_before_kubernetes_1_30_the_pod_tells_the_node(kube: FakeCluster) -> Non
     assert agent.report(report()).status == 202
     assert "belongs to node gpu-1" in agent.report(report(node="gpu-2")).problem(403)
     unborn = Agent(kube, identity(node_name=None, pod_uid="another", pod_name="agent-2"), jti="2")
-    assert "pod agent-2 of cluster east is not known yet" in unborn.report(report()).problem(503)
+    assert "Pod agent-2 of cluster east is not known yet" in unborn.report(report()).problem(503)
     loose = Agent(kube, identity(node_name=None, pod_uid=None), jti="3")
     refused = loose.report(report())
     assert "not bound to a pod" in refused.problem(403)
@@ -239,7 +239,7 @@ def test_a_cluster_asks_its_own_api_server_only(kube: FakeCluster, now: datetime
     uninstall = connections.install(Cluster.objects.create(name="west", created_at=now).pk, west)
     app.known_accounts.forget()
     agent = Agent(kube)
-    assert "cluster west rejected this token" in agent.report(report(), X_Kcover_Cluster="west").problem(401)
+    assert "Cluster west rejected this token" in agent.report(report(), X_Kcover_Cluster="west").problem(401)
     assert agent.report(report()).status == 202
     uninstall()
 

@@ -46,7 +46,7 @@ def test_a_second_one_is_refused(admin: Api) -> None:
     admin.call("put", f"standby-policies/{NAME}", text=STANDBY_EXAMPLE)
     body = problem(admin.call("put", "standby-policies/other", text=standby("other")), 422)
     assert body["errors"][0]["message"] == (
-        f"only one WarmStandbyPolicy is allowed; {NAME} is active. Use its name or disable it"
+        f"Only one WarmStandbyPolicy is allowed. {NAME} is active. Use its name or disable it."
     )
     assert admin.call("delete", f"standby-policies/{NAME}").status_code == 204
     assert admin.call("put", "standby-policies/other", text=standby("other")).status_code == 201
@@ -70,6 +70,6 @@ def test_it_is_changed_compared_and_rolled_back(admin: Api) -> None:
 def test_the_address_says_which_kind(admin: Api) -> None:
     body = problem(admin.call("put", f"policies/{NAME}", text=STANDBY_EXAMPLE), 422)
     assert body["errors"][0]["message"] == (
-        f"the text must contain only the policy {NAME}; it contains WarmStandbyPolicy {NAME}"
+        f"The text must contain only the policy {NAME}. It contains WarmStandbyPolicy {NAME}."
     )
     assert not Policy.objects.exists()

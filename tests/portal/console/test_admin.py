@@ -64,7 +64,7 @@ def test_a_token_is_withdrawn_with_a_reason(person, world: World):
 def test_what_does_not_fit_together_is_said(person, world: World):
     response = person("admin").post("/access/tokens/new/", {"kind": "agent", "name": "x"})
     assert response.status_code == 422
-    assert "an agent token requires a cluster" in text(response)
+    assert "An agent token requires a cluster." in text(response)
     assert not ApiToken.objects.exists()
 
 

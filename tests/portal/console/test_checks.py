@@ -82,7 +82,7 @@ def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> No
     asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
     for change, said in (
         ({"host": "gpu-9"}, "has no node gpu-9"),
-        ({"nodelabel": "a"}, "must be key=value"),
+        ({"nodelabel": "a"}, "Must be key=value"),
         ({"checks": []}, "This field is required"),
         ({"level": "7"}, "Select a valid choice"),
         ({"batch": "0"}, "greater than or equal to 1"),

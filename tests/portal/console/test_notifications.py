@@ -71,7 +71,7 @@ def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"url": "nowhere"}, "write an address"),
+        ({"url": "nowhere"}, "Write an address"),
         ({"secret": "short"}, "16 to 200"),
         ({"name": "On Call"}, "lower-case"),
         ({"batching": "9999"}, "less than or equal"),
@@ -100,13 +100,13 @@ def test_a_pager_asks_for_its_key_and_fills_in_its_address(person, world: World)
     assert "events.pagerduty.com" in text(client.get("/notifications/"))
     assert key not in text(client.get("/notifications/")) + text(client.get("/notifications/channels/pager/"))
     refused = client.post("/notifications/routes/new/", {"channel": "pager", "kinds": ["rescue.healed"]})
-    assert (refused.status_code, "pagers do not accept rescue.healed" in text(refused)) == (422, True)
+    assert (refused.status_code, "Pagers do not accept rescue.healed" in text(refused)) == (422, True)
 
 
 def test_mail_without_a_server_says_what_to_set(person, world: World):
     given = {**FIRST, "name": "mail", "recipients": "a@example.com, b@example.com"}
     response = person("admin").post("/notifications/new/mail/", given)
-    assert "set KCOVER_MAIL_URL" in text(response)
+    assert "Set KCOVER_MAIL_URL" in text(response)
 
 
 def test_what_is_left_empty_stays_as_it_is(person, world: World, channel: Channel):

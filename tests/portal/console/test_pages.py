@@ -344,7 +344,7 @@ def test_saving_applies_the_text_or_says_why_not(person, world: World):
 
     stale = client.post("/policies/cordon/edit/", {"text": CORDON + "\n", "reason": "r", "expected": "7"})
     assert stale.status_code == 422
-    assert "you edited revision 7" in text(stale)
+    assert "You edited revision 7" in text(stale)
 
 
 def test_a_revision_shows_what_it_changed(person, world: World):

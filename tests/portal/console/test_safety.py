@@ -128,9 +128,9 @@ def test_a_guard_is_changed_with_a_reason_on_record(person, fleet_of_ten: World)
     [
         ("breaker", {"limit": "many", "window": "5 min"}, "is not a limit"),
         ("breaker", {"limit": "5", "window": "soon"}, "Enter a duration such as"),
-        ("storm", {"nodes": "0", "percent": "3", "window": "5 min"}, "must be a whole number from 1"),
-        ("budget", {"limit": "5", "by": "rack"}, "must be cluster, pool or label:KEY"),
-        ("hold_down", {"hold_down": "30 d"}, "must be whole seconds from 0 to 86400"),
+        ("storm", {"nodes": "0", "percent": "3", "window": "5 min"}, "Must be a whole number from 1"),
+        ("budget", {"limit": "5", "by": "rack"}, "Must be cluster, pool or label:KEY"),
+        ("hold_down", {"hold_down": "30 d"}, "Must be whole seconds from 0 to 86400"),
     ],
 )
 def test_what_is_no_setting_is_refused_at_its_field(person, fleet_of_ten: World, guard, given, said):
@@ -198,11 +198,11 @@ def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "select a cluster when you set a pool or node"),
-        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "set a pool or a node, not both"),
+        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "Select a cluster when you set a pool or node."),
+        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "Set a pool or a node, not both."),
         ({"cluster": "c1", "lasts": "400 d"}, "at most 90 days"),
-        ({"cluster": "c1", "lasts": "0 s"}, "must be after the start"),
-        ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "must be in the future"),
+        ({"cluster": "c1", "lasts": "0 s"}, "Must be after the start"),
+        ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "Must be in the future"),
     ],
 )
 def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, given, said):

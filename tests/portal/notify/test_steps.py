@@ -247,18 +247,18 @@ def problems(text: str) -> list[tuple[int, str]]:
 
 def test_a_channel_that_nobody_made_is_a_problem_with_its_line(world: World):
     text = POLICY.format(attribute="channel: on-cal")
-    none = "unknown channel on-cal; an admin creates channels on the Notifications page"
+    none = "Unknown channel on-cal. An admin creates channels on the Notifications page."
     assert problems(text) == [(11, none)]
 
 
 def test_the_channels_that_there_are_are_named(world: World, silent: Channel):
     text = POLICY.format(attribute="channel: on-cal")
-    assert problems(text) == [(11, "unknown channel on-cal; use one of on-call")]
+    assert problems(text) == [(11, "Unknown channel on-cal. Use one of on-call.")]
     assert problems(POLICY.format(attribute="channel: on-call")) == []
 
 
 def test_a_channel_in_use_is_not_deleted(world: World, silent: Channel):
     rule(world)
-    with pytest.raises(FieldError, match=r"channel on-call is used by rule heal#1; change the rule first"):
+    with pytest.raises(FieldError, match=r"Channel on-call is used by rule heal#1. Change the rule first"):
         services.delete_channel(silent, actor="test", reason="", now=world.now)
     assert Channel.objects.filter(name="on-call").exists()

@@ -50,7 +50,7 @@ def test_a_mistake_is_named_as_compilers_do(tmp_path: Path) -> None:
     first, second = str(caught.value).split("\n")
     assert first == f"nothing in {file} was applied:"
     assert second.startswith(
-        f'{file}:7:19: spec.rules[0].errorCode[0]: an error code is a string of digits: write "62"'
+        f'{file}:7:19: spec.rules[0].errorCode[0]: An error code is a string of digits: write "62"'
     )
     assert Policy.objects.count() == 0
 
@@ -60,7 +60,7 @@ def test_a_mistake_without_a_place_in_the_document(tmp_path: Path) -> None:
     file.write_text("# nothing\n")
     with pytest.raises(CommandError) as caught:
         run("apply", "-f", str(file))
-    assert str(caught.value).split("\n")[1] == f"{file}:1:1: the text contains no policy"
+    assert str(caught.value).split("\n")[1] == f"{file}:1:1: The text contains no policy."
 
 
 def test_warnings_are_printed_and_hinder_nothing(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_policies_are_listed_taken_back_and_deleted(now: datetime) -> None:
     assert queries.candidates()[0].rule.codes == ("62",)
     assert run("delete", "a", "--reason", "done")[0] == "policy a disabled\n"
     for words, message in (
-        (("delete", "a"), "unknown policy a"),
+        (("delete", "a"), "Unknown policy a"),
         (("rollback", "a", "9", "--reason", "why"), "a has no revision 9"),
     ):
         with pytest.raises(CommandError, match=message):
@@ -98,7 +98,7 @@ def test_two_revisions_are_compared(now: datetime) -> None:
     assert said[:2] == ["--- a revision 1", "+++ a revision 3"]
     assert '+      errorCode: ["64"]' in said
     assert '+      errorCode: ["63"]' in run("diff", "a", "1", "2")[0]
-    with pytest.raises(CommandError, match="unknown policy b"):
+    with pytest.raises(CommandError, match="Unknown policy b"):
         run("diff", "b", "1")
 
 

@@ -76,12 +76,12 @@ def test_revisions_are_found_by_number(now: datetime) -> None:
     old, new = services.two_revisions("a", 1)
     assert (old.number, new.number) == (1, 3)
     assert services.compare_revisions(old, new).lines[:2] == ("--- a revision 1", "+++ a revision 3")
-    for numbers, message in (((9,), "policy a has no revision 9"), ((1, 9), "policy a has no revision 9")):
+    for numbers, message in (((9,), "Policy a has no revision 9"), ((1, 9), "Policy a has no revision 9")):
         with pytest.raises(services.NotFound, match=message):
             services.two_revisions("a", *numbers)
-    with pytest.raises(services.NotFound, match="unknown policy b"):
+    with pytest.raises(services.NotFound, match="Unknown policy b"):
         services.two_revisions("b", 1)
     services.delete("a", author="x", reason="", now=now)
-    with pytest.raises(services.NotFound, match="policy a is not active; give the revision to compare with"):
+    with pytest.raises(services.NotFound, match="Policy a is not active"):
         services.two_revisions("a", 1)
     assert [row.number for row in services.two_revisions("a", 1, 2)] == [1, 2]

@@ -95,7 +95,7 @@ def test_going_back_asks_for_a_reason_and_shows_what_changes(three: None, browse
     assert "<ins>+       errorCode: [&quot;62&quot;]" in asked
     assert "<html" not in asked
     page(client.post(ask, {"reason": "", "expected": "3"}), 422)
-    assert "you edited revision 2 of a" in page(client.post(ask, {"reason": "oops", "expected": "2"}), 422)
+    assert "You edited revision 2 of a" in page(client.post(ask, {"reason": "oops", "expected": "2"}), 422)
     answer = client.post(ask, {"reason": "oops", "expected": "3"})
     assert (answer.status_code, answer.url) == (302, "/policies/a/")
     newest = Revision.objects.get(policy__name="a", number=4)

@@ -74,13 +74,13 @@ def test_every_mistake_is_named_with_its_line() -> None:
 
 
 def test_a_text_without_a_policy_is_refused() -> None:
-    assert problems("# only a comment\n") == [(1, 1, "", "the text contains no policy")]
+    assert problems("# only a comment\n") == [(1, 1, "", "The text contains no policy.")]
 
 
 def test_a_name_may_stand_once_in_a_text() -> None:
     text = policy("twin") + "---\n" + policy("twin", codes='["63"]')
     [(line, _, path, message)] = problems(text)
-    assert (path, message) == ("metadata.name", "policy twin is defined twice; first in line 3")
+    assert (path, message) == ("metadata.name", "Policy twin is defined twice, first in line 3.")
     assert text.split("\n")[line - 1] == "metadata: {name: twin}"
     assert line > 3
 
@@ -88,7 +88,7 @@ def test_a_name_may_stand_once_in_a_text() -> None:
 def test_unreadable_yaml_is_one_problem() -> None:
     [(line, _, path, message)] = problems("b: 1\na: [1\n")
     assert (line, path) == (3, "")
-    assert message.startswith("invalid YAML: while parsing a flow sequence")
+    assert message.startswith("Invalid YAML: while parsing a flow sequence")
 
 
 def test_all_documents_are_applied_or_none(now: datetime) -> None:
@@ -124,7 +124,7 @@ def test_an_edit_of_an_older_revision_is_refused(now: datetime) -> None:
         apply(policy("a", codes='["64"]'), now, name="a", expected=1)
     assert (
         str(caught.value)
-        == "you edited revision 1 of a, but revision 2 is active; review the current version and apply again"
+        == "You edited revision 1 of a, but revision 2 is active. Review the current version and apply again."
     )
     with pytest.raises(services.Conflict):
         apply(policy("a", codes='["64"]'), now, expected=0)
@@ -136,7 +136,7 @@ def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
         apply(policy("a"), now, expected=3)
     assert (
         str(caught.value)
-        == "you edited revision 3 of a, but it is not active; review the current version and apply again"
+        == "You edited revision 3 of a, but it is not active. Review the current version and apply again."
     )
     assert Policy.objects.count() == 0
 
@@ -145,7 +145,7 @@ def test_a_refused_first_edit_leaves_no_policy_behind(now: datetime) -> None:
 def test_a_text_for_one_policy_must_hold_only_that(text: str, now: datetime) -> None:
     with pytest.raises(services.InvalidPolicies) as caught:
         apply(text, now, name="a")
-    assert "the text must contain only the policy a" in str(caught.value)
+    assert "The text must contain only the policy a" in str(caught.value)
     assert Policy.objects.count() == 0
 
 
@@ -160,9 +160,9 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
     assert queries.candidates()[0].rule.codes == ("62",)
     with pytest.raises(services.NotFound):
         services.rollback("a", 9, author="user:bo", reason="why", now=now)
-    with pytest.raises(services.Conflict, match="you edited revision 2 of a, but revision 3 is active"):
+    with pytest.raises(services.Conflict, match="You edited revision 2 of a, but revision 3 is active"):
         services.rollback("a", 2, author="user:bo", reason="why", now=now, expected=2)
-    with pytest.raises(services.Conflict, match="revision 3 of a is already active"):
+    with pytest.raises(services.Conflict, match="Revision 3 of a is already active"):
         services.rollback("a", 3, author="user:bo", reason="why", now=now)
 
 
@@ -170,7 +170,7 @@ def test_rolling_back_makes_a_new_revision(now: datetime) -> None:
 def test_rolling_back_needs_a_reason(reason: str, now: datetime) -> None:
     apply(policy("a"), now)
     apply(policy("a", codes='["63"]'), now)
-    with pytest.raises(services.InvalidPolicies, match="reason: required to roll back to an earlier revision"):
+    with pytest.raises(services.InvalidPolicies, match="reason: Required to roll back to an earlier revision"):
         services.rollback("a", 1, author="user:bo", reason=reason, now=now)
     assert Policy.objects.get().revision == 2
 

@@ -12,7 +12,7 @@ from kcover_portal.policies.models import Policy
 from tests.portal.policies.texts import KCE_EXAMPLE, STANDBY_EXAMPLE, policy, standby
 
 pytestmark = pytest.mark.django_db
-MANY = "only one WarmStandbyPolicy is allowed; "
+MANY = "Only one WarmStandbyPolicy is allowed. "
 
 
 def apply(text: str, now: datetime, **more: object) -> list[Policy]:
@@ -56,10 +56,10 @@ def test_a_name_may_be_a_policys_and_a_standby_policys(now: datetime) -> None:
 
 
 def test_there_is_one_at_most(now: datetime) -> None:
-    assert message(standby("a") + "---\n" + standby("b")) == MANY + "put these matches into a"
+    assert message(standby("a") + "---\n" + standby("b")) == MANY + "Put these matches into a."
     assert "is defined twice" in message(standby("a") + "---\n" + standby("a"))
     apply(standby("a"), now)
-    assert message(standby("b")) == MANY + "a is active. Use its name or disable it"
+    assert message(standby("b")) == MANY + "a is active. Use its name or disable it."
     apply(standby("a").replace("spare", "other"), now)
     services.delete("a", kind=queries.STANDBY, author="x", reason="", now=now)
     apply(standby("b"), now)
@@ -75,8 +75,8 @@ def test_the_database_keeps_it_at_one(now: datetime) -> None:
 
 
 def test_a_text_for_one_kind_must_hold_that_kind(now: datetime) -> None:
-    with pytest.raises(services.InvalidPolicies, match="it contains WarmStandbyPolicy s"):
+    with pytest.raises(services.InvalidPolicies, match="It contains WarmStandbyPolicy s"):
         apply(standby(), now, name="s")
-    with pytest.raises(services.InvalidPolicies, match="it contains RescuePolicy s"):
+    with pytest.raises(services.InvalidPolicies, match="It contains RescuePolicy s"):
         apply(policy("s"), now, name="s", kind=queries.STANDBY)
     apply(standby(), now, name="s", kind=queries.STANDBY, expected=0)

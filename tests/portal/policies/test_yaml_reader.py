@@ -90,7 +90,7 @@ def test_carriage_returns_and_a_byte_order_mark_change_nothing() -> None:
 
 def test_a_key_written_twice_is_refused_with_both_lines() -> None:
     [document], problems = read("spec:\n  a: 1\n  b: 2\n  a: 3\n")
-    assert problems == [(4, 3, "spec.a", "duplicate key 'a'; first used in line 2")]
+    assert problems == [(4, 3, "spec.a", "Duplicate key 'a', first used in line 2.")]
     assert document == {"spec": {"a": 1, "b": 2}}
 
 
@@ -120,7 +120,7 @@ def test_an_alias_inside_of_its_own_anchor_is_refused() -> None:
 def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    assert refusal("\n".join(lines))[3] == "more than 20000 values with aliases expanded"
+    assert refusal("\n".join(lines))[3] == "More than 20000 values with aliases expanded."
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_a_bomb_of_aliases_is_refused_before_it_goes_off() -> None:
     ["[" * 40 + "]" * 40, "[" * 100_000, "{a: " * 40 + "1" + "}" * 40, "\n".join("  " * n + "a:" for n in range(40))],
 )
 def test_deep_nesting_is_refused(text: str) -> None:
-    assert refusal(text)[3] == "nested more than 32 levels deep"
+    assert refusal(text)[3] == "Nested more than 32 levels deep."
 
 
 def test_thirty_two_levels_are_read() -> None:
@@ -139,17 +139,17 @@ def test_the_size_is_bounded_in_bytes() -> None:
     fits = "# " + "ä" * ((yaml_reader.MAX_BYTES - 10) // 2) + "\na: 1\n"
     assert len(fits.encode()) <= yaml_reader.MAX_BYTES
     assert read(fits) == ([{"a": 1}], [])
-    assert refusal("#" * yaml_reader.MAX_BYTES + "\n") == (1, 1, "", "the text has 262145 bytes; the limit is 262144")
+    assert refusal("#" * yaml_reader.MAX_BYTES + "\n") == (1, 1, "", "The text has 262145 bytes. The limit is 262144.")
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (b"a: 1\nb: \xff\n", (2, 4, "", "byte 0xff is not UTF-8; save the file as UTF-8")),
-        ("a: \ud800", (1, 4, "", "byte 0xed is not UTF-8; save the file as UTF-8")),
-        ("ä: 1\nb: \x07", (2, 4, "", "character 7 is not allowed in YAML")),
+        (b"a: 1\nb: \xff\n", (2, 4, "", "Byte 0xff is not UTF-8. Save the file as UTF-8.")),
+        ("a: \ud800", (1, 4, "", "Byte 0xed is not UTF-8. Save the file as UTF-8.")),
+        ("ä: 1\nb: \x07", (2, 4, "", "Character 7 is not allowed in YAML.")),
         ("a:\n\tb: 1\n", (2, 1, "", "YAML cannot be indented with tabs; use spaces")),
-        ("? [1]\n: 2\n", (1, 3, "", "a key must be a string, not a list or a mapping")),
+        ("? [1]\n: 2\n", (1, 3, "", "A key must be a string, not a list or a mapping.")),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_its_place(text: str | bytes, expected: tuple[int, int, str, str]) -> None:
@@ -159,7 +159,7 @@ def test_what_cannot_be_read_is_refused_with_its_place(text: str | bytes, expect
 def test_a_syntax_error_says_what_the_parser_said() -> None:
     line, column, path, message = refusal("a: 1\n b: 2\n")
     assert (line, column, path) == (2, 3, "")
-    assert message == "invalid YAML: mapping values are not allowed in this context"
+    assert message == "Invalid YAML: mapping values are not allowed in this context"
 
 
 @pytest.mark.parametrize(
@@ -167,10 +167,10 @@ def test_a_syntax_error_says_what_the_parser_said() -> None:
     [
         (
             "a: !!python/object:os.system x\n",
-            "the tag tag:yaml.org,2002:python/object:os.system is not supported; remove it",
+            "The tag tag:yaml.org,2002:python/object:os.system is not supported. Remove it.",
         ),
-        ("a: !thing [1]\n", "the tag !thing is not supported; remove it"),
-        ("a: !!set {x}\n", "the tag tag:yaml.org,2002:set is not supported; remove it"),
+        ("a: !thing [1]\n", "The tag !thing is not supported. Remove it."),
+        ("a: !!set {x}\n", "The tag tag:yaml.org,2002:set is not supported. Remove it."),
     ],
 )
 def test_tags_are_refused(text: str, message: str) -> None:
@@ -178,7 +178,7 @@ def test_tags_are_refused(text: str, message: str) -> None:
 
 
 def test_merge_keys_are_refused_unless_quoted() -> None:
-    assert read("a:\n  <<: {b: 1}\n")[1] == [(2, 3, "a", "merge keys (<<) are not supported; write the keys out")]
+    assert read("a:\n  <<: {b: 1}\n")[1] == [(2, 3, "a", "Merge keys (<<) are not supported. Write the keys out.")]
     assert read('a: {"<<": 1}\n') == ([{"a": {"<<": 1}}], [])
 
 
