@@ -9,8 +9,29 @@ from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
     "api_server_silent": _("{call} was not sent, because the API server did not answer recently"),
+    "api_server_unconnected": _("{call}: no connection: {error}"),
+    "api_response_unexpected": _("{call}: unexpected response: {error}"),
     "page_repeated": _("{path}: the server sent the same page again"),
     "object_name_invalid": _("{path}: {name} is not the name of an object; nothing was sent"),
+    # The kubeconfig of a cluster.
+    "kubeconfig_invalid": _("the kubeconfig cannot be used: {error}"),
+    "kubeconfig_yaml_invalid": _("the kubeconfig is not valid YAML: {error}"),
+    "kubeconfig_credentials": _("the credentials of the kubeconfig cannot be read: {error}"),
+    "kubeconfig_auth_provider": _(
+        "the kubeconfig uses auth-provider, which is not supported; use a service account's token"
+    ),
+    "kubeconfig_program": _(
+        "the kubeconfig takes its credentials from the program {program}; use a service account's token, or allow the"
+        " program with KCOVER_KUBECONFIG_COMMANDS={program}"
+    ),
+    "kubeconfig_program_not_text": _(
+        "the kubeconfig takes its credentials from a program whose name is not text; use a service account's token"
+    ),
+    "kubeconfig_file": _(
+        "{field} of the kubeconfig names the file {file}; embed its content, or allow the file with"
+        " KCOVER_KUBECONFIG_COMMANDS={file}"
+    ),
+    "kubeconfig_file_not_text": _("{field} of the kubeconfig is not text; embed the content of the file"),
     # Nodes and pods.
     "node_changed_often": _("node {node} was changed by others {count} times in a row"),
     "pod_call_rejected": _("pod {pod}: the server rejected the request, although the UID matches"),

@@ -17,6 +17,7 @@ import msgspec
 import urllib3
 import urllib3.exceptions
 
+from kcover import reasons
 from kcover_portal.kube import bounds, circuit_breaker, errors
 from kcover_portal.kube.wire import base
 
@@ -109,7 +110,8 @@ class Connection:
             try:
                 return msgspec.json.decode(data, type=kind)
             except UNDECODABLE as error:
-                raise errors.Unavailable(f"{what}: unexpected response: {error}", ambiguous=write) from error
+                why = reasons.of("api_response_unexpected", call=what, error=str(error))
+                raise errors.Unavailable(why, ambiguous=write) from error
 
     def lines(self, path: str, *, query: Mapping[str, str], read_seconds: float) -> Iterator[bytes]:
         """Yields the lines of a long GET (a watch). Closing the iterator closes the connection."""
@@ -188,9 +190,9 @@ class Connection:
             urllib3.exceptions.EmptyPoolError,
             urllib3.exceptions.ProxyError,
         ) as error:
-            raise errors.Unavailable(f"{what}: no connection: {error}") from error
+            raise errors.Unavailable(_unconnected(what, error)) from error
         except urllib3.exceptions.ConnectTimeoutError as error:
-            raise circuit_breaker.TimedOut(f"{what}: no connection: {error}") from error
+            raise circuit_breaker.TimedOut(_unconnected(what, error)) from error
         except urllib3.exceptions.ReadTimeoutError as error:
             # A write may hang in an admission webhook; if a read hangs, the server itself does not answer.
             raise (errors.Unavailable if write else circuit_breaker.TimedOut)(
@@ -217,6 +219,10 @@ class Connection:
             # Proxies, load balancers and the server's flow control respond in plain text.
             status = base.Status(message=body[:500].decode(errors="replace").strip(), code=code)
         raise_rejected(status, code=code, wait=headers.get("Retry-After", ""), what=what, write=write)
+
+
+def _unconnected(what: str, error: Exception) -> reasons.Reason:
+    return reasons.of("api_server_unconnected", call=what, error=str(error))
 
 
 def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str, write: bool) -> NoReturn:

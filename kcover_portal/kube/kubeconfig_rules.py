@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from django.conf import settings
 
+from kcover import reasons
 from kcover_portal.kube import errors
 
 MAX_QUOTED = 300  # characters
@@ -20,14 +21,14 @@ def check(kubeconfig: str) -> None:
     try:
         document = yaml.safe_load(kubeconfig)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise errors.RefusedByServer(f"kubeconfig: not valid YAML: {error}") from error
+        raise errors.RefusedByServer(reasons.of("kubeconfig_yaml_invalid", error=str(error))) from error
     problem = next(problems(document), None)
     if problem is not None:
-        raise errors.RefusedByServer(f"kubeconfig: {problem}")
+        raise errors.RefusedByServer(problem)
 
 
-def problems(document: Any) -> Iterator[str]:
-    """Yields what a parsed kubeconfig may not contain, as sentences for an administrator."""
+def problems(document: Any) -> Iterator[reasons.Reason]:
+    """Yields what a parsed kubeconfig may not contain."""
     for section, key in (("users", "user"), ("clusters", "cluster")):
         entries = document.get(section) if isinstance(document, dict) else None
         for entry in entries if isinstance(entries, list) else ():
@@ -36,28 +37,20 @@ def problems(document: Any) -> Iterator[str]:
                 yield from _problems(found)
 
 
-def _problems(entry: dict[str, Any]) -> Iterator[str]:
+def _problems(entry: dict[str, Any]) -> Iterator[reasons.Reason]:
     allowed = settings.KCOVER_KUBECONFIG_COMMANDS
     if "auth-provider" in entry:
-        yield "auth-provider is not supported; use a service account's token"
+        yield reasons.of("kubeconfig_auth_provider")
     if "exec" in entry:
         program = entry["exec"].get("command") if isinstance(entry["exec"], dict) else None
-        if program not in allowed:
-            advice = _advice(program, "the program")
-            yield f"the credentials come from the program {_quoted(program)}; use a service account's token{advice}"
-    for name in FILES:
-        if entry.get(name) and entry[name] not in allowed:
-            file = entry[name]
-            yield f"{name} names the file {_quoted(file)}; embed its content{_advice(file, 'the file')}"
-
-
-def _advice(value: object, what: str) -> str:
-    """How to allow a program or file, if the value can name one."""
-    if not isinstance(value, str):
-        return "; KCOVER_KUBECONFIG_COMMANDS cannot allow a value that is not text"
-    return f", or allow {what} with KCOVER_KUBECONFIG_COMMANDS={_quoted(value)}"
-
-
-def _quoted(value: object) -> str:
-    """The text, or its type: aliases of YAML make a value of a hundred bytes whose text fills the memory."""
-    return value[:MAX_QUOTED] if isinstance(value, str) else f"({type(value).__name__})"
+        if not isinstance(program, str):
+            yield reasons.of("kubeconfig_program_not_text")
+        elif program not in allowed:
+            yield reasons.of("kubeconfig_program", program=program[:MAX_QUOTED])
+    for field in FILES:
+        file = entry.get(field)
+        # Aliases of YAML make a value of a hundred bytes whose text fills the memory: only text is quoted.
+        if file and not isinstance(file, str):
+            yield reasons.of("kubeconfig_file_not_text", field=field)
+        elif file and file not in allowed:
+            yield reasons.of("kubeconfig_file", field=field, file=file[:MAX_QUOTED])

@@ -15,6 +15,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import yaml
 
+from kcover import reasons
 from kcover_portal import deferred
 from kcover_portal.kube import errors, http
 from kcover_portal.kube.verbs import custom_objects, events, jobs, leases, nodes, pods, pvcs, tokens, workloads
@@ -82,7 +83,7 @@ def way_in(load: Callable[[Any], None]) -> http.WayIn:
             proxy=None if proxy_bypass(url.netloc) else getproxies().get(url.scheme),
         )
     except Exception as error:  # the loader raises arbitrary exceptions, such as AttributeError for an auth-provider
-        raise errors.RefusedByServer(f"kubeconfig: {error}") from error
+        raise errors.RefusedByServer(reasons.of("kubeconfig_invalid", error=str(error))) from error
 
 
 def _authorization(configuration: Any) -> str | None:
@@ -90,7 +91,7 @@ def _authorization(configuration: Any) -> str | None:
     try:
         value: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     except (config.ConfigException, OSError, ValueError) as error:
-        raise errors.Unavailable(f"credentials: {error}") from error
+        raise errors.Unavailable(reasons.of("kubeconfig_credentials", error=str(error))) from error
     return value
 
 
