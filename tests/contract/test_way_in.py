@@ -66,7 +66,7 @@ def test_a_kubeconfig_that_is_none_is_refused(text):
 @pytest.mark.parametrize("entry", ["exec: {command: *l29}", "tokenFile: *l29", "client-key: *l29"])
 def test_aliases_that_would_fill_the_memory_are_not_quoted(entry):
     lists = "".join(f"l{n}: &l{n} [*l{n - 1}, *l{n - 1}]\n" for n in range(1, 30))
-    with pytest.raises(port.RefusedByServer, match=r"\(list\)") as caught:
+    with pytest.raises(port.RefusedByServer, match="not text") as caught:
         kubeconfig_rules.check(f"l0: &l0 x\n{lists}users: [{{user: {{{entry}}}}}]\n")
     assert len(str(caught.value)) < 300
 
