@@ -34,6 +34,6 @@ def asked_of_jobs(product: Installation, nodes: Sequence[str]) -> dict[str, bool
     """Those of the nodes whose reboot a job was asked for, and whether somebody is to call it back (still)."""
     query = (
         "SELECT n.name, s.withdraw_at IS NOT NULL FROM rescue_step s JOIN rescue_rescue r ON r.id = s.rescue_id "
-        "JOIN fleet_node n ON n.id = r.node_id WHERE s.name = 'reboot' AND s.progress ? 'asked' AND n.name = ANY(%s)"
+        "JOIN fleet_node n ON n.id = r.node_id WHERE s.name = 'reboot' AND s.progress ? 'request' AND n.name = ANY(%s)"
     )
     return dict(product.rows(query, list(nodes)))
