@@ -400,7 +400,7 @@ def test_what_an_agent_said_too_late_is_on_its_rescues_page(person, world: World
     agents.answers(world, agents.commands("reboot")[0], "failed", "the unit is masked")
     page = text(person("viewer").get(f"/rescues/{world.rescue().pk}/"))
     assert "command.late" in page
-    assert "The agent answered after the deadline: failed the unit is masked" in page
+    assert "The agent answered after the deadline: failed: the unit is masked" in page
 
 
 def test_older_entries_are_reached_by_key(person, world: World, monkeypatch):
