@@ -35,6 +35,7 @@ TESTS = ["-x", "-q", "--rootdir=.", *CONFIG["pytest_add_cli_args"], *CONFIG["pyt
 SURVIVED, KILLED, NO_TESTS = 0, 1, 33  # mutmut's exit codes; any other code means that the mutant was killed
 TIMEOUT_SECONDS = 300  # for all tests in a separate process; a mutant that takes longer is killed
 ANY_MUTANT = "kcover.durations.x_render__mutmut_1"  # mutmut creates all mutants, whichever it runs
+CALLS = MUTANTS / "mutmut-stats.json"  # mutmut's record of the tests that call each function
 RECORD_CALLS = "stats"  # instead of a mutant: mutmut records which functions are called
 
 
@@ -71,7 +72,7 @@ class Forks:
     """A pytest plugin that runs the tests of each mutant in a fork of the process that collected them."""
 
     def __init__(self, results: Results, *, workers: int) -> None:
-        stats = json.loads((MUTANTS / "mutmut-stats.json").read_text())
+        stats = json.loads(CALLS.read_text())
         self._tests: Mapping[str, list[str]] = stats["tests_by_mangled_function_name"]
         self._seconds: Mapping[str, float] = stats["duration_by_test"]
         self._results, self._workers = results, workers
@@ -149,6 +150,13 @@ def _run_separately(name: str) -> int:
         return KILLED
 
 
+def _remove_old_calls() -> None:
+    """Makes mutmut record the calls again. By itself it records those of new tests, but not those of new functions."""
+    sources = [path for folder in ("kcover", "tests/kcover") for path in (ROOT / folder).rglob("*.py")]
+    if CALLS.exists() and max(path.stat().st_mtime for path in sources) > CALLS.stat().st_mtime:
+        CALLS.unlink()
+
+
 def _function(mutant: str) -> str:
     return mutant.rpartition("__mutmut_")[0]
 
@@ -170,6 +178,7 @@ def main() -> int:
     """The exit status is the number of mutants that survive, 100 at most."""
     arguments = _arguments()
     os.environ["CI"] = "1"  # turns off Hypothesis' deadline, which would kill every mutant on a slow machine
+    _remove_old_calls()
     subprocess.run([MUTMUT, "run", "--max-children", "1", ANY_MUTANT], cwd=ROOT, check=True)
     results = Results(arguments.patterns)
     os.chdir(MUTANTS)

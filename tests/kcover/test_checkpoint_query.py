@@ -52,11 +52,15 @@ def test_a_name_cannot_leave_its_string(namespace: str, job: str) -> None:
     assert (found, rest) == ([namespace, job], "")
 
 
-@pytest.mark.parametrize("alone", ["checkpointQuery", "checkpointSource"])
-def test_a_query_needs_a_wait_and_a_source_needs_a_query(alone: str) -> None:
+@pytest.mark.parametrize(
+    ("alone", "other"), [("checkpointQuery", "checkpointWait"), ("checkpointSource", "checkpointQuery")]
+)
+def test_a_query_needs_a_wait_and_a_source_needs_a_query(alone: str, other: str) -> None:
     given = {"checkpointQuery": checkpoint_query.EXAMPLE, "checkpointSource": "thanos"}
-    [(path, _)] = rule_problems(actions=[{"name": "drain", "attribute": {alone: given[alone]}}])
+    [(path, message)] = rule_problems(actions=[{"name": "drain", "attribute": {alone: given[alone]}}])
     assert path == ("actions", 0, "attribute", alone)
+    assert alone in message
+    assert other in message
 
 
 def test_the_name_of_a_source() -> None:
