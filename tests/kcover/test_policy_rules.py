@@ -235,3 +235,9 @@ def test_approval(value: object, approval: document.Approval | None) -> None:
 )
 def test_an_invalid_approval_is_a_problem(value: object, path: tuple[str, ...], message: str) -> None:
     assert rule_problems(approval=value) == [(("approval", *path), message)]
+
+
+def test_a_rule_names_its_channels_with_the_index_of_the_action() -> None:
+    noted = {"name": "notify", "attribute": {"channel": "on-call"}}
+    assert rule(actions=[*actions("cordon"), noted]).channels == ((1, "on-call"),)
+    assert rule(actions=actions("cordon")).channels == ()
