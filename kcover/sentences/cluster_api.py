@@ -1,6 +1,6 @@
 """Failed calls to a cluster's API server, in the portal's own words.
 
-They stand inside a sentence such as ``cluster_unavailable``, so without a full stop.
+They stand inside a sentence such as ``cluster_unavailable`` and have no full stop.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""Names of things inside of other sentences: scopes, parts of an approval, durations, states. None is a full sentence.
+"""Names of things inside of other sentences: scopes, parts of an approval, durations, states.
 
-They are parameters, so they start in lower case and end without a full stop.
+They are not full sentences: they start in lower case and have no full stop.
 """
 
 from collections.abc import Mapping

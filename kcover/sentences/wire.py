@@ -1,6 +1,6 @@
-"""What is wrong with one value of an agent's report, or of the portal's answer to it.
+"""Problems of one value in an agent's report, or in the portal's answer to it.
 
-Each sentence follows the path of the value, so without a full stop. The agent logs them in English.
+Each sentence follows the path of the value and has no full stop. The agent logs them in English.
 """
 
 from collections.abc import Mapping

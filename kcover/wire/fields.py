@@ -66,7 +66,7 @@ class WireError(ValueError):
 
     @property
     def reason(self) -> "Reason":
-        """What is wrong."""
+        """The problem as a sentence with a code."""
         from kcover import reasons  # noqa: PLC0415 - 1.5 MiB of sentences, which few agents ever need
 
         return reasons.of(self.code, **self.params)

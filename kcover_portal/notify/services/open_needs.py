@@ -1,4 +1,4 @@
-"""Needs that no entry of the audit log announces: a watch or a source that fails. Their begin and end are events.
+"""Needs that no entry of the audit log announces: a watch or a source that fails. Their start and end are events.
 
 What needs a person is read from ``needs_person``, as by the console. A need is announced once, when it has lasted for
 STEADY_TIME. It has ended when it has been absent for as long. So a short failure is no message, and one that comes and
@@ -23,7 +23,7 @@ from kcover_portal.notify.services.new_event import NewEvent
 from kcover_portal.sources.models import Source
 
 STEADY_TIME = timedelta(minutes=1)
-# The events at the begin and at the end of a need.
+# The events at the start and at the end of a need.
 EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     Need.WATCH: ("watch.failing", "watch.cleared"),
     Need.SOURCE: ("source.failing", "source.cleared"),

@@ -1,4 +1,4 @@
-"""A watch or a source that fails is told once when it begins and once when it has ended."""
+"""The failure of a watch or a source is announced once when it begins and once when it has ended."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
