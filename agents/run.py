@@ -6,7 +6,6 @@ import logging
 import os
 import pathlib
 import signal
-import threading
 import urllib.parse
 
 from agents import VERSION, config, metrics_server, setup, supervisor
@@ -25,9 +24,7 @@ def main(file: pathlib.Path | None) -> int:
     settings = config.load(file, os.environ)
     _limit_memory()
     agent, monitors = setup.build_agent(settings)
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    signals = _catch_signals(signal.SIGTERM, signal.SIGINT)
     log.info("agent %s on node %s, kernel log %s, portal %s", VERSION, settings.node, settings.kmsg, settings.url)
     if is_plain_http(settings.url):
         log.warning("the portal is called over plain HTTP: others on the way can read the credential and send commands")
@@ -36,8 +33,22 @@ def main(file: pathlib.Path | None) -> int:
             server = _serve(agent, settings.listen, monitors)
             if server is not None:
                 stack.callback(server.close)
-        supervisor.run(agent, stop=stop, monitors=monitors)
+        supervisor.run(agent, wait_for_stop=lambda: os.read(signals, 1), monitors=monitors)
     return 0
+
+
+def _catch_signals(*numbers: signal.Signals) -> int:
+    """Return a file descriptor from which a byte can be read once one of the signals has arrived.
+
+    A handler that sets an Event does not suffice. A signal that arrives just before the main thread begins to wait
+    does not end that wait, and the handler of a thread that holds the Event's lock waits forever.
+    """
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing)
+    for number in numbers:
+        signal.signal(number, lambda *_: None)
+    return reading
 
 
 def is_plain_http(url: str) -> bool:

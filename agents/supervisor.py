@@ -43,8 +43,10 @@ class Monitors:
     preflight: PreflightFiles | None = None
 
 
-def run(agent: Agent, *, stop: threading.Event, monitors: Monitors | None = None) -> None:
-    """Run the agent until ``stop`` is set, then store its state. Reports that were not sent stay in the spool."""
+def run(agent: Agent, *, wait_for_stop: Callable[[], object], monitors: Monitors | None = None) -> None:
+    """Run the agent until ``wait_for_stop`` returns, then store its state. Reports that were not sent stay in the
+    spool."""
+    stop = threading.Event()
     monitors = monitors or Monitors()
     log_read, inventory_read = threading.Event(), threading.Event()
     interval = max(agent.config.interval.total_seconds(), INVENTORY_INTERVAL_SECONDS)
@@ -58,7 +60,8 @@ def run(agent: Agent, *, stop: threading.Event, monitors: Monitors | None = None
     ]
     for thread in threads:
         thread.start()
-    stop.wait()
+    wait_for_stop()
+    stop.set()
     log.info("stopping; %d unsent reports stay in the spool", agent.spool.waiting)
     agent.uplink.close()
     agent.report_due.set()

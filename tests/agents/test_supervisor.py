@@ -1,6 +1,8 @@
 """The agent as a process: a real log file, a real portal, real signals."""
 
+import ctypes
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -128,6 +130,15 @@ def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(node, portal):
     node.start()
     portal.wait_for(lambda: len(portal.faults) == 2)
     assert [fault.code for fault in portal.faults] == [79, 62]
+
+
+def test_sigterm_ends_it_also_where_another_thread_receives_it(node, portal):
+    agent = node.start()
+    portal.wait_for(lambda: portal.reports)
+    threads = [int(path.name) for path in pathlib.Path(f"/proc/{agent.pid}/task").iterdir()]
+    another = next(thread for thread in sorted(threads) if thread != agent.pid)
+    assert ctypes.CDLL(None).tgkill(agent.pid, another, signal.SIGTERM) == 0
+    assert agent.wait(timeout=10) == 0
 
 
 def test_a_reboot_command_is_carried_out_once_and_told_by_the_next_boot(node, portal):

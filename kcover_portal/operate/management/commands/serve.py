@@ -1,7 +1,6 @@
 """``manage.py serve``: all production processes on one machine behind one address."""
 
 import os
-import queue
 import signal
 import sys
 import tempfile
@@ -19,6 +18,7 @@ from django.db.utils import OperationalError
 
 from kcover_portal.operate import signing_key, sockets
 from kcover_portal.operate.processes import Child, Children
+from kcover_portal.operate.stop_signals import StopSignals
 
 POLL_SECONDS = 0.2
 
@@ -35,9 +35,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes cannot work with the settings."""
         _check_settings()
-        signals: queue.SimpleQueue[int] = queue.SimpleQueue()  # put() is safe in a signal handler
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, lambda number, _frame: signals.put(number))
+        stop_signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         with (
             closing(sockets.listen(options["host"], options["port"])) as front,
             closing(sockets.listen("127.0.0.1", 0)) as back,
@@ -55,7 +53,7 @@ class Command(BaseCommand):
             self.stdout.write(f"kcover portal on http://127.0.0.1:{sockets.port_of(front)} (Ctrl-C to stop)")
             self.stdout.flush()
             try:
-                while _no_signal(signals, seconds=POLL_SECONDS):
+                while not stop_signals.wait(seconds=POLL_SECONDS):
                     children.look_after(now=time.monotonic())
             finally:
                 children.stop()
@@ -91,15 +89,6 @@ def _migrate() -> None:
         call_command("migrate", interactive=False, verbosity=0)
     except OperationalError as error:
         raise CommandError(f"the database (KCOVER_DATABASE_URL) does not answer: {error}") from error
-
-
-def _no_signal(signals: "queue.SimpleQueue[int]", *, seconds: float) -> bool:
-    """Waits for a signal; returns True if none arrived."""
-    try:
-        signals.get(timeout=seconds)
-    except queue.Empty:
-        return True
-    return False
 
 
 def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
