@@ -2,11 +2,14 @@
 
 While one batch is handled, the next one collects. So batches grow with the load, and the cost of each call falls. The
 queue is bounded in calls and in bytes; beyond the bound, a call gets QueueFull.
+
+A call that takes long by itself is handled alone, in turn with the batches of the others, and the senders of such calls
+take turns. So one sender delays the others by one of its calls at a time, however many it sends.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Generic, NamedTuple, TypeVar
 
@@ -41,28 +44,38 @@ class GroupCommit(Generic[Asked, Answered]):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=name)  # one thread, one connection to the database
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: deque[_Call[Asked, Answered]] = deque()
+        self._alone: dict[Hashable, deque[_Call[Asked, Answered]]] = {}  # by sender, in the order of their turns
+        self._alone_calls = 0
+        self._alone_is_next = False
         self._busy, self._hurried = False, False
         self._timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, asked: Asked, *, at_once: bool = False) -> Answered:
-        """The answer, once the batch is done; ``at_once``: it is not to wait for others. Raises QueueFull, or what
-        ``work`` found."""
+    async def ask(self, asked: Asked, *, at_once: bool = False, alone: Hashable = None) -> Answered:
+        """The answer, once the batch is done. ``at_once``: it is not to wait for others. ``alone``: the sender of a
+        call that is handled without others. Raises QueueFull, or what ``work`` found."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:  # the first call; or the server's loop is a new one, and what waited is gone with it
             self._loop, self._busy, self._hurried, self._timer = loop, False, False, None
             self._calls.clear()
-        if len(self._calls) >= self._capacity:
+            self._alone.clear()
+            self._alone_calls = 0
+        if len(self._calls) + self._alone_calls >= self._capacity:
             raise QueueFull
         answer: asyncio.Future[Answered] = loop.create_future()
-        self._calls.append(_Call(asked, answer))
-        self._hurried |= at_once
+        call = _Call(asked, answer)
+        if alone is not None:
+            self._alone.setdefault(alone, deque()).append(call)
+            self._alone_calls += 1
+        else:
+            self._calls.append(call)
+            self._hurried |= at_once
         self._next(loop)
         return await answer
 
     def _next(self, loop: asyncio.AbstractEventLoop) -> None:
-        if self._busy or not self._calls:
+        if self._busy or not (self._calls or self._alone):
             return
-        if self._hurried or len(self._calls) >= FULL_BATCH_CALLS:
+        if self._hurried or self._alone or len(self._calls) >= FULL_BATCH_CALLS:
             self._start(loop)
         elif self._timer is None:
             self._timer = loop.call_later(GATHER_SECONDS, self._start, loop)
@@ -71,10 +84,25 @@ class GroupCommit(Generic[Asked, Answered]):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        batch = [self._calls.popleft() for _ in range(min(self._together, len(self._calls)))]
-        self._busy, self._hurried = True, self._hurried and bool(self._calls)
+        if self._alone and (self._alone_is_next or not self._calls):
+            batch = [self._take_alone()]
+        else:
+            batch = [self._calls.popleft() for _ in range(min(self._together, len(self._calls)))]
+            self._hurried = self._hurried and bool(self._calls)
+        self._alone_is_next = not self._alone_is_next
+        self._busy = True
         work = loop.run_in_executor(self._thread, self._work, [call.asked for call in batch])
         work.add_done_callback(lambda done: self._done(loop, batch, done))
+
+    def _take_alone(self) -> _Call[Asked, Answered]:
+        """The first call of the sender whose turn it is; with further calls, the sender waits for its next turn."""
+        sender = next(iter(self._alone))
+        calls = self._alone.pop(sender)
+        call = calls.popleft()
+        if calls:
+            self._alone[sender] = calls
+        self._alone_calls -= 1
+        return call
 
     def _done(
         self,

@@ -12,7 +12,7 @@ from kcover_portal.api.leaky_buckets import LeakyBuckets
 
 BURST_REPORTS = 20  # of one node at once, after a pause
 SUSTAINED_REPORTS_PER_SECOND = 10  # of one node; an agent sends its spool of 10,000 reports after an outage
-DISTINCT_FAULTS_PER_REPORT = 50  # each further 50 in a report count as one more report; an agent sends at most 32
+DISTINCT_FAULTS_PER_REPORT = 8  # each further 8 in a report count as another report, because each costs statements
 
 NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
@@ -32,7 +32,12 @@ class ReportRates(LeakyBuckets[NodeKey]):
 
     def charge(self, node: NodeKey, faults: Sequence[Fault]) -> None:
         """Counts a report with many distinct faults as several, because each one costs statements."""
-        if len(faults) > DISTINCT_FAULTS_PER_REPORT:
-            distinct = {(fault.kind, fault.code, fault.pci, fault.gpu_uuid) for fault in faults}
-            if more := len(distinct) // DISTINCT_FAULTS_PER_REPORT:
-                self.add(node, more)
+        if more := distinct_faults(faults, more_than=DISTINCT_FAULTS_PER_REPORT) // DISTINCT_FAULTS_PER_REPORT:
+            self.add(node, more)
+
+
+def distinct_faults(faults: Sequence[Fault], *, more_than: int) -> int:
+    """Returns the number of distinct faults, or 0 if there are at most ``more_than`` faults."""
+    if len(faults) <= more_than:
+        return 0
+    return len({(fault.kind, fault.code, fault.pci, fault.gpu_uuid) for fault in faults})

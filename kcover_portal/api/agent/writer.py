@@ -1,6 +1,7 @@
 """Stores the collected reports in one transaction, and answers each of them after the commit.
 
-A shared commit makes durability nearly free. A report with a fault does not wait for others.
+A shared commit makes durability nearly free. A report with a fault does not wait for others. A report with many
+distinct faults has a transaction of its own, so that it does not delay others.
 """
 
 import logging
@@ -15,6 +16,7 @@ from django.utils import timezone
 from kcover import wire
 from kcover_portal.api.agent import ingest_counters
 from kcover_portal.api.agent.group_commit import GroupCommit, QueueFull
+from kcover_portal.api.agent.report_rates import DISTINCT_FAULTS_PER_REPORT, distinct_faults
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
@@ -65,7 +67,12 @@ class Writer:
 
     async def keep(self, incoming: incidents.IncomingReport) -> wire.Answer:
         """Returns once the report is durable. Raises QueueFull, or the database's error."""
-        return await self._reports.ask(incoming, at_once=bool(incoming.faults or incoming.command_results))
+        many = distinct_faults(incoming.faults, more_than=DISTINCT_FAULTS_PER_REPORT) > DISTINCT_FAULTS_PER_REPORT
+        return await self._reports.ask(
+            incoming,
+            at_once=bool(incoming.faults or incoming.command_results),
+            alone=(incoming.cluster.pk, incoming.node) if many else None,
+        )
 
 
 def _keep_and_count(reports: Sequence[incidents.IncomingReport]) -> list[wire.Answer | Exception]:

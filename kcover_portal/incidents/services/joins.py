@@ -50,7 +50,8 @@ def _is_from_source(group: FaultGroup) -> bool:
 
 
 def _joined(group: FaultGroup, candidates: Sequence[Incident]) -> FaultGroup:
-    found = [row for row in candidates if _is_same(group, row)]
+    from_source = _is_from_source(group)
+    found = [row for row in candidates if (row.alias or from_source) and _is_same(group, row)]
     if len(found) != 1:
         return group
     [row] = found
@@ -63,8 +64,6 @@ def _is_same(group: FaultGroup, row: Incident) -> bool:
     kind, code, device = group.identity
     names = {f"{kind} {code}"}.union(*(seen.names for seen in group.fresh if isinstance(seen, SourceFault)))
     if names.isdisjoint((f"{row.kind} {row.code}", row.alias)):
-        return False
-    if not row.alias and not _is_from_source(group):
         return False
     uuids = {seen.gpu_uuid for seen in group.fresh if seen.gpu_uuid}
     return device in ("", row.device) or not row.device or row.gpu_uuid in uuids

@@ -1,7 +1,7 @@
 """Occurrences of a fault: a bounded number of rows per incident."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 
@@ -17,22 +17,41 @@ MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
 
 
-def keep(
-    node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, new: bool, boot_id: str, now: datetime
-) -> None:
+def keep(node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> None:
     """Stores the first occurrences one by one, and later ones as one row per report, merging older rows.
 
     This preserves the beginning, and the times and counts that rules with a frequency need. One row per boot is always
     kept, so that faults of the present boot can be recognised.
     """
     columns = ("pk", "boot_id", "at", "count", "witness")
-    kept = [] if new else list(incident.occurrences.order_by("pk").values_list(*columns))
-    room = max(1, MAX_ROWS - len(kept))
+    kept = list(incident.occurrences.order_by("pk").values_list(*columns))
+    rows = _rows(node, incident, fresh, room=max(1, MAX_ROWS - len(kept)), boot_id=boot_id, now=now)
+    _store(rows)
+    if len(kept) + len(rows) > MAX_ROWS:
+        _make_room(kept)
+
+
+def keep_first(
+    node: Node, opened: Iterable[tuple[Incident, Sequence[fault.Fault]]], *, boot_id: str, now: datetime
+) -> None:
+    """Stores the occurrences of incidents that were just opened; one statement for all."""
+    _store(
+        [
+            row
+            for incident, fresh in opened
+            for row in _rows(node, incident, fresh, room=MAX_ROWS, boot_id=boot_id, now=now)
+        ]
+    )
+
+
+def _rows(
+    node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, room: int, boot_id: str, now: datetime
+) -> list[Occurrence]:
     alone, together = (fresh, ()) if len(fresh) <= room else (fresh[: room - 1], fresh[room - 1 :])
     if together:
         count, drill = sum(seen.count for seen in together), all(seen.drill for seen in together)
         alone = [*alone, replace(together[-1], sequence=None, count=count, drill=drill)]
-    rows = [
+    return [
         Occurrence(
             incident=incident,
             node=node,
@@ -49,10 +68,11 @@ def keep(
         )
         for seen in alone
     ]
+
+
+def _store(rows: Sequence[Occurrence]) -> None:
     # Two agents on a node may report the same line, grouped in different ways.
     Occurrence.objects.bulk_create(rows, ignore_conflicts=True)
-    if len(kept) + len(rows) > MAX_ROWS:
-        _make_room(kept)
 
 
 def _make_room(kept: Sequence[tuple[int, str, datetime, int, str]]) -> None:

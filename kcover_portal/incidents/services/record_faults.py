@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from django.db import IntegrityError, transaction
 from django.db.models import F, QuerySet
 from django.db.models.functions import Coalesce, Least
 
@@ -16,11 +15,11 @@ from kcover import marks, reasons
 from kcover.decisions import guards
 from kcover.faults import fault, xid
 from kcover_portal import doorbell
-from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
-from kcover_portal.incidents.services import joins, occurrences, overflow, source_fault
+from kcover_portal.incidents.services import joins, new_incidents, occurrences, overflow, source_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
-from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst, worst_of
+from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst
 
 MAX_CODE = 160  # characters; the length of the column
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)
@@ -63,8 +62,10 @@ def keep_faults(
     repeated = sum(len(alike[group.identity]) - len(group.fresh) for group in groups)
     groups = joins.joined(node, [group for group in groups if group.fresh], now=now)
     beyond = overflow.exceeding(groups, open_now=open_now, limit=overflow.limit_of(node))
-    for group in groups:
-        if group.identity not in beyond:
+    own = [group for group in groups if group.identity not in beyond]
+    opened = new_incidents.open_together(node, [group for group in own if not group.is_open], boot_id=boot_id, now=now)
+    for group in own:
+        if group.identity not in opened:
             _keep(node, group, boot_id=boot_id, now=now)
     if beyond:
         excess = [group for group in groups if group.identity in beyond]
@@ -91,32 +92,16 @@ def _keep(
     node: Node, group: FaultGroup, *, columns: Mapping[str, Any] = MappingProxyType({}), boot_id: str, now: datetime
 ) -> None:
     """Adds the faults to their open incident, or opens it. ``columns``: set in both cases."""
-    incident, opened = group.incident, False
+    incident = group.incident
     if incident is None or not group.is_open:
-        opening = _opening(node, group.fresh, boot_id=boot_id, now=now) | {"counted_records": group.counted}
-        incident, opened = _open(node, group.identity, {**opening, **columns})
-    if opened:
-        if incident.decide_at is not None and incident.decide_at <= now:
-            doorbell.ring("rescue.decide", incident.pk)
-    elif not _add(node, incident, group, columns, boot_id=boot_id, now=now):
+        incident, is_new = new_incidents.open_one(node, group, columns, boot_id=boot_id, now=now)
+        if is_new:
+            return
+    if not _add(node, incident, group, columns, boot_id=boot_id, now=now):
         _keep(node, replace(group, incident=None), columns=columns, boot_id=boot_id, now=now)  # closed a moment ago
         return
-    occurrences.keep(node, incident, group.fresh, new=opened, boot_id=boot_id, now=now)
+    occurrences.keep(node, incident, group.fresh, boot_id=boot_id, now=now)
     doorbell.publish("incident", incident.pk, cluster=node.cluster.name)
-
-
-def _open(node: Node, identity: Identity, defaults: Mapping[str, Any]) -> tuple[Incident, bool]:
-    """Finds or opens the one open incident of this fault.
-
-    Returns it, and whether it is new. Of two concurrent callers, one opens it.
-    """
-    kind, code, device = identity
-    columns = {"node": node, "kind": kind, "code": code, "device": device, "state": Incident.State.OPEN}
-    try:
-        with transaction.atomic():
-            return Incident.objects.create(**columns, **defaults), True
-    except IntegrityError:
-        return Incident.objects.get(**columns), False
 
 
 def _add(
@@ -165,31 +150,6 @@ def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
     return boot_id in node.past_boots or (
         boot_id != node.boot_id and incident.occurrences.filter(boot_id=boot_id).exists()
     )
-
-
-def _opening(node: Node, seen: Sequence[fault.Fault], *, boot_id: str, now: datetime) -> dict[str, Any]:
-    first = seen[0]
-    return {
-        "cluster": node.cluster,
-        "gpu_uuid": first.gpu_uuid or _uuid_at(node, first.pci),
-        **worst_of(seen),
-        "drill": all(occurrence.drill for occurrence in seen),
-        "boot_id": boot_id,
-        "count": sum(occurrence.count for occurrence in seen),
-        "opened_at": now,
-        "last_at": now,
-        "decide_at": source_fault.first_decision(seen, now=now),
-        **source_fault.opening_of(seen),
-    }
-
-
-def _uuid_at(node: Node, pci: str | None) -> str:
-    """The UUID of the GPU in that slot, from the node's inventory; the kernel log prints only slots."""
-    if not pci:
-        return ""
-    slot = xid.slot(pci)
-    devices = Gpu.objects.filter(node=node).values_list("pci", "uuid")
-    return next((uuid for at, uuid in devices if slot and xid.slot(at) == slot), "")
 
 
 def keep_storm(

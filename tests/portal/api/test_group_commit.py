@@ -77,6 +77,33 @@ async def test_beyond_its_capacity_it_is_full() -> None:
     assert await asyncio.gather(*calls) == [4] * 4
 
 
+async def test_a_call_that_is_handled_alone_takes_turns_with_the_others() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = GroupCommit(work, name="t", together=10)
+    first = asyncio.create_task(gathering.ask(2, at_once=True))
+    await asyncio.sleep(0.01)
+    alone = [asyncio.create_task(gathering.ask(n, alone=sender)) for sender, n in (("a", 10), ("a", 12), ("b", 20))]
+    others = [asyncio.create_task(gathering.ask(n)) for n in (4, 6)]
+    await asyncio.sleep(0.01)
+    work.go.set()
+    assert await asyncio.gather(first, *alone, *others) == [4, 20, 24, 40, 8, 12]
+    assert work.batches == [[2], [10], [4, 6], [20], [12]]
+
+
+async def test_calls_that_are_handled_alone_count_towards_the_capacity() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = GroupCommit(work, name="t", capacity=2)
+    calls = [asyncio.create_task(gathering.ask(2, alone="a")) for _ in range(3)]
+    await asyncio.sleep(0.01)
+    with pytest.raises(QueueFull):
+        await gathering.ask(2)
+    work.go.set()
+    assert await asyncio.gather(*calls) == [4] * 3
+    assert await gathering.ask(2) == 4
+
+
 async def test_who_hangs_up_disturbs_nobody() -> None:
     work = Work()
     work.go.clear()

@@ -92,7 +92,7 @@ def test_many_distinct_faults_count_as_several_reports(rates: ReportRates, clock
     extra = 1_000 // DISTINCT_FAULTS_PER_REPORT
     assert accepted(rates, BURST_REPORTS) == max(0, BURST_REPORTS - extra)
     rates.charge((1, "gpu-2"), [Fault(kind="xid", code=79)] * 1_000)
-    rates.charge((1, "gpu-2"), faults(32))  # as many as an agent sends
+    rates.charge((1, "gpu-2"), faults(DISTINCT_FAULTS_PER_REPORT))
     assert accepted(rates, 2 * BURST_REPORTS, (1, "gpu-2")) == BURST_REPORTS
 
 

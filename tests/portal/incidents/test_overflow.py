@@ -13,7 +13,9 @@ from kcover.faults.fault import OVERFLOW, Fault
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import occurrences, overflow, record_faults
+from kcover_portal.incidents.services import new_incidents, occurrences, overflow, record_faults
+from kcover_portal.incidents.services.fault_groups import group_of
+from kcover_portal.incidents.services.fault_readings import identity_of
 from tests.portal.incidents.conftest import incoming, report, xid
 
 Deliver = Callable[..., wire.Answer]
@@ -23,7 +25,6 @@ pytestmark = pytest.mark.usefixtures("listed_nodes")
 LIMIT = overflow.MAX_OPEN_INCIDENTS_PER_KIND
 PARKED_LIMIT = overflow.MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE
 STATEMENTS_PER_UPDATED_INCIDENT = 5
-STATEMENTS_PER_OPENED_INCIDENT = 5
 STATEMENTS_OF_A_REPORT = 30
 
 
@@ -181,7 +182,7 @@ def test_faults_of_the_portal_itself_are_not_displaced(deliver: Deliver, now: da
 def test_the_statements_of_a_report_are_bounded(deliver: Deliver, now: datetime) -> None:
     with CaptureQueriesContext(connection) as first:
         deliver(report(*distinct(1_000), now=now))
-    assert len(first) <= LIMIT * STATEMENTS_PER_OPENED_INCIDENT + STATEMENTS_OF_A_REPORT
+    assert len(first) <= STATEMENTS_OF_A_REPORT  # incidents are opened together
     with CaptureQueriesContext(connection) as others:
         deliver(report(*distinct(1_000, start=5_000), now=now))
     assert len(others) <= STATEMENTS_OF_A_REPORT
@@ -252,3 +253,16 @@ def test_a_parked_node_has_few_places(deliver: Deliver, now: datetime) -> None:
     assert own() == PARKED_LIMIT
     assert counted().count == LIMIT - PARKED_LIMIT
     assert dict(reasons.from_json(counted().because).params)["limit"] == PARKED_LIMIT
+
+
+def test_an_incident_that_another_caller_opened_meanwhile_is_not_opened_twice(deliver: Deliver, now: datetime) -> None:
+    faults = distinct(2)
+    deliver(report(faults[0], now=now))
+    node = Incident.objects.get().node
+    assert node is not None
+    groups = [group_of(identity_of(fault), [fault], {}, boot_id="boot-1") for fault in faults]
+    assert new_incidents.open_together(node, groups, boot_id="boot-1", now=now) == set()
+    opened = [new_incidents.open_one(node, group, {}, boot_id="boot-1", now=now) for group in groups]
+    assert [is_new for _, is_new in opened] == [False, True]
+    assert Incident.objects.count() == 2
+    assert Occurrence.objects.count() == 2
