@@ -7,11 +7,12 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kcover import actions, lifecycle, reasons
-from kcover.decisions import guards, standby
+from kcover.decisions import standby
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Assignment, Rescue, Step
+from kcover_portal.rescue.queries import capacity
 
 PROMISED = (Assignment.State.RESERVED, Assignment.State.ACTIVE)
 STEP = actions.standby.SPEC.name
@@ -33,9 +34,8 @@ def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
     agent, only what the cluster shows counts.
     """
     labelled = nodes.filter(in_cluster=True, gpus__gt=0, **{f"labels__{standby.LABEL}": "true"})
-    excluded = labelled.filter(**{f"labels__{guards.EXCLUDE_LABEL}": "true"})
     rescues = Rescue.objects.filter(node=OuterRef("pk"))
-    rows = labelled.exclude(pk__in=excluded.values("pk")).annotate(
+    rows = capacity.not_excluded(labelled).annotate(
         faulty=Exists(Incident.objects.filter(node=OuterRef("pk"), state=Incident.State.OPEN, is_user_fault=False)),
         in_rescue=Exists(rescues.filter(Q(state__in=lifecycle.OPEN_RESCUE) | ~Q(marks={}))),
         silent=Exists(Agent.objects.filter(node=OuterRef("pk"), seen_at__lt=now - fleet.AGENT_SILENT_AFTER)),
