@@ -45,6 +45,7 @@ class Control:
                 web.post("/sim/nodes/{node}/reboot", self._reboot),
                 web.post("/sim/nodes/{node}/cure", self._cure),
                 web.post("/sim/nodes/{node}/agent", self._agent),
+                web.post("/sim/pods/{namespace}/{pod}/log", self._print),
                 web.post("/sim/exporter", self._export),
                 web.get("/sim/state", self._state),
                 web.get("/sim/calls", self._calls),
@@ -116,6 +117,19 @@ class Control:
         else:
             agent.stop()
         return _json({"node": name, "running": agent.running})
+
+    async def _print(self, request: web.Request) -> web.Response:
+        """A pod prints a line."""
+        body = await _body(request)
+        line = body.get("line") if isinstance(body, dict) else None
+        if not isinstance(line, str) or not line or "\n" in line:
+            return _invalid("line", "must be one line of text")
+        namespace, name = (request.match_info[part] for part in ("namespace", "pod"))
+        pod = self._world.objects.find("Pod", namespace, name)
+        if pod is None:
+            return _json({"error": f"no such pod: {namespace}/{name}"}, status=404)
+        self._api.logs.write(pod, line)
+        return _json({"pod": f"{namespace}/{name}", "node": pod["spec"].get("nodeName", "")}, status=201)
 
     async def _export(self, request: web.Request) -> web.Response:
         body = await _body(request)

@@ -26,7 +26,7 @@ from agents.probes.log import kmsg
 from kcover import masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
-from kcover.sources import alertmanager, gpud, health_events, loki, prometheus
+from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
 from kcover.sources.observation import Reading, Unreadable
 from kcover_portal.anchors import signed_heads
 from kcover_portal.api.agent import jwt_claims, report_decoder
@@ -121,9 +121,21 @@ def _source(data: bytes) -> None:
     )
     for read in readers:
         with contextlib.suppress(Unreadable):
-            for one in read().observations:
-                assert "\0" not in f"{one.node}{one.code}{one.message}{one.advice}"
-                one.key.encode()
+            _check_storable(read())
+
+
+def _check_storable(reading: Reading) -> None:
+    for one in reading.observations:
+        assert "\0" not in f"{one.node}{one.code}{one.message}{one.advice}"
+        one.key.encode()
+
+
+def _pod_log(data: bytes) -> None:
+    container = pod_log.Container(namespace="n", pod="p", uid="u", name="c", node="n")
+    for is_cut in (False, True):
+        page = pod_log.read(data, container, is_cut=is_cut, now=NOW)
+        assert page.is_whole or page.last >= 0
+        _check_storable(page.reading)
 
 
 def _token(data: bytes) -> None:
@@ -163,6 +175,7 @@ TARGETS = {
     "kubeconfig": Target(run=_kubeconfig, refusals=(kube_errors.RefusedByServer,)),
     "kubeconfig_file": Target(run=_kubeconfig_file, refusals=(kubeconfig.KubeconfigInvalid,)),
     "source": Target(run=_source, refusals=(ValueError, RecursionError)),
+    "pod_log": Target(run=_pod_log),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
     "token": Target(run=_token, refusals=(Refusal,)),
     "anchor": Target(

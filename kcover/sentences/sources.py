@@ -31,6 +31,7 @@ SENTENCES: Mapping[str, str] = {
     "loki_value": _('Must be ["nanoseconds", "line"], not {value}.'),
     "loki_lines_too_large": _("The lines from {start} to {end} are too large to read. They were left out."),
     "loki_page_full": _("More than {most} lines have the time {at}. Some were left out."),
+    "pod_log_left_out": _("{container} writes too much to its log. Its lines from {start} to {end} were left out."),
     "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
@@ -50,8 +51,8 @@ SENTENCES: Mapping[str, str] = {
         "A source's name has 1 to 63 lower-case letters, digits and '-', and begins and ends with a letter or digit."
     ),
     "source_url_missing": _("A source of kind {kind} needs the address that it reads."),
-    "source_url_unused": _("A source of kind {kind} has no address: other systems send to it, or the watch feeds it."),
-    "source_token_unused": _("A source of kind {kind} sends no token. Create a token of kind source instead."),
+    "source_url_unused": _("A source of kind {kind} has no address. Leave it out."),
+    "source_token_unused": _("A source of kind {kind} sends no token. Leave it out."),
     "source_token_long": _("At most {most} characters."),
     "source_setting_unknown": _("Sources of kind {kind} have no setting {name}. They have: {known}."),
     "source_setting_number": _("Must be a whole number from {least} to {most}."),
@@ -93,6 +94,7 @@ SENTENCES: Mapping[str, str] = {
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),
     "source_gpud_node": _("The address names no node. Write {places} in it, or the name of its node in {setting}."),
     "source_nodes_silent": _("{count} of {total} nodes gave no usable answer. {node}: {why}"),
+    "source_logs_unread": _("{count} logs or namespaces could not be read. {first}: {why}"),
     # Problems of a source.
     "source_failing": _("Source {source} cannot be read."),
     "source_late": _("Source {source} is {behind} behind."),

@@ -1,13 +1,17 @@
-"""Lines of kernel logs and of pods' logs that report a fault, whoever collected them."""
+"""Lines of kernel logs and of pods' logs that report a fault, whoever collected them. Their times are nanoseconds."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kcover.faults import fault, xid
 
 MAX_LINE: Final = 65_536  # characters; a record of the kernel has at most 8 KiB
+SECOND: Final = 10**9  # nanoseconds
+LATEST: Final = 2**62  # nanoseconds; the year 2116
+_BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 PEERMEM: Final = "detected invalid context"
 PEERMEM_CODE: Final = "peermem_invalid_context"
 # What Konduktor asks a log store for, and the line of a lost GPU, which carries no code.
@@ -52,5 +56,17 @@ def pod_fault(line: str, texts: Sequence[str]) -> LoggedFault | None:
 
 def code_of(text: str) -> str:
     """The code of a text: ``invalid device ordinal`` is ``invalid_device_ordinal``."""
+    if text.lower() == PEERMEM:
+        return PEERMEM_CODE
     code = _NOT_CODE.sub("_", text.lower()).strip("_")[:64]
     return code if fault.CODE_WORD.fullmatch(code) else "log_pattern"
+
+
+def nanoseconds(at: datetime) -> int:
+    """The time in nanoseconds since 1970, to the microsecond."""
+    return (at - _BEGIN) // timedelta(microseconds=1) * 1_000
+
+
+def moment(nanosecond: int) -> datetime:
+    """The time of a number of nanoseconds since 1970, to the microsecond."""
+    return _BEGIN + timedelta(microseconds=nanosecond // 1_000)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
@@ -24,8 +24,6 @@ NAMESPACE_LABEL: Final = "k8s_namespace_name"
 NODE_LABELS: Final = ("k8s_node_name", *series_labels.NODE_LABELS, "host", "hostname")
 LATENESS_SECONDS: Final = 60
 LIMIT: Final = 1_000  # lines in one answer; Loki itself gives at most 5,000
-SECOND: Final = 10**9  # nanoseconds
-_LATEST: Final = 2**62
 _SPECIAL: Final = re.compile(r"([.+*?()|\[\]{}^$\\])")
 
 
@@ -72,16 +70,6 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def nanoseconds(at: datetime) -> int:
-    """The time as Loki writes it."""
-    return (at - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1) * 1_000
-
-
-def moment(nanosecond: int) -> datetime:
-    """The time of a number of nanoseconds since 1970, to the microsecond."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=nanosecond // 1_000)
-
-
 def read(
     body: object, query: Query, *, node_labels: Sequence[str] = NODE_LABELS, counted_until: int = 0, now: datetime
 ) -> Page:
@@ -102,7 +90,7 @@ def read(
             continue
         lines += len(values)
         for path, value in _numbered(index, values):
-            at = _LATEST
+            at = log_lines.LATEST
             try:
                 at = _time(value)
                 last = max(last, at)
@@ -134,7 +122,7 @@ def _time(value: object) -> int:
     stamp = value[0]
     if not isinstance(stamp, str) or not stamp.isascii() or not stamp.isdigit() or len(stamp) > 19:
         raise Unreadable("0", reasons.of("source_time_invalid", value=short_repr(stamp)))
-    return min(int(stamp), _LATEST)
+    return min(int(stamp), log_lines.LATEST)
 
 
 def _observation(
@@ -165,5 +153,5 @@ def _observation(
         devices=frozenset((seen.pci,)) if seen.pci else frozenset(),
         message=line.strip()[: observation.MAX_MESSAGE],
         is_program=bool(query.texts),  # any program can print this line
-        seen_at=observation.not_ahead(moment(at), "0", now=now),
+        seen_at=observation.not_ahead(log_lines.moment(at), "0", now=now),
     )

@@ -12,7 +12,8 @@ from kcover.sources.observation import Unreadable
 
 WATCHED: Final = ("pods", "events", "conditions")  # fed by the watch; they exist for each cluster
 PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them
-PULLED: Final = ("loki", "gpud", "prometheus")  # the portal asks them
+ADDRESSED: Final = ("loki", "gpud", "prometheus")  # the portal asks them at an address, with a token if there is one
+PULLED: Final = (*ADDRESSED, "pod-logs")  # the portal asks them; for logs of pods it asks the cluster's API server
 KINDS: Final = (*WATCHED, *PUSHED, *PULLED)
 MAX_TEXT, MAX_NAMES = 500, 50
 
@@ -89,6 +90,12 @@ SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
         },
         "gpud": {"node": _text, "insecure": _boolean, "interval": _SECONDS},
         "prometheus": {"query": _text, "node_label": _names, "interval": _SECONDS},
+        "pod-logs": {
+            "pod_namespaces": _names,
+            "pod_patterns": _names,
+            "lateness": _number(1, 3_600),
+            "interval": _SECONDS,
+        },
     }
 )
 

@@ -23,6 +23,8 @@ from kcover_portal.kube.wire import base
 
 CONNECT_SECONDS: Final = 5.0
 READ_SECONDS: Final = 20.0
+FORWARDED_SECONDS: Final = 5.0  # for the first byte, and for each that follows
+FORWARDED_SLACK: Final = 65_536  # bytes: a kubelet may send slightly more than it was asked for
 POOL_SIZE: Final = 32
 MAX_RETRY_SECONDS: Final = 600.0  # of a Retry-After
 UNDECODABLE: Final = (msgspec.MsgspecError, RecursionError)  # what the decoder raises for bytes from outside
@@ -121,6 +123,18 @@ class Connection:
                 data = response.read(bounds.Allowance())
                 self._reject(response.status, response.headers, data, what=what, write=False)
             yield from response.lines()
+
+    def forwarded(self, path: str, *, query: Mapping[str, str], most: int) -> bytes:
+        """Returns the body of a GET that the API server forwards to a kubelet, of about ``most`` bytes at most.
+
+        A time-out may be the kubelet's, so the circuit breaker does not count it.
+        """
+        what, seconds = f"GET {path}", min(FORWARDED_SECONDS, self._read_seconds)
+        with self._exchange("GET", path, query, None, "", False, seconds) as response:
+            data = response.read(bounds.Allowance(left=most + FORWARDED_SLACK))
+            if response.status != 200:
+                self._reject(response.status, response.headers, data, what=what, write=False)
+            return data
 
     def _open(self) -> None:
         way_in = self._load()

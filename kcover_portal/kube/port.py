@@ -167,6 +167,15 @@ class Cluster(Protocol):
     ) -> Evicted | Gone:
         """Deletes the pod with this uid regardless of budgets. Raises ``Conflict`` like ``evict``."""
 
+    def pod_log(
+        self, namespace: str, name: str, *, container: str, since: datetime, most: int, previous: bool = False
+    ) -> bytes:
+        """Returns the first ``most`` bytes of a container's log from that second on; each line begins with its time.
+
+        ``previous``: the log of its run before the last restart. A log that does not exist is empty. Raises
+        ``NotFound``. The node's kubelet sends the log: ``Unavailable`` does not mean that the API server fails.
+        """
+
     def budgets(self, namespace: str | None = None) -> list[Budget]:
         """Returns the disruption budgets of one namespace or of all."""
 

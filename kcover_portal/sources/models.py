@@ -21,6 +21,7 @@ class Source(ModelWithSecrets):
         LOKI = "loki", "Loki"
         GPUD = "gpud", "gpud"
         PROMETHEUS = "prometheus", "Prometheus"
+        POD_LOGS = "pod-logs", _("Pod logs")
 
     name = models.CharField(max_length=120, unique=True)
     kind = models.CharField(max_length=12, choices=Kind.choices)

@@ -13,6 +13,7 @@ from kcover_portal.sources.models import Source, TakenEvent
 TEST_WINDOW = timedelta(hours=1)
 FAILING_AFTER = 3  # failed reads in a row
 LATE_AFTER = timedelta(minutes=5)  # how far behind a source that is read may be
+PARTLY_READ = ("source_nodes_silent", "source_logs_unread")  # errors of sources of which other parts were read
 
 
 def named(name: str) -> Source | None:
@@ -69,7 +70,7 @@ def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reas
     behind = now - read_until(source)
     if behind > LATE_AFTER + timedelta(seconds=source.settings.get("interval", 0)):
         return reasons.of("source_late", source=source.name, behind=reasons.span(behind))
-    return source.why if source.error.get("code") == "source_nodes_silent" else None
+    return source.why if source.error.get("code") in PARTLY_READ else None
 
 
 def read_until(source: Source) -> datetime:

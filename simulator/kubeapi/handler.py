@@ -12,10 +12,22 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from simulator.kubeapi import access, budgets, calls, errors, faults, paths, reader, resources, responses, store, writer
+from simulator.kubeapi import (
+    access,
+    budgets,
+    calls,
+    errors,
+    faults,
+    paths,
+    pod_logs,
+    reader,
+    resources,
+    responses,
+    store,
+    writer,
+)
 
 Object = dict[str, Any]
-LogSource = Callable[[Object], str]
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +57,7 @@ class Handler:
     access: access.Access
     faults: faults.ApiFaults
     calls: calls.Calls
-    log_source: LogSource
+    logs: pod_logs.PodLogs
 
     async def handle(self, http: web.Request, target: paths.Target) -> web.StreamResponse:
         try:
@@ -209,15 +221,11 @@ class Handler:
     def _subresource(self, request: _Request) -> web.Response:
         """Subresources that have bodies of their own."""
         target = request.target
-        if target.subresource == "log":
-            if request.verb != "get":
-                raise errors.method_not_allowed()
-            pod = self.objects.get("Pod", target.namespace or "", target.name)
-            lines = self.log_source(pod).splitlines(keepends=True)
-            tail = request.http.query.get("tailLines", "")
-            return web.Response(text="".join(lines[-int(tail) :] if tail.isdigit() and int(tail) else lines))
-        if request.verb != "create":
+        if request.verb != ("get" if target.subresource == "log" else "create"):
             raise errors.method_not_allowed()
+        if target.subresource == "log":
+            pod = self.objects.get("Pod", target.namespace or "", target.name)
+            return web.Response(body=self.logs.read(pod, request.http.query), content_type="text/plain")
         body = _decoded(request)
         if target.subresource == "eviction":
             return responses.json_response(self.writer.evict(target, body, dry_run=request.dry_run), 201)

@@ -17,6 +17,7 @@ from simulator.kubeapi import (
     garbage,
     handler,
     paths,
+    pod_logs,
     reader,
     responses,
     store,
@@ -47,7 +48,7 @@ class ApiServer:
     """A Kubernetes API over a store.
 
     ``tokens`` are the accepted bearer tokens; ``anonymous`` admits callers without one (kubectl sends none over plain
-    HTTP). ``log_source`` returns the text of a pod's log. ``bookmark_every`` is in seconds (a real server: 60).
+    HTTP). ``bookmark_every`` is in seconds (a real server: 60). ``logs``: what containers print.
     """
 
     def __init__(
@@ -56,12 +57,12 @@ class ApiServer:
         *,
         tokens: Mapping[str, access.Identity],
         anonymous: bool = False,
-        log_source: handler.LogSource = lambda pod: "",
         bookmark_every: float = 60.0,
     ) -> None:
         self.store = objects
         self.calls = calls.Calls()
         self.faults = faults.ApiFaults()
+        self.logs = pod_logs.PodLogs(objects)
         self.access = access.Access(objects, tokens=tokens, anonymous=anonymous)
         self.budgets = budgets.Budgets(objects)
         self._reader = reader.Reader(objects, bookmark_every=bookmark_every)
@@ -73,7 +74,7 @@ class ApiServer:
             access=self.access,
             faults=self.faults,
             calls=self.calls,
-            log_source=log_source,
+            logs=self.logs,
         )
         for name in _NAMESPACES:
             if objects.find("Namespace", "", name) is None:

@@ -169,6 +169,10 @@ class SimulatorRig(HttpRig):
     def settle(self) -> None:
         self.inside(self.api.budgets.settle)
 
+    def write_log(self, name: str, line: str, *, at: datetime) -> None:
+        pod = self.read("Pod", name, namespace=self.namespace)
+        self.inside(lambda: self.api.logs.write(pod, line, at=at))
+
     def compact(self) -> None:
         """The server forgets its history."""
         self.inside(self.api.compact)

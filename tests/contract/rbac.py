@@ -1,4 +1,4 @@
-"""deploy/rbac.yaml as data, and the requests that the live client makes."""
+"""deploy/rbac.yaml and deploy/pod-logs.yaml as data, and the requests that the live client makes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ import yaml
 
 from kcover_portal.kube import http
 
-FILE = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+FILES = [Path(__file__).parents[2] / "deploy" / name for name in ("rbac.yaml", "pod-logs.yaml")]
 # Read by every authenticated account (ClusterRole system:discovery); no resources, so no rules here.
 DISCOVERY = ("/version", "/apis/policy")
 
@@ -23,8 +23,8 @@ class Asked(NamedTuple):
 
 
 def documents() -> list[dict[str, Any]]:
-    """The manifests of deploy/rbac.yaml, in order."""
-    return list(yaml.safe_load_all(FILE.read_text()))
+    """The manifests, in order."""
+    return [document for file in FILES for document in yaml.safe_load_all(file.read_text())]
 
 
 def rules(documents: list[dict[str, Any]]) -> Iterator[Asked]:
@@ -70,6 +70,10 @@ class Recording(http.Connection):
     def lines(self, path, **more):
         self._note("GET", path, more.get("query"))
         return super().lines(path, **more)
+
+    def forwarded(self, path, **more):
+        self._note("GET", path, more["query"])
+        return super().forwarded(path, **more)
 
     def _note(self, method: str, path: str, query: dict[str, str] | None) -> None:
         self.requests.append((method, path))

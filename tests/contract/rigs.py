@@ -9,7 +9,10 @@ import base64
 import json
 import time
 import uuid
+from datetime import datetime
 from typing import Any
+
+import pytest
 
 from kcover_portal.kube import fake, port
 
@@ -67,6 +70,10 @@ class Rig(abc.ABC):
     @abc.abstractmethod
     def token(self, account: str, *, audience: str, pod: Manifest) -> str:
         """A service account's token in the test's namespace, bound to a pod."""
+
+    def write_log(self, name: str, line: str, *, at: datetime) -> None:
+        """A pod of the test's namespace prints a line. Only clusters with kubelets have logs."""
+        pytest.skip(f"no kubelet sends the log of {name}: {line} at {at}")
 
     def node(self, name: str, **spec: Any) -> Manifest:
         """A Ready GPU node."""
@@ -199,6 +206,9 @@ class FakeRig(Rig):
 
     def unrestricted(self) -> port.Cluster:
         return self.fake
+
+    def write_log(self, name: str, line: str, *, at: datetime) -> None:
+        self.fake.write_log(self.namespace, name, line, at=at)
 
     def token(self, account: str, *, audience: str, pod: Manifest) -> str:
         identity = port.TokenIdentity(

@@ -2,10 +2,11 @@
 
 import json
 import threading
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from kcover_portal.kube import http, live, port
+from kcover_portal.kube import bounds, http, live, port
 from kcover_portal.kube.verbs import list_watch
 from tests import servers
 from tests.contract import over_http, scripted
@@ -37,6 +38,39 @@ def _status(code, reason="", message="", **details):
 
 def _line(kind, obj):
     return json.dumps({"type": kind, "object": obj}).encode() + b"\n"
+
+
+# logs
+
+
+def test_a_log_is_asked_for_by_second_and_size(script):
+    server, cluster = script(lambda request: request.reply(200, b"2026-11-21T08:00:00Z x\n"))
+    since = datetime(2026, 11, 21, 16, 0, 0, 999_999, tzinfo=timezone(timedelta(hours=8)))
+    assert cluster.pod_log("ns", "p", container="c", since=since, most=64) == b"2026-11-21T08:00:00Z x\n"
+    asked = "container=c&sinceTime=2026-11-21T08%3A00%3A00Z&limitBytes=64&timestamps=true"
+    assert server.paths == [f"/api/v1/namespaces/ns/pods/p/log?{asked}"]
+
+
+def test_a_log_that_is_much_longer_than_asked_for_is_not_read(script):
+    _, cluster = script(lambda request: request.reply(200, b"x" * 100_000))
+    with pytest.raises(bounds.TooLarge):
+        cluster.pod_log("ns", "p", container="c", since=datetime(2026, 11, 21, tzinfo=UTC), most=10)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(400, None), (403, port.RefusedByServer), (404, port.NotFound), (500, port.Unavailable)]
+)
+def test_a_log_that_does_not_exist_is_empty(script, status, error):
+    _, cluster = script(lambda request: request.reply(status, _status(status, message="no")))
+
+    def read():
+        return cluster.pod_log("ns", "p", container="c", since=datetime(2026, 11, 21, tzinfo=UTC), most=10)
+
+    if error is None:
+        assert read() == b""
+    else:
+        with pytest.raises(error):
+            read()
 
 
 # evictions

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -65,6 +66,21 @@ def test_a_write_that_hangs_says_nothing_of_the_server():
         with pytest.raises(port.Unavailable) as caught:
             cluster.apply_node("gpu-1", port.NodeChange(cordon=True))
         assert caught.value.ambiguous
+        assert cluster.get_node("gpu-1").name == "gpu-1"
+
+
+def test_a_log_that_hangs_says_nothing_of_the_server():
+    """The API server waits for a kubelet. The other callers of the API server must not be cut off for that."""
+
+    def answer(request):
+        if "/log?" in request.path:
+            time.sleep(0.6)
+        request.reply(200, NODE)
+
+    with scripted.serve(answer) as server:
+        cluster = live.LiveCluster(http.Connection(over_http.way_in(server.url), read_seconds=0.2))
+        with pytest.raises(port.Unavailable):
+            cluster.pod_log("ns", "p", container="c", since=datetime(2026, 11, 21, tzinfo=UTC), most=10)
         assert cluster.get_node("gpu-1").name == "gpu-1"
 
 

@@ -1,5 +1,8 @@
 """Pods: lists, identity by uid, and eviction."""
 
+import functools
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
 from kcover_portal.kube import port
@@ -64,6 +67,31 @@ def test_a_watch_from_a_version_shows_only_what_follows(rig, node):
 def _container(end):
     more = {"image": "busybox", "imageID": "", "ready": False, "restartCount": 0}
     return {"name": "main", "state": {"terminated": end}, **more}
+
+
+# logs
+
+AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
+
+
+def test_a_log_is_read_from_a_second_on_with_the_times_of_its_lines(rig, node):
+    rig.pod("train", node=node)
+    for second, line in enumerate(("first", "second", "third")):
+        rig.write_log("train", line, at=AT + timedelta(seconds=second, milliseconds=700))
+    read = functools.partial(rig.unrestricted().pod_log, rig.namespace, "train", container="main", most=1_000)
+    log = read(since=AT + timedelta(seconds=1, milliseconds=900)).decode()
+    lines = [line.partition(" ") for line in log.splitlines()]
+    assert [text for _, _, text in lines] == ["second", "third"]
+    assert datetime.fromisoformat(lines[0][0]) == AT + timedelta(seconds=1, milliseconds=700)
+    assert read(since=AT, most=20) == b"2026-11-21T08:00:00."
+    assert read(since=AT, container="other") == read(since=AT, previous=True) == b""
+    with pytest.raises(port.NotFound):
+        rig.unrestricted().pod_log(rig.namespace, "none", container="main", since=AT, most=10)
+
+
+def test_a_pod_names_its_containers(rig, node):
+    rig.pod("train", node=node)
+    assert rig.cluster.list_pods(node=node)[0].containers == ("main",)
 
 
 # evict and delete

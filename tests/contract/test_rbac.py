@@ -1,4 +1,4 @@
-"""deploy/rbac.yaml allows what the port needs, and nothing else."""
+"""deploy/rbac.yaml and deploy/pod-logs.yaml allow what the port needs, and nothing else."""
 
 import contextlib
 from datetime import UTC, datetime
@@ -49,6 +49,7 @@ def _walk(rig):
     yield "evict", lambda: cluster.evict(rig.namespace, "train", uid=train)
     yield "evict", lambda: cluster.evict(rig.namespace, "anew", uid="another")
     yield "delete_pod", lambda: cluster.delete_pod(rig.namespace, "victim", uid=victim)
+    yield "pod_log", lambda: _of_nothing(lambda: cluster.pod_log("default", "x", container="c", since=at, most=10))
     yield "budgets", lambda: (cluster.budgets(), cluster.budgets(rig.namespace))
     yield "emit", lambda: (cluster.emit(event("kce-rescue-system")), cluster.emit(event(rig.forbidden_namespace())))
     yield "list_events", lambda: cluster.list_events()
@@ -90,6 +91,17 @@ def _walk(rig):
     yield "review_token", lambda: cluster.review_token("t", audiences=[])
 
 
+def _of_nothing(verb):
+    with contextlib.suppress(port.NotFound):
+        verb()
+
+
+def test_the_right_to_read_logs_is_given_by_namespace_in_a_file_of_its_own():
+    given = {asked.namespace for asked in rbac.rules(rbac.documents()) if asked.resource == "pods/log"}
+    assert given == {"default"}
+    assert "pods/log" not in rbac.FILES[0].read_text()
+
+
 def test_the_rules_are_those_that_the_port_uses(http_rig):
     http_rig.node(http_rig.name("gpu"))
     walked = set()
@@ -114,9 +126,11 @@ def test_every_role_is_bound_to_the_portals_account():
         if "roleRef" in document:
             reference = document["roleRef"]
             bound.add((reference["kind"], reference["name"], document["metadata"].get("namespace")))
-            assert [{**subject} for subject in document["subjects"]] == [
-                {"kind": "ServiceAccount", "name": account["name"], "namespace": account["namespace"]}
-                for account in accounts
+            names = [account["name"] for account in accounts]
+            if reference["name"] == "kcover-portal-pod-logs":  # it is of no use to the other processes
+                names += ["kcover-worker", "kcover-web"]
+            assert document["subjects"] == [
+                {"kind": "ServiceAccount", "name": name, "namespace": "kcover-system"} for name in names
             ]
     assert bound == roles
 

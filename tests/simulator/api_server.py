@@ -37,7 +37,6 @@ class ApiServer:
             self.store,
             tokens={ADMIN_TOKEN: access.ADMIN, READER_TOKEN: access.READER},
             anonymous=anonymous,
-            log_source=lambda pod: f"first line\nlog of {pod['metadata']['name']}\n",
             bookmark_every=bookmark_every,
         )
         self.url = ""

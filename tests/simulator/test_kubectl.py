@@ -36,7 +36,9 @@ def running():
         server.put("Pod", pod("agent-0", owner=daemon))
         web = server.put("ReplicaSet", {"metadata": {"name": "web", "namespace": "default"}, "spec": {"replicas": 2}})
         for name in ("web-a", "web-b"):
-            server.put("Pod", pod(name, owner=web, labels={"app": "web"}, grace=1))
+            made = server.put("Pod", pod(name, owner=web, labels={"app": "web"}, grace=1))
+            for line in ("first line", f"log of {name}"):
+                server.do(lambda made=made, line=line: server.api.logs.write(made, line))
         server.put("PodDisruptionBudget", budget("web", {"app": "web"}, minAvailable=1))
         yield server
 

@@ -2,7 +2,9 @@
 
 import secrets
 
-from simulator.kubeapi import eviction
+import pytest
+
+from simulator.kubeapi import errors, eviction
 from simulator.world import agenda as agendas
 from simulator.world import injector, machine, nodes, pods, workloads
 
@@ -438,3 +440,18 @@ def test_the_agenda_plays_in_order_and_survives_an_action_that_fails(cluster, ca
     assert done == ["then", "late"]
     assert "an action failed" in caplog.text
     assert plans.next_due is None
+
+
+def test_a_crash_is_the_last_line_of_the_log_and_a_restart_begins_another(cluster):
+    pod = cluster.serving_pod()
+    cluster.api.logs.write(pod, "epoch 3")
+    cluster.world.kubelets[pods.node_of(pod)].crash(pod, message="CUDA error")
+    assert cluster.api.logs.read(pod, {}) == b"epoch 3\nCUDA error\n"
+    with pytest.raises(errors.ApiError, match="previous terminated container"):
+        cluster.api.logs.read(pod, {"previous": "true"})
+    cluster.advance(20)
+    assert cluster.api.logs.read(pod, {"previous": "true", "tailLines": "1"}) == b"CUDA error\n"
+    assert cluster.api.logs.read(pod, {}) == b""
+    for wrong in ({"container": "none"}, {"sinceTime": "yesterday"}, {"limitBytes": "-1"}):
+        with pytest.raises(errors.ApiError):
+            cluster.api.logs.read(pod, wrong)

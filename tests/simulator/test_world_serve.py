@@ -228,3 +228,19 @@ def test_other_systems_hear_a_fault(served):
     series = ask(url, "/prometheus/api/v1/query?query=DCGM_FI_DEV_XID_ERRORS")[1]["data"]["result"]
     assert [one["value"][1] for one in series if one["metric"]["Hostname"] == "gpu-0012"] == ["48", "0", "0", "0"]
     assert ask(url, "/sim/exporter", {"url": "ftp://x", "token": ""})[0] == 400
+
+
+def test_a_pod_prints_what_it_is_told(served):
+    url, _ = served
+    pod = ask(url, "/api/v1/namespaces/monitoring/pods")[1]["items"][0]
+    namespace, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    printed = f"/sim/pods/{namespace}/{name}/log"
+    assert ask(url, printed, {"line": "CUDA error: invalid device ordinal"})[0] == 201
+    assert [ask(url, printed, {"line": line})[0] for line in ("", 3, "a\nb")] == [400, 400, 400]
+    assert ask(url, f"/sim/pods/{namespace}/none/log", {"line": "x"})[0] == 404
+    log = f"{url}/api/v1/namespaces/{namespace}/pods/{name}/log?timestamps=true"
+    with urllib.request.urlopen(log) as answer:
+        stamp, _, line = answer.read().decode().partition(" ")
+    assert (len(stamp), line) == (30, "CUDA error: invalid device ordinal\n")
+    with urllib.request.urlopen(f"{log}&limitBytes=10&sinceTime={stamp[:19]}Z") as answer:
+        assert answer.read().decode() == stamp[:10]

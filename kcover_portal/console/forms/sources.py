@@ -61,7 +61,7 @@ class SourceForm(forms.Form):
         self._given = given
         for name in ("enabled", "reason") if source is None else ("name", "cluster"):
             del self.fields[name]
-        if kind not in settings.PULLED:
+        if kind not in settings.ADDRESSED:
             del self.fields["url"], self.fields["token"]
         elif source is not None:
             self.fields["url"].help_text = self.fields["token"].help_text = KEEP_VALUE_HINT

@@ -22,6 +22,7 @@ from kcover_portal.kube.wire import events, jobs, nodes, pods, pvcs
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5
 _GRACE_SECONDS: Final = 30
+_LOG_TIME: Final = "%Y-%m-%dT%H:%M:%S.%f000Z"
 
 
 class FakeCluster(Workloads, CustomObjects):
@@ -140,6 +141,16 @@ class FakeCluster(Workloads, CustomObjects):
                 return values.Gone()
             self._start_deletion(_pod(manifest), grace_seconds)
             return values.Evicted()
+
+    def pod_log(
+        self, namespace: str, name: str, *, container: str, since: datetime, most: int, previous: bool = False
+    ) -> bytes:
+        with self.call("pod_log", "Pod", name, namespace=namespace):
+            uid = self.objects.get("Pod", namespace, name)["metadata"]["uid"]
+            written = self.logs.get((uid, previous), []) if container == "main" else []
+            whole = since.replace(microsecond=0)
+            lines = (f"{at.strftime(_LOG_TIME)} {line}\n" for at, line in written if at >= whole)
+            return "".join(lines).encode()[:most]
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
         with self.call("budgets", "PodDisruptionBudget", "", namespace=namespace or ""):

@@ -19,6 +19,9 @@ class OutsideChanges:
 
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self.objects = Objects(clock)
+        self.logs: dict[
+            tuple[str, bool], list[tuple[datetime, str]]
+        ] = {}  # by a pod's uid, and whether of its past run
         for name in ("default", "kube-system"):
             self.add_namespace(name)
 
@@ -205,6 +208,11 @@ class OutsideChanges:
         end = {"reason": "Error", "exitCode": exit_code, "message": message, "finishedAt": stamp(self.objects.clock())}
         status = {"containerStatuses": [{"name": "main", "state": {"terminated": end}}]}
         self.objects.edit("Pod", namespace, name, lambda m: m["status"].update(status))
+
+    def write_log(self, namespace: str, name: str, line: str, *, at: datetime, previous: bool = False) -> None:
+        """The container ``main`` of a pod writes a line; ``previous``: in its run before the last restart."""
+        uid = self.objects.get("Pod", namespace, name)["metadata"]["uid"]
+        self.logs.setdefault((uid, previous), []).append((at, line))
 
     def bind_claim(self, namespace: str, name: str) -> None:
         """Binds a claim to storage."""

@@ -21,8 +21,8 @@ class Pod:
 
     ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
     set. ``job``: the training job it belongs to by label (``JOB_LABELS``), "" if none. ``unschedulable``: the scheduler
-    found no node for it. ``gpus`` is what its containers ask for. ``past_failures``: those of containers that were
-    started again.
+    found no node for it. ``gpus`` is what its containers ask for. ``containers``: their names, without init
+    containers. ``past_failures``: those of containers that were started again.
     """
 
     namespace: str
@@ -42,6 +42,7 @@ class Pod:
     unschedulable: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     gpus: int = 0
+    containers: tuple[str, ...] = ()
     job: str = ""
     restart_policy: str = "Always"
     failures: tuple[ContainerFailure, ...] = ()

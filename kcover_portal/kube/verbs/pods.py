@@ -3,6 +3,7 @@
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from kcover import reasons
@@ -97,6 +98,25 @@ class Pods(list_watch.Verbs):
         except errors.Conflict:
             return self._gone(pod_namespace, pod_name, uid)
         return values.Evicted()
+
+    def pod_log(
+        self, namespace: str, name: str, *, container: str, since: datetime, most: int, previous: bool = False
+    ) -> bytes:
+        query = {
+            "container": container,
+            "sinceTime": since.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "limitBytes": str(most),
+            "timestamps": "true",
+        }
+        if previous:
+            query["previous"] = "true"
+        at = list_watch.path("api", "v1", "namespaces", namespace, "pods", name, "log")
+        try:
+            return self._connection.forwarded(at, query=query, most=most)
+        except errors.RefusedByServer as error:
+            if http.answer(error).code == 400:  # the container has not started, or not twice
+                return b""
+            raise
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
         try:

@@ -1,5 +1,6 @@
 """Pods and the budgets that protect them."""
 
+import sys
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
@@ -17,6 +18,7 @@ class Resources(base.Struct, frozen=True):
 
 
 class Container(base.Struct, frozen=True):
+    name: str = ""
     resources: Resources | None = None
 
 
@@ -77,6 +79,7 @@ class PodObject(base.AnyObject, frozen=True):
             unschedulable=any(c.type == "PodScheduled" and c.status == "False" for c in status.conditions or ()),
             labels=labels,
             gpus=sum(base.gpus(c.resources.limits) for c in spec.containers or () if c.resources),
+            containers=tuple(sys.intern(c.name) for c in spec.containers or ()),  # many pods have few names
             job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),
             restart_policy=spec.restart_policy,
             failures=tuple(_failures(status.container_statuses or ())),

@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from kcover import reasons
-from kcover.sources import loki
+from kcover.sources import log_lines, loki
 from kcover.sources.observation import Reading, Rejected
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position
@@ -19,10 +19,10 @@ from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import TooLarge, ask, headers_of
 
 PATH: Final = "/loki/api/v1/query_range"
-WINDOW: Final = 600 * loki.SECOND  # nanoseconds, so that a long outage is caught up piece by piece
+WINDOW: Final = 600 * log_lines.SECOND  # nanoseconds, so that a long outage is caught up piece by piece
 MAX_PAGES_PER_QUERY: Final = 8  # of each query in one turn
 MAX_TURN: Final = timedelta(seconds=20)  # then each query reads the page that it has begun, and no further one
-NARROWEST: Final = loki.SECOND // 1_000
+NARROWEST: Final = log_lines.SECOND // 1_000
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,9 +62,9 @@ def _read_query(source: Source, query: loki.Query, headers: dict[str, str], *, c
 
 def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: datetime) -> bool:
     """Reads one page and stores it with the position behind it. Returns whether there are more."""
-    lateness = source.settings.get("lateness", loki.LATENESS_SECONDS) * loki.SECOND
-    present = loki.nanoseconds(now)
-    position = _position(source, query, first=present - lateness, oldest=loki.nanoseconds(now - intake.MAX_AGE))
+    lateness = source.settings.get("lateness", loki.LATENESS_SECONDS) * log_lines.SECOND
+    present = log_lines.nanoseconds(now)
+    position = _position(source, query, first=present - lateness, oldest=log_lines.nanoseconds(now - intake.MAX_AGE))
     if not position.page:
         position.page = max(position.until - lateness, position.floor)
         position.end = min(present, position.until + WINDOW)
@@ -77,7 +77,7 @@ def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: da
     if lost:
         position.floor = covered
     with transaction.atomic():
-        intake.take(source, page.reading, counted_until=loki.moment(before), now=now)
+        intake.take(source, page.reading, counted_until=log_lines.moment(before), now=now)
         pull_position.store(source, {**source.cursor, query.name: position.to_json()})
     return bool(position.page) or position.until < present
 
@@ -111,7 +111,7 @@ def _page(
             return page, end, False
         if page.last > begin:  # the last line is read again: others may have its time
             return page, page.last, False
-        full = Rejected("", reasons.of("loki_page_full", most=loki.LIMIT, at=reasons.moment(loki.moment(begin))))
+        full = Rejected("", reasons.of("loki_page_full", most=loki.LIMIT, at=reasons.moment(log_lines.moment(begin))))
         reading = replace(page.reading, rejected=(*page.reading.rejected, full))
         return replace(page, reading=reading), begin + 1, False
 
@@ -121,7 +121,7 @@ def _rejecting(reason: reasons.Reason) -> loki.Page:
 
 
 def _span(begin: int, end: int) -> dict[str, reasons.Value]:
-    return {"start": reasons.moment(loki.moment(begin)), "end": reasons.moment(loki.moment(end))}
+    return {"start": reasons.moment(log_lines.moment(begin)), "end": reasons.moment(log_lines.moment(end))}
 
 
 def _ask(source: Source, query: loki.Query, begin: int, end: int, headers: dict[str, str]) -> Any:
@@ -131,7 +131,7 @@ def _ask(source: Source, query: loki.Query, begin: int, end: int, headers: dict[
 
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     """The number of faults in the lines since then, of the first page of each query."""
-    begin, end = loki.nanoseconds(now - since), loki.nanoseconds(now)
+    begin, end = log_lines.nanoseconds(now - since), log_lines.nanoseconds(now)
     position = Position(until=begin, page=begin, end=end)
     headers = headers_of(source)
     pages = (_page(source, query, position, headers, now=now)[0] for query in loki.queries(source.settings))

@@ -138,14 +138,14 @@ def _set(row: Source, given: Mapping[str, Any]) -> None:
         raise FieldError(f"settings/{error.path}", error.reason) from error
     _check_address(row)
     if encryption.is_set(row, "token"):
-        if row.kind not in settings.PULLED:
+        if row.kind not in settings.ADDRESSED:
             raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
         if isinstance(given.get("token"), str) and len(given["token"]) > MAX_TOKEN:
             raise FieldError("token", reasons.of("source_token_long", most=MAX_TOKEN))
 
 
 def _check_address(row: Source) -> None:
-    if row.kind not in settings.PULLED:
+    if row.kind not in settings.ADDRESSED:
         if row.url:
             raise FieldError("url", reasons.of("source_url_unused", kind=row.kind))
         return
