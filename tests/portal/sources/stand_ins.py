@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -28,11 +29,11 @@ class Answered:
 class StandIns:
     """``active``: the Xids that are present on each node. ``troubles`` are answered first. ``asked``: every path."""
 
-    def __init__(self) -> None:
-        self.active: dict[str, list[tuple[int, str]]] = {"gpu-1": [], "gpu-2": []}
+    def __init__(self, nodes: Iterable[str] = ("gpu-1", "gpu-2"), *, pci: str = PCI) -> None:
+        self.active: dict[str, list[tuple[int, str]]] = {node: [] for node in nodes}
         self.logs = LogStore()
         self.gpud = Gpud(active=self.active.__getitem__)
-        self.prometheus = Prometheus((node, 0, PCI, UUID) for node in self.active)
+        self.prometheus = Prometheus((node, 0, pci, UUID) for node in self.active)
         self.troubles: deque[Answered] = deque()
         self.asked: list[Any] = []
         self._loop = asyncio.new_event_loop()
