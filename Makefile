@@ -43,7 +43,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no Django, no servers, nothing to install
 	$(BIN)/python -m pytest -o DJANGO_SETTINGS_MODULE= --hypothesis-profile=unit -m "not slow" tests/kcover tests/agents $(ARGS)
 
-# NEEDS: of postgres, redis, chromium and gettext what the chosen tests need; empty for crash and bench: everything.
+# NEEDS: of postgres, redis, chromium, gettext and prometheus what the chosen tests need; empty for crash and bench: everything.
 test: NEEDS = python $(shell python3 -m tests.needs $(ARGS))
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x" for some)
 	@echo '== on free ports: $(or $(filter postgres redis,$(NEEDS)),no servers); then pytest on $(WORKERS) workers'

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-POSTGRES, REDIS, CHROMIUM, GETTEXT = "postgres", "redis", "chromium", "gettext"
-ALL = frozenset({POSTGRES, REDIS, CHROMIUM, GETTEXT})
+POSTGRES, REDIS, CHROMIUM, GETTEXT, PROMETHEUS = "postgres", "redis", "chromium", "gettext", "prometheus"
+ALL = frozenset({POSTGRES, REDIS, CHROMIUM, GETTEXT, PROMETHEUS})
 DATABASE = frozenset({POSTGRES})
 SERVERS = frozenset({POSTGRES, REDIS})
 NOTHING: frozenset[str] = frozenset()
@@ -34,7 +34,7 @@ NEEDS = {
     "tests/portal/policies": DATABASE,
     "tests/portal/preflight": DATABASE,
     "tests/portal/rescue": DATABASE,
-    "tests/portal/sources": DATABASE,
+    "tests/portal/sources": frozenset({POSTGRES, PROMETHEUS}),
     "tests/simulator": NOTHING,
     "tests/story": SERVERS,
     "tests/test_suite.py": SERVERS,

@@ -1,0 +1,111 @@
+"""The real Prometheus and the real Alertmanager with an exporter of one GPU."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
+from tests.contract import scripted
+from tests.portal.sources import monitoring
+from tests.portal.sources.conftest import Sender, add, pull
+from tests.portal.sources.stand_ins import UUID
+
+pytestmark = monitoring.needs(monitoring.PROMETHEUS, monitoring.ALERTMANAGER)
+METRIC = "DCGM_FI_DEV_XID_ERRORS"
+LABELS = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:4E:00.0",Hostname="gpu-1"'
+RULE = {
+    "alert": "GpuXid",
+    "expr": f"{METRIC} == 62",  # no other test shows it
+    "labels": {"severity": "critical", "xid": "{{ $value }}"},
+    "annotations": {"summary": "Xid {{ $value }} on {{ $labels.Hostname }}"},
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class Monitored:
+    """Both servers. ``xid``: the last of the GPU. ``hook``: the exporter, and what Alertmanager has posted."""
+
+    xid: int = 0
+    hook: scripted.Scripted | None = None
+    prometheus: monitoring.Prometheus | None = None
+    alertmanager: monitoring.Alertmanager | None = None
+
+    def answer(self, request: scripted.Handler) -> None:
+        text = f"# TYPE {METRIC} gauge\n{METRIC}{{{LABELS}}} {self.xid}\n" if request.path == "/metrics" else ""
+        request.reply(200, text.encode(), Content_Type="text/plain; version=0.0.4")
+
+    def show(self, xid: int) -> None:
+        """The exporter shows a value, and Prometheus has scraped it."""
+        self.xid = xid
+        wait(lambda: self.prometheus.value(METRIC) == str(xid))
+
+    def posted(self, status: str) -> tuple[dict[str, str], dict[str, Any]]:
+        """The headers and the body of the first notification with this status."""
+        found = wait(lambda: [one for one in self.hook.requests if one[0] == "POST" and one[3]["status"] == status])
+        return found[0][2:]
+
+
+@pytest.fixture(scope="module")
+def monitored() -> Iterator[Monitored]:
+    """Prometheus begins to scrape after 5 s, so that the tests share it."""
+    made = Monitored()
+    with (
+        scripted.serve(made.answer) as made.hook,
+        monitoring.Alertmanager(webhook=f"{made.hook.url}/events") as made.alertmanager,
+        monitoring.Prometheus(
+            exporter=made.hook.address, alertmanager=made.alertmanager.address, rule=RULE
+        ) as made.prometheus,
+    ):
+        yield made
+
+
+def wait(condition: Callable[[], Any]) -> Any:
+    deadline = time.monotonic() + 30
+    while not (found := condition()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def test_prometheus_is_read(east: Cluster, monitored: Monitored, now: datetime, settings: Any) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    url = monitored.prometheus.url
+    source = add(east, "prometheus", now=now, url=url)
+    monitored.show(0)
+    source = pull(source, at=timezone.now())
+    assert (source.error, Incident.objects.count()) == ({}, 0)
+    monitored.show(79)
+    source = pull(source, at=timezone.now())
+    incident = Incident.objects.get()
+    assert (source.error, incident.kind, incident.code) == ({}, "xid", "79")
+    assert (incident.node.name, incident.device, incident.gpu_uuid) == ("gpu-1", "0000:4e:00", UUID)
+    refused = pull(add(east, "prometheus", now=now, name="wrong", url=url, query="up =="), at=now)
+    assert refused.error["params"]["status"] == "400"
+
+
+def test_an_alert_of_a_rule_opens_an_incident_and_resolves_it(alertmanager: Sender, monitored: Monitored) -> None:
+    monitored.alertmanager.token.write_text(alertmanager.headers["Authorization"].removeprefix("Bearer "))
+
+    def forward(status: str) -> dict[str, Any]:
+        """Sends what Alertmanager posted to the portal, with Alertmanager's own token."""
+        headers, body = monitored.posted(status)
+        alertmanager.headers = {"Authorization": headers["Authorization"]}
+        answer = alertmanager.post(body, content_type=headers["Content-Type"])
+        assert answer.status_code == 202, answer.content
+        return answer.json()
+
+    monitored.show(62)
+    assert forward("firing") == {"accepted": 1, "duplicates": 0, "rejected": []}
+    incident = Incident.objects.get()
+    assert (incident.kind, incident.code, incident.state) == ("alert", "GpuXid", "open")
+    assert (incident.node.name, incident.device, incident.severity) == ("gpu-1", "0000:4e:00", "fatal")
+    monitored.show(0)
+    assert forward("resolved") == {"accepted": 1, "duplicates": 0, "rejected": []}
+    incident.refresh_from_db()
+    assert incident.state == "closed"
