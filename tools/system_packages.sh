@@ -63,7 +63,7 @@ install() {
   "${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
 }
 echo "== installing ${missing[*]} ${optional[*]}"
-"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get update -qq
+"${as_root[@]}" DEBIAN_FRONTEND=noninteractive apt-get update -qq || { without_optional; exit 1; }
 [ ${#missing[@]} -eq 0 ] || install "${missing[@]}"
 if [ ${#optional[@]} -gt 0 ]; then
   install "${optional[@]}" || echo "Not installed: ${optional[*]}. Their tests are skipped."
