@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Q, QuerySet, Subquery
 
+from kcover import topology
 from kcover.decisions import decide, guards, health
 from kcover.faults.fault import Command as WireCommand
 from kcover_portal.encryption import SecretUnreadable
@@ -23,15 +24,7 @@ from kcover_portal.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Installation, Mode
 
-POOL_LABELS = (
-    "kcover.io/pool",
-    "pool",
-    "node-pool",
-    "nodepool",
-    "cloud.google.com/gke-nodepool",
-    "eks.amazonaws.com/nodegroup",
-    "kubernetes.azure.com/agentpool",
-)
+POOL_LABELS = topology.WELL_KNOWN["pool"]
 _WHOLE_MODE = Subquery(Installation.objects.filter(pk=1).values("mode"))
 _WHOLE_REASON = Subquery(Installation.objects.filter(pk=1).values("reason"))
 MODES_WITHOUT_WRITES = ("paused", "shadow")  # modes in which nothing is written to a cluster
@@ -48,14 +41,18 @@ def pool_labels(cluster: Cluster) -> tuple[str, ...]:
 
     Reads the setting as it is now; one query.
     """
-    topology = Cluster.objects.filter(pk=cluster.pk).values_list("topology", flat=True).first() or {}
-    own: str = topology.get("pool", "")
-    return (own,) if own else POOL_LABELS
+    setting = Cluster.objects.filter(pk=cluster.pk).values_list("topology", flat=True).first() or {}
+    return topology.label_keys(setting, "pool")
 
 
 def pool_of(labels: dict[str, str], keys: Iterable[str] = POOL_LABELS) -> str:
     """Returns the pool from a node's labels; "" without one."""
-    return next((labels[key] for key in keys if labels.get(key)), "")
+    return topology.value_of(labels, keys)
+
+
+def topology_of(node: Node) -> dict[str, str]:
+    """Returns the node's rack, leaf switch, NVLink domain and pool by domain; "" where it is unknown."""
+    return {**topology.of_node(node.labels, node.cluster.topology), "pool": node.pool}
 
 
 def node_of(key: int) -> Node:

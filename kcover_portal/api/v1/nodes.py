@@ -12,6 +12,7 @@ from rest_framework.generics import get_object_or_404
 from kcover.decisions import health
 from kcover_portal.api import pagination
 from kcover_portal.api.v1 import base
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.filtersets import GpuFilter
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
 from kcover_portal.incidents import queries as incidents
@@ -49,6 +50,15 @@ class HealthSerializer(serializers.Serializer[Any]):
     causes = CauseSerializer(many=True)
 
 
+class TopologySerializer(serializers.Serializer[Any]):
+    """Where a node is; "" where no label says it. The cluster's ``topology`` names the labels."""
+
+    rack = serializers.CharField()
+    leaf = serializers.CharField(help_text="leaf switch")
+    nvlink = serializers.CharField(help_text="NVLink domain")
+    pool = serializers.CharField()
+
+
 def _health_of(serializer: serializers.BaseSerializer[Any], node: Node, node_of: Callable[[Any], Node]) -> NodeHealth:
     """Returns the node's health, computed once for all rows of the page; ``node_of`` maps a row to its node."""
     context = cast("dict[str, Any]", serializer.context)  # the root's context, shared by all fields
@@ -72,6 +82,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     faults = serializers.IntegerField(read_only=True, help_text="open incidents that are faults of the node")
     rescue = serializers.IntegerField(read_only=True, allow_null=True, help_text="the open rescue's id")
     health = serializers.SerializerMethodField()
+    topology = serializers.SerializerMethodField()
 
     class Meta:
         model = Node
@@ -87,6 +98,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "ready_since",
             "cordoned",
             "pool",
+            "topology",
             "model",
             "gpus",
             "faults",
@@ -122,6 +134,11 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
     def get_health(self, node: Any) -> Any:
         """Returns the node's health, which is independent of ``state``."""
         return HealthSerializer(_health_of(self, node, lambda row: row).node).data
+
+    @extend_schema_field(TopologySerializer)
+    def get_topology(self, node: Any) -> Any:
+        """Returns where the node is, by domain."""
+        return fleet.topology_of(node)
 
 
 class GpuSerializer(serializers.ModelSerializer[Gpu]):

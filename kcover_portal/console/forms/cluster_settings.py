@@ -5,11 +5,11 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
+from kcover import topology
 from kcover_portal import localization
 from kcover_portal.console.forms import Act, widgets
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import pools
 
 MAX_KEY_CHARACTERS = 317  # a DNS name of 253, a slash, a name of 63
 DOMAINS = {
@@ -25,18 +25,20 @@ class Topology(Act):
 
     def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
         super().__init__(data)
-        for domain in pools.DOMAINS:
+        for domain in topology.DOMAINS:
             field = forms.CharField(
-                label=DOMAINS[domain], required=False, max_length=MAX_KEY_CHARACTERS, widget=widgets.line()
+                label=DOMAINS[domain],
+                required=False,
+                max_length=MAX_KEY_CHARACTERS,
+                widget=widgets.line(),
+                help_text=gettext_lazy("Leave blank for the labels of the common platforms."),
             )
             self.fields[domain], self.initial[domain] = field, cluster.topology.get(domain, "")
-        platforms = gettext_lazy("Leave blank for the labels of the common platforms.")
-        self.fields["leaf"].help_text = self.fields["pool"].help_text = platforms
-        self.order_fields([*pools.DOMAINS, "reason"])
+        self.order_fields([*topology.DOMAINS, "reason"])
 
     def changes(self) -> dict[str, Any]:
         """The change for ``cluster_settings.set_cluster``."""
-        return {"topology": {domain: self.cleaned_data[domain] for domain in pools.DOMAINS}}
+        return {"topology": {domain: self.cleaned_data[domain] for domain in topology.DOMAINS}}
 
     def refuse(self, error: FieldError) -> None:
         """Attach the service's error to the field of its domain."""

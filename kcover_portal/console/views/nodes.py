@@ -18,7 +18,9 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
+from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
@@ -94,6 +96,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
     tile = next(iter(fleet.tiles(accounts.Scope.of(row.cluster), now=now, nodes=[row.pk])), None)
     well = incidents.health_of([row], now=now)[row.pk]
     state = tile.state if tile else "unknown"
+    domains = fleet_queries.topology_of(row)
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
     context = {
         "node": row,
@@ -102,6 +105,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "state": state,
         "health": well.node,
         "usual": system.usual_version([row.cluster]),
+        "domains": [(name, domains[domain]) for domain, name in DOMAINS.items()],
         "gpus": _gpus(row, opened, well),
         "checks": list(row.checks.all()),
         "incidents": opened,

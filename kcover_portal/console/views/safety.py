@@ -71,10 +71,7 @@ def safety(request: Request) -> HttpResponse:
 def _topology(cluster: Cluster) -> list[tuple[object, str, str]]:
     """Each domain of the topology, its label key, and what applies without one."""
     platforms = _("labels of the common platforms")
-    default = {"pool": platforms, "leaf": platforms}
-    return [
-        (name, cluster.topology.get(domain, ""), default.get(domain, _("none"))) for domain, name in DOMAINS.items()
-    ]
+    return [(name, cluster.topology.get(domain, ""), platforms) for domain, name in DOMAINS.items()]
 
 
 def _plain(cluster: Cluster, name: str) -> str:

@@ -1,4 +1,4 @@
-"""The topology of a cluster: which labels name a node's rack, leaf switch, NVLink domain and pool."""
+"""The setting of a cluster's topology, and the pool of its nodes by it."""
 
 import re
 
@@ -8,11 +8,11 @@ from django.db.models.functions import Coalesce, Left, NullIf
 
 from kcover import reasons
 from kcover.quote import short_repr
+from kcover.topology import DOMAINS
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 
-DOMAINS = ("rack", "leaf", "nvlink", "pool")
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 
 

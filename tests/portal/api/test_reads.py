@@ -143,6 +143,13 @@ def test_the_one_word_for_a_node(
     assert viewer.ids(f"nodes?state={state}") == expected
 
 
+def test_a_node_says_where_it_is(node: Node, viewer: Api) -> None:
+    Node.objects.filter(pk=node.pk).update(labels={"example.com/row": "r1", "kcover.io/switch": "s1"}, pool="a")
+    Cluster.objects.filter(pk=node.cluster_id).update(topology={"rack": "example.com/row"})
+    where = {"rack": "r1", "leaf": "s1", "nvlink": "", "pool": "a"}
+    assert viewer.get(f"nodes/{node.cluster.name}/{node.name}").json()["topology"] == where
+
+
 def test_a_node_that_left_is_gone(node: Node, viewer: Api, now: datetime) -> None:
     Node.objects.update(in_cluster=False, gone_at=now)
     assert viewer.get("nodes/east/gpu-1").json()["state"] == "gone"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kcover_portal.fleet.models import Cluster, PendingChange
+from kcover_portal.fleet.models import Cluster, Node, PendingChange
 from kcover_portal.ledger.models import Entry
 
 WHY = {"reason": "moved"}
@@ -79,3 +79,10 @@ def test_a_stricter_setting_does_not_wait(anna: Client, east: Cluster) -> None:
     anna.post("/safety/east/people/", {"hand_approval": "always", "second_admin": "on", **WHY})
     east.refresh_from_db()
     assert (east.hand_approval, PendingChange.objects.count()) == ("always", 0)
+
+
+def test_the_page_of_a_node_shows_its_domains(anna: Client, east: Cluster, now: Any) -> None:
+    labels = {"topology.kubernetes.io/rack": "rack-07", "kcover.io/switch": "leaf-3"}
+    Node.objects.create(cluster=east, name="gpu-1", in_cluster=True, labels=labels, pool="team-a", created_at=now)
+    shown = anna.get("/nodes/east/gpu-1/").context["domains"]
+    assert [value for _, value in shown] == ["rack-07", "leaf-3", "", "team-a"]

@@ -1,4 +1,4 @@
-"""The topology of a cluster: which label names a node's pool."""
+"""The topology of a cluster: which labels name a node's pool and its other domains."""
 
 from datetime import datetime
 from typing import Any
@@ -8,6 +8,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.errors import FieldError
+from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings, node_rows
 from kcover_portal.kube.fake import FakeCluster
@@ -54,6 +55,14 @@ def test_a_change_of_the_label_moves_every_node_at_once(east: Cluster, kube: Fak
     assert entry.data["changed"] == {"topology": {"before": {}, "after": {"pool": KEY}}}
     set_topology(east, {}, now)
     assert pools() == ["all", "all", "all"]
+
+
+def test_a_node_has_the_domains_that_its_labels_name(east: Cluster, kube: FakeCluster, now: datetime) -> None:
+    kube.add_node("gpu-9", gpus=8, labels={"nvidia.com/gpu.clique": "9f.1", "kcover.io/switch": "s1", KEY: "r7"})
+    set_topology(east, {"rack": KEY}, now)
+    node_rows.sync_list(east, kube.list_nodes().items, now=now)
+    node = Node.objects.select_related("cluster").get(name="gpu-9")
+    assert queries.topology_of(node) == {"rack": "r7", "leaf": "s1", "nvlink": "9f.1", "pool": ""}
 
 
 def test_a_watch_that_does_not_know_of_the_change_moves_nobody_back(
