@@ -12,13 +12,13 @@ from typing import Any
 
 from django.db.models import Exists, QuerySet
 
+from kcover import topology
 from kcover.decisions import guards
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident, JobSeen
 from kcover_portal.rescue.queries.numbers import number_of
 
-# Labels that name a node's leaf switch: NVIDIA topograph's, then our own.
-SWITCH_LABELS = ("network.topology.nvidia.com/leaf", "kcover.io/switch")
+SWITCH_LABELS = topology.WELL_KNOWN["leaf"]
 
 Code = tuple[str, str]  # kind and code of a fault
 
