@@ -28,6 +28,7 @@ from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
 from kcover.sources.observation import Reading, Unreadable
+from kcover.validation import profiles
 from kcover_portal.anchors import signed_heads
 from kcover_portal.api.agent import jwt_claims, report_decoder
 from kcover_portal.api.agent.problem_responses import Refusal
@@ -138,6 +139,12 @@ def _pod_log(data: bytes) -> None:
         _check_storable(page.reading)
 
 
+def _profile(data: bytes) -> None:
+    """A validation profile that was read can be written and read again without a change."""
+    profile = profiles.parse(json.loads(data))
+    assert profiles.parse(profile.to_json()) == profile
+
+
 def _token(data: bytes) -> None:
     """The claims of a service account's token; the signature is the API server's business."""
     text = data.decode("utf-8", "replace")
@@ -177,6 +184,7 @@ TARGETS = {
     "source": Target(run=_source, refusals=(ValueError, RecursionError)),
     "pod_log": Target(run=_pod_log),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
+    "profile": Target(run=_profile, refusals=(profiles.ProfileInvalid, ValueError, RecursionError)),
     "token": Target(run=_token, refusals=(Refusal,)),
     "anchor": Target(
         run=lambda data: signed_heads.parse(data.decode("utf-8", "replace")), refusals=(signed_heads.AnchorUnreadable,)

@@ -40,6 +40,7 @@ from kcover.sentences import (
     single_sign_on,
     sources,
     standbys,
+    validations,
     wire,
 )
 from kcover.sentences.i18n import gettext_noop as _
@@ -74,6 +75,7 @@ SENTENCES: Mapping[str, str] = {
     **single_sign_on.SENTENCES,
     **guard_settings.SENTENCES,
     **checks.SENTENCES,
+    **validations.SENTENCES,
     **notices.SENTENCES,
     **incidents.SENTENCES,
     **rest.SENTENCES,

@@ -1,0 +1,29 @@
+"""Validations of nodes, and the profiles that name their checks."""
+
+from collections.abc import Mapping
+
+from kcover.sentences.i18n import gettext_noop as _
+
+SENTENCES: Mapping[str, str] = {
+    # Why a node did not pass.
+    "validation_failures": _("Failed: {checks}."),
+    "validation_errors": _("Broken or not answered: {checks}."),
+    "validation_skipped": _("Skipped, which proves nothing: {checks}."),
+    "validation_other_machine": _("Another machine took over the name of the node."),
+    "validation_run_stopped": _("The check run {run} was stopped."),
+    # The result of a probe, so without a full stop.
+    "probe_before_boot": _("the agent has not reported it since the node booted"),
+    # Requests that are refused.
+    "validations_full": _("{count} validations are open in cluster {cluster}: wait for one to finish, or cancel one."),
+    "validation_node_count": _("Must name 1 to {most} nodes."),
+    "validation_ended": _("Validation {validation} has ended."),
+    "profile_unknown": _("Unknown profile {profile}; the profiles are {known}."),
+    # What is wrong in a profile.
+    "profile_list_expected": _("Must be a list."),
+    "profile_check_unknown": _("Unknown check {check}; a profile may have {known}."),
+    "profile_check_twice": _("The profile has the check {check} already."),
+    "profile_requires_nothing": _("At least one check must be required."),
+    "profile_argument_unknown": _("Unknown field; {check} has {known}."),
+    "profile_limit_invalid": _("Must be a number greater than 0, not {value}."),
+    "profile_probe_unknown": _("Unknown probe result {probe}; a profile may have {known}."),
+}

@@ -1,0 +1,66 @@
+"""The verdict of a validation: a pure function of the results of a node's checks and probes.
+
+Only a result from hardware is proof. A node passes if each required check has results and all of them are good. A check
+that was skipped, that broke or that nobody answered proves nothing, so the node does not pass, but has not failed.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from kcover import reasons
+from kcover.faults.fault import Check
+from kcover.validation.profiles import Profile
+
+PASSED, FAILED, ERROR = "passed", "failed", "error"
+HARDWARE, NONE = "hardware", "none"  # kinds of proof
+GOOD = ("pass", "warn")
+MAX_NAMED = 5  # results in a reason
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``state``: PASSED, FAILED or ERROR. ``proof``: HARDWARE if a check of the profile measured something, else NONE.
+
+    ``because``: why the node did not pass; empty if it did.
+    """
+
+    state: str
+    proof: str
+    because: tuple[reasons.Reason, ...] = ()
+
+
+def proof_of(status: str) -> str:
+    """What a result with this status proves: HARDWARE if something was measured, else NONE."""
+    return HARDWARE if status in (*GOOD, "fail") else NONE
+
+
+def of_node(profile: Profile, checks: Collection[Check], probes: Collection[Check] = ()) -> Verdict:
+    """The verdict on one node. ``checks``: the answer of its agent. ``probes``: current results of its probes.
+
+    A failure of any kind wins. A probe that was skipped has nothing behind it and does not count.
+    """
+    answered, required = {one.name for one in checks}, {one.name for one in profile.checks if one.required}
+    every = (*checks, *probes)
+    broke = [_named(one) for one in every if one.status not in (*GOOD, "fail", "skipped")]
+    missing = [name for name in profile.names if name not in answered]
+    found = (
+        ("validation_failures", [_named(one) for one in every if one.status == "fail"]),
+        ("validation_errors", [*broke, *missing]),
+        ("validation_skipped", [_named(one) for one in checks if one.status == "skipped" and one.name in required]),
+    )
+    measured = any(proof_of(one.status) == HARDWARE for one in checks)
+    because = tuple(reasons.of(code, checks=reasons.named(names, most=MAX_NAMED)) for code, names in found if names)
+    state = PASSED if not because else FAILED if because[0].code == "validation_failures" else ERROR
+    return Verdict(state, HARDWARE if measured else NONE, because)
+
+
+def of_nodes(states: Iterable[str]) -> str:
+    """The verdict on all nodes: PASSED only if every node passed, FAILED if one failed, else ERROR."""
+    found = set(states)
+    if FAILED in found:
+        return FAILED
+    return PASSED if found == {PASSED} else ERROR
+
+
+def _named(result: Check) -> str:
+    return f"{result.name} ({result.device})" if result.device else result.name
