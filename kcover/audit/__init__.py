@@ -149,6 +149,13 @@ from kcover.audit.steps import (
     StepStartedOver,
 )
 from kcover.audit.streams import ListExported, SecretRead, SinkAct, SinkChanged, SinkCreated, SinkDeleted
+from kcover.audit.validations import (
+    ProfileChanged,
+    ValidationAct,
+    ValidationCancelled,
+    ValidationFinished,
+    ValidationRequested,
+)
 
 __all__ = [
     "REGISTRY",
@@ -245,6 +252,7 @@ __all__ = [
     "PreflightAct",
     "PreflightComplete",
     "PreflightExpired",
+    "ProfileChanged",
     "QuestionCancelled",
     "RebootRequest",
     "RecoveryCodesMade",
@@ -306,6 +314,10 @@ __all__ = [
     "UserDisabled",
     "UserEnabled",
     "UserInvited",
+    "ValidationAct",
+    "ValidationCancelled",
+    "ValidationFinished",
+    "ValidationRequested",
     "Vote",
     "Wanted",
     "WebhookAnswer",

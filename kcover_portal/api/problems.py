@@ -19,6 +19,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
 from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.services import validations
 from kcover_portal.encryption import KeysUnusable, SecretUnreadable
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
@@ -40,6 +41,7 @@ ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
     jobs.JobUnknown: http_errors.NotFound,
     incidents.CloseRefused: http_errors.Conflict,
     check_runs.CheckRunRefused: http_errors.Conflict,
+    validations.ValidationRefused: http_errors.Conflict,
     policies.Conflict: http_errors.PreconditionFailed,
     policies.NotFound: http_errors.NotFound,
     accounts.Refused: http_errors.Unprocessable,

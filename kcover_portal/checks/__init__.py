@@ -1,5 +1,6 @@
-"""Checks on request: check runs, deep checks, the check pvc, and Autopilot's node labels.
+"""Checks on request: check runs, validations, deep checks, the check pvc, and Autopilot's node labels.
 
-Belongs here: requesting checks from agents, collecting their results, and their effect on a node's labels. Never here:
-results that agents report by themselves (fleet), faults (incidents), or what is done about them (rescue).
+Belongs here: requesting checks from agents, collecting their results, what the results prove of a node, and their
+effect on its labels. Never here: results that agents report by themselves (fleet), faults (incidents), or what is done
+about them (rescue).
 """

@@ -1,8 +1,9 @@
-"""Check runs, and the nodes that they check."""
+"""Check runs and the nodes that they check; validations and their profiles."""
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Command, Node
 
 
@@ -23,6 +24,7 @@ class CheckRun(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
     checks = models.JSONField(default=list, help_text="names, in running order")
     level = models.PositiveSmallIntegerField(default=1, help_text="of dcgm, 1 to 4")
+    limits = models.JSONField(default=dict, help_text="limits that replace the agents' own, such as pciebw's threshold")
     peers = models.JSONField(default=list, help_text="addresses that every node pings; empty: its neighbours")
     batch = models.PositiveIntegerField(default=0, help_text="nodes at a time; 0: all at once")
     total = models.PositiveIntegerField(default=0, help_text="nodes")
@@ -126,3 +128,76 @@ class CheckTarget(models.Model):
                 name="check_targets_to_label",
             ),
         )
+
+
+class ValidationProfile(models.Model):
+    """A validation profile that an admin has changed. The others are as ``kcover.validation.profiles`` has them."""
+
+    name = models.CharField(max_length=16, unique=True)
+    document = models.JSONField(help_text="checks and probes, as kcover.validation.profiles reads them")
+    changed_by = models.CharField(max_length=200)
+    changed_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Validation(models.Model):
+    """A check run whose results prove that nodes are healthy, or do not. It waits while too many runs are running."""
+
+    class State(models.TextChoices):
+        WAITING = "waiting", _("Waiting")
+        RUNNING = "running", _("Running")
+        PASSED = "passed", _("Passed")
+        FAILED = "failed", _("Failed")
+        ERROR = "error", _("Not proven")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="validations")
+    profile = models.CharField(max_length=16)
+    document = models.JSONField(help_text="the profile as it was when the validation was requested")
+    reason = models.CharField(max_length=500, blank=True)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
+    run = models.OneToOneField(CheckRun, on_delete=models.CASCADE, null=True, related_name="validation")
+    requested_by = models.CharField(max_length=200)
+    requester_kind = models.CharField(
+        max_length=10, choices=CheckRun.Requester.choices, default=CheckRun.Requester.PERSON
+    )
+    requested_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (
+            models.Index(
+                fields=("cluster",), condition=models.Q(state__in=("waiting", "running")), name="open_validations"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"validation {self.pk}"
+
+
+class ValidatedNode(models.Model):
+    """One node of a validation, and what the results of its checks and probes prove. It waits until the verdict."""
+
+    validation = models.ForeignKey(Validation, on_delete=models.CASCADE, related_name="nodes")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="validated")
+    machine = models.CharField(max_length=64, blank=True, help_text="uid of the node when it was validated")
+    state = models.CharField(max_length=10, choices=Validation.State.choices, default=Validation.State.WAITING)
+    proof = models.CharField(max_length=10, default="none", help_text="hardware, or none: nothing was measured")
+    because = models.JSONField(default=list, help_text="Reasons why the node did not pass")
+    probes = models.JSONField(default=list, help_text="the results of the profile's probes at the verdict")
+
+    class Meta:
+        ordering = ("validation_id", "node__name")
+        constraints = (models.UniqueConstraint(fields=("validation", "node"), name="one_verdict_a_node"),)
+        indexes = (models.Index(fields=("node", "-id"), name="validations_of_node"),)
+
+    def __str__(self) -> str:
+        return f"{self.node} in {self.validation}"
+
+    @property
+    def reasons(self) -> tuple[reasons.Reason, ...]:
+        """Why the node did not pass; empty if it did, and before the verdict."""
+        return tuple(reasons.from_json(stored) for stored in self.because)

@@ -1,8 +1,15 @@
-"""Reads of check runs."""
+"""Reads of check runs and of validations."""
 
-from django.db.models import Max
+from datetime import datetime
+from typing import Any
 
-from kcover_portal.checks.models import CheckRun, CheckTarget
+from django.db.models import Count, Max, Min, Q, QuerySet
+
+from kcover.validation import node_verdict
+from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
+from kcover_portal.fleet.models import Node
+
+OPEN_VALIDATION = (Validation.State.WAITING, Validation.State.RUNNING)
 
 
 def running() -> list[int]:
@@ -22,3 +29,47 @@ def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | Non
     targets = CheckTarget.objects.filter(run__in=latest, node__in_cluster=True).order_by("pk")
     rows = targets.values_list("run__cluster__name", "node__name", "run__storage__status", "node__model")
     return [(cluster, node, "pvc", status, None, "", model) for cluster, node, status, model in rows[:limit]]
+
+
+def due_validations() -> QuerySet[Validation]:
+    """The validations that wait for a check run, and those whose check run has ended."""
+    ended = Q(state=Validation.State.RUNNING) & ~Q(run__state=CheckRun.State.RUNNING)
+    return Validation.objects.filter(Q(state=Validation.State.WAITING) | ended).order_by("pk")
+
+
+def with_nodes(rows: QuerySet[Validation]) -> QuerySet[Validation]:
+    """The validations with ``node_count`` and the name of the ``first_node``, newest first, for lists."""
+    counted = rows.annotate(node_count=Count("nodes"), first_node=Min("nodes__node__name"))
+    return counted.select_related("cluster").order_by("-pk")
+
+
+def last_validation(node: Node) -> ValidatedNode | None:
+    """The latest validation of the node, also one that is open; None without one."""
+    return ValidatedNode.objects.filter(node=node).select_related("validation").order_by("-pk").first()
+
+
+def last_passed_validation(node: Node, *, since: datetime | None = None, profile: str = "") -> ValidatedNode | None:
+    """The latest validation that the node passed; None without one.
+
+    It counts only for the machine that was validated, not for another one that has taken over the node's name.
+    ``since``: it was requested at that time or later, so that all its results are newer. ``profile``: only of this one.
+    """
+    rows = ValidatedNode.objects.filter(node=node, machine=node.uid, state=Validation.State.PASSED)
+    if since is not None:
+        rows = rows.filter(validation__requested_at__gte=since)
+    if profile:
+        rows = rows.filter(validation__profile=profile)
+    return rows.select_related("validation").order_by("-pk").first()
+
+
+def validation_results(validation: Validation) -> dict[int, list[dict[str, Any]]]:
+    """The stored results by ValidatedNode, each with its ``proof``: of the checks so far, then of the probes."""
+    targets = CheckTarget.objects.filter(run=validation.run_id) if validation.run_id else CheckTarget.objects.none()
+    answers = dict(targets.values_list("node", "results"))
+    return {
+        one.pk: [
+            {**result, "proof": node_verdict.proof_of(result["status"])}
+            for result in (*answers.get(one.node_id, ()), *one.probes)
+        ]
+        for one in validation.nodes.all()
+    }

@@ -16,7 +16,7 @@ from django.utils import timezone
 
 from kcover_portal import doorbell
 from kcover_portal.checks import queries, services
-from kcover_portal.checks.services import autopilot_labels
+from kcover_portal.checks.services import autopilot_labels, validations
 from kcover_portal.checks.services.job_ends import LOOK_EVERY
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -36,9 +36,26 @@ def advance_run(run_id: int) -> None:
 
 @shared_task(name="checks.advance_runs")
 def advance_runs() -> None:
-    """Wakes a worker for every check run, to find nodes that did not answer in time."""
+    """Wakes a worker for every check run, to find nodes that did not answer in time, and for validations."""
     for pk in queries.running():
         doorbell.ring("checks.advance_run", pk)
+    for validation in queries.due_validations():
+        if validation.run_id is None:
+            doorbell.ring("checks.start_validation", validation.pk)
+        else:
+            doorbell.ring("checks.conclude_validation", validation.run_id)
+
+
+@shared_task(name="checks.start_validation")
+def start_validation(validation_id: int) -> None:
+    """Begins the check run of a validation that waits."""
+    validations.start(validation_id, now=timezone.now())
+
+
+@shared_task(name="checks.conclude_validation")
+def conclude_validation(run_id: int) -> None:
+    """Gives the verdict of the validation whose check run has ended, if the run belongs to one."""
+    validations.conclude(run_id, now=timezone.now())
 
 
 @shared_task(name="checks.deep_checks")
@@ -101,5 +118,6 @@ def _leading(name: str) -> Iterator[bool]:
 def prune() -> None:
     """Deletes check runs that ended before the retention time."""
     before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
+    validations.prune(before=before)
     services.prune(before=before)
     services.prune_jobs(before=before)

@@ -63,7 +63,11 @@ SWEEPS: Final = (
     Sweep(task="jobs.sweep", every=1.0, has_work=_any_row(lambda now: [jobs.due_orders(now=now)])),
     Sweep(task="sources.sweep", every=2.0, has_work=_any_row(lambda now: [sources.due(now=now)])),
     Sweep(task="rescue.advance_tries", every=2.0, has_work=lambda now: bool(policy_tries.due(now=now))),
-    Sweep(task="checks.advance_runs", every=2.0, has_work=lambda _now: bool(checks.running())),
+    Sweep(
+        task="checks.advance_runs",
+        every=2.0,
+        has_work=lambda _now: bool(checks.running()) or checks.due_validations().exists(),
+    ),
     Sweep(task="audit_stream.sweep", every=2.0, has_work=lambda now: bool(audit_stream.due(now=now))),
     Sweep(task="anchors.advance_verifications", every=10.0, has_work=lambda now: bool(verifications.due(now=now))),
     Sweep(task="checks.label_nodes", every=10.0, has_work=lambda _now: bool(fleet.clusters_with_labels())),

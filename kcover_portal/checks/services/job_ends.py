@@ -9,7 +9,6 @@ import functools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
@@ -17,8 +16,9 @@ from typing import Final
 from django.db import transaction
 
 from kcover import reasons, shares
+from kcover.validation import profiles
 from kcover_portal.checks.models import CheckRun, WatchedJob
-from kcover_portal.checks.services import eligibility, runs
+from kcover_portal.checks.services import eligibility, runs, validation_profiles
 from kcover_portal.checks.services.deep_checks import BATCHES
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
@@ -41,18 +41,10 @@ MAX_WAIT_FOR_ROOM: Final = timedelta(hours=1)  # a later result says little abou
 State = WatchedJob.State
 
 
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """The checks that a value of the annotation asks for. ``level``: of dcgm."""
-
-    checks: tuple[str, ...]
-    level: int = 1
-
-
-# Nothing longer than half an hour: an owner may ask after every job.
-LIGHT: Final = Profile(("remapped", "gpupower", "pciebw", "dcgm"))
-FULL: Final = Profile((*LIGHT.checks, "gpumem"), level=2)
-PROFILES: Final[Mapping[str, Profile]] = MappingProxyType({"true": LIGHT, "light": LIGHT, "full": FULL})
+# The validation profile by the value of the annotation. Not burn-in: an owner may ask after every job.
+PROFILES: Final[Mapping[str, str]] = MappingProxyType(
+    {"true": profiles.LIGHT, profiles.LIGHT: profiles.LIGHT, profiles.FULL: profiles.FULL}
+)
 
 
 def look(cluster: Cluster, *, now: datetime) -> None:
@@ -240,16 +232,18 @@ def _begin(row: WatchedJob, *, now: datetime) -> bool:
 
 
 def _ask(row: WatchedJob, nodes: Sequence[Node], *, now: datetime) -> bool:
-    profile = PROFILES[row.profile]
+    name = PROFILES[row.profile]
+    profile = validation_profiles.named(name)
     with transaction.atomic():
         if not WatchedJob.objects.filter(pk=row.pk, state=State.ENDED).update(state=State.REQUESTED):
             return False
         run = runs.begin(
             row.cluster,
             nodes,
-            checks=profile.checks,
+            checks=profile.names,
             level=profile.level,
-            batch=-(-len(nodes) // BATCHES) if profile is FULL else 0,
+            limits=profile.limits,
+            batch=-(-len(nodes) // BATCHES) if name == profiles.FULL else 0,
             actor=eligibility.actor_of_job(row.namespace, row.name),
             requester=CheckRun.Requester.JOB,
             now=now,

@@ -1,5 +1,6 @@
 """Results of one node of a run, and how its checks end."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,7 +27,12 @@ def close(target: CheckTarget, *, now: datetime, silent: Reason | None = None) -
 
 def results_of(target: CheckTarget) -> list[fault.Check]:
     """The results of a node as values."""
-    fields = [{name: value for name, value in result.items() if name != BECAUSE} for result in target.results]
+    return as_values(target.results)
+
+
+def as_values(results: Iterable[Mapping[str, Any]]) -> list[fault.Check]:
+    """Stored results as values."""
+    fields = [{name: value for name, value in result.items() if name != BECAUSE} for result in results]
     return [fault.Check(**result) for result in fields]
 
 

@@ -144,7 +144,7 @@ def _commands(
 def _command(
     run: CheckRun, target: CheckTarget, checks: Sequence[str], neighbours: Sequence[tuple[str, str]], *, now: datetime
 ) -> Command:
-    args: dict[str, Any] = {"checks": list(checks), "r": run.level}
+    args: dict[str, Any] = {"checks": list(checks), "r": run.level, **run.limits}
     if "ping" in checks:
         args["hosts"] = list(run.peers) or _next_ones(target.node.name, neighbours)
     return Command(

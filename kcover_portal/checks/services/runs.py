@@ -33,6 +33,7 @@ def begin(
     requester: CheckRun.Requester = CheckRun.Requester.PERSON,
     now: datetime,
     level: int = 1,
+    limits: Mapping[str, float] | None = None,
     batch: int = 0,
     peers: Sequence[str] = (),
     traffic: iperf_rings.Traffic | None = None,
@@ -40,7 +41,8 @@ def begin(
 ) -> CheckRun:
     """Creates a run on these nodes, at least one.
 
-    ``batch``: nodes at a time; 0: all, or as many as a ring may have. ``peers``: addresses that each node pings.
+    ``limits``: replace the agents' own, such as ``threshold`` of pciebw. ``batch``: nodes at a time; 0: all, or as many
+    as a ring may have. ``peers``: addresses that each node pings.
     ``traffic``: of iperf; None: Autopilot's. ``storage_class``: of pvc; "": the cluster's setting. Raises
     CheckRunRefused.
     """
@@ -53,6 +55,7 @@ def begin(
             cluster=cluster,
             checks=list(checks),
             level=level,
+            limits=dict(limits or {}),
             peers=list(peers),
             batch=size if in_rings else batch,
             total=len(nodes),
@@ -125,7 +128,7 @@ def _advance(run: CheckRun, batch: int | None, held: Mapping[str, reasons.Reason
         elif not run.targets.filter(state=CheckTarget.State.REQUESTED).exists():
             going_on.update(state=CheckRun.State.FINISHED, finished_at=now)
             _note_end(run, now=now)
-            doorbell.publish("checks", run.pk, cluster=run.cluster.name)
+            _tell_end(run)
 
 
 def _size(nodes: int, batch: int, *, in_rings: bool) -> int:
@@ -168,6 +171,7 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
         )
         act = audit.CheckRunStopped(check_run=run.pk, reason=reason)
         ledger.record(run.cluster.name, act, actor=actor, now=now)
+        _tell_end(run)
     if pvc_check.CHECK in run.checks and not pvc_check.is_over(run):
         run.refresh_from_db()
         pvc_check.drop(run, now=now)
@@ -188,6 +192,12 @@ def prune(*, before: datetime) -> int:
     while of := list(commands.values_list("pk", flat=True)[:PRUNE_BATCH]):
         Command.objects.filter(pk__in=of).delete()
     return removed
+
+
+def _tell_end(run: CheckRun) -> None:
+    """Wakes a worker for the run's validation, and tells open pages."""
+    doorbell.ring("checks.conclude_validation", run.pk)
+    doorbell.publish("checks", run.pk, cluster=run.cluster.name)
 
 
 def _note_end(run: CheckRun, *, now: datetime) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcover.validation import profiles
 from kcover_portal.checks import services
 from kcover_portal.checks.models import CheckRun, WatchedJob
 from kcover_portal.checks.services import job_ends
@@ -59,18 +60,15 @@ def runs() -> list[tuple[str, list[str], int, list[str]]]:
 
 
 @pytest.mark.parametrize("how", ["Succeeded", "Failed"])
-@pytest.mark.parametrize(
-    ("value", "profile"), [("true", job_ends.LIGHT), ("light", job_ends.LIGHT), ("full", job_ends.FULL)]
-)
-def test_the_nodes_of_a_job_are_checked_once_after_its_end(
-    world: World, how: str, value: str, profile: job_ends.Profile
-) -> None:
+@pytest.mark.parametrize(("value", "name"), [("true", "light"), ("light", "light"), ("full", "full")])
+def test_the_nodes_of_a_job_are_checked_once_after_its_end(world: World, how: str, value: str, name: str) -> None:
+    profile = profiles.DEFAULTS[name]
     ask(world, "llm", value, "gpu-1", "gpu-2")
     look(world, 2)
     assert runs() == []
     end(world, how=how)
     look(world, 3)
-    assert runs() == [("job train/llm", list(profile.checks), profile.level, ["gpu-1", "gpu-2"])]
+    assert runs() == [("job train/llm", list(profile.names), profile.level, ["gpu-1", "gpu-2"])]
     assert Entry.objects.get(verb="checks.requested").actor == "job train/llm"
 
 

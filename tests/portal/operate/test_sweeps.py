@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from kcover import audit
 from kcover_portal.celery import app
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Command
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.ledger import services as ledger
@@ -80,6 +80,11 @@ def a_check_run(world: World) -> None:
     CheckRun.objects.create(cluster=world.cluster, requested_by="test", requested_at=world.now)
 
 
+def a_waiting_validation(world: World) -> None:
+    names = {"profile": "full", "document": {}, "requested_by": "test"}
+    Validation.objects.create(cluster=world.cluster, requested_at=world.now, **names)
+
+
 @pytest.mark.parametrize(
     ("happens", "tasks"),
     [
@@ -90,6 +95,7 @@ def a_check_run(world: World) -> None:
         (a_source, {"sources.sweep"}),
         (an_order, {"jobs.sweep"}),
         (a_check_run, {"checks.advance_runs"}),
+        (a_waiting_validation, {"checks.advance_runs"}),
     ],
 )
 def test_the_check_sees_the_work(world: World, happens: Callable[[World], None], tasks: set[str]) -> None:
