@@ -268,6 +268,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {  # choices whose field name also occurs elsewhere
         "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
+        "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
         "SinkKindEnum": "kcover_portal.audit_stream.models.Sink.Kind",
         "SourceKindEnum": "kcover_portal.sources.models.Source.Kind",

@@ -37,6 +37,7 @@ from kcover_portal.api.v1 import (
     standbys,
     status,
     tokens,
+    validations,
 )
 
 app_name = "api"
@@ -72,6 +73,11 @@ urlpatterns = [
     path("v1/check-runs", checks.CheckRuns.as_view(LIST), name="check-runs"),
     path("v1/check-runs/<int:pk>", checks.CheckRuns.as_view(ITEM), name="check-run"),
     path("v1/check-runs/<int:pk>/stop", checks.Stop.as_view(), name="check-run-stop"),
+    path("v1/profiles", validations.Profiles.as_view(), name="profiles"),
+    path("v1/profiles/<slug:name>", validations.Profile.as_view(), name="profile"),
+    path("v1/validations", validations.Validations.as_view({**LIST, "post": "create"}), name="validations"),
+    path("v1/validations/<int:pk>", validations.Validations.as_view(ITEM), name="validation"),
+    path("v1/validations/<int:pk>/cancel", validations.Cancel.as_view(), name="validation-cancel"),
     path("v1/preflight/reports", preflight.Reports.as_view(), name="preflight-reports"),
     path("v1/preflight/runs", preflight.Runs.as_view(LIST), name="preflight-runs"),
     path("v1/preflight/runs/<int:pk>", preflight.Runs.as_view(ITEM), name="preflight-run"),

@@ -43,6 +43,7 @@ ACTS: dict[str, Act] = {
     "override": lambda api: api.post("nodes/east/gpu-1/cordon", {"reason": "x", "override": ["budget"]}),
     "token": lambda api: api.post("tokens", {"kind": "operator"}),
     "role": lambda api: api.post("roles", {"name": "night", "verbs": ["read"]}),
+    "profile": lambda api: api.call("put", "profiles/light", {"checks": [{"check": "pciebw"}]}),
     "policy": lambda api: api.post("policies?reason=x", text=POLICY),
 }
 
