@@ -67,7 +67,16 @@ NAVIGATION = (
     ),
     NavigationItem("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
     NavigationItem("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
-    NavigationItem("check-runs", _("Checks"), "list-check", "c", ("check-runs", "check-run", "check-run-new")),
+    NavigationItem(
+        "check-runs",
+        _("Checks"),
+        "list-check",
+        "c",
+        (
+            *("check-runs", "check-run", "check-run-new"),
+            *("validations", "validation", "validation-new", "validation-cancel"),
+        ),
+    ),
     NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
     NavigationItem("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
     NavigationItem("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),

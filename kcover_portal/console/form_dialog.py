@@ -11,7 +11,12 @@ from django.utils import timezone
 
 from kcover_portal import localization
 from kcover_portal.accounts import services
+from kcover_portal.checks.services import CheckRunRefused
+from kcover_portal.checks.services.validations import ValidationRefused
 from kcover_portal.console.access import Request, dialog, lead
+from kcover_portal.errors import FieldError
+
+REFUSALS = (services.Refused, CheckRunRefused, ValidationRefused)
 
 
 def ask(request: Request, form: forms.BaseForm, *, back: str, **shown: Any) -> HttpResponse:
@@ -30,12 +35,14 @@ def act(
 ) -> HttpResponse:
     """Show the form (GET), or act (POST) and lead back, unless ``do`` returns a page.
 
-    A refusal of the service becomes an error of the form.
+    A FieldError and the refusal of a service (REFUSALS) become errors of the form.
     """
     if request.method == "POST" and form.is_valid():
         try:
             answer = do(form.cleaned_data, timezone.now())
-        except services.Refused as error:
+        except FieldError as error:
+            form.add_error(error.field if error.field in form.fields else None, localization.say(error.reason))
+        except REFUSALS as error:
             form.add_error(None, localization.say(error.reason))
         else:
             return answer or lead(request, back)

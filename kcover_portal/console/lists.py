@@ -19,8 +19,8 @@ from django_filters import FilterSet
 from kcover import masked_addresses, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.checks.filtersets import CheckRunFilter
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.filtersets import CheckRunFilter, ValidationFilter
+from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -269,6 +269,13 @@ CHECK_RUNS = Listing(
         **_own_columns("batch", "total", "done", "wrong", "requested_by", "requested_at", "finished_at"),
     },
 )
+VALIDATIONS = Listing(
+    "validations",
+    ValidationFilter,
+    _visible(Validation.objects.all(), "cluster", None),
+    {"id": "id", "cluster": "cluster__name"}
+    | _own_columns("profile", "state", "reason", "requested_by", "requested_at", "finished_at"),
+)
 PREFLIGHT_RUNS = Listing(
     "preflight-runs",
     PreflightRunFilter,
@@ -285,5 +292,6 @@ PREFLIGHT_RUNS = Listing(
     },
     convert={"because": _because},
 )
-_EVERY = (CHECK_RUNS, PREFLIGHT_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+_OF_RUNS = (CHECK_RUNS, VALIDATIONS, PREFLIGHT_RUNS)
+_EVERY = (*_OF_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
 LISTINGS = {listing.name: listing for listing in _EVERY}

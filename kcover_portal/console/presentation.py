@@ -87,6 +87,14 @@ TABLES: Final = {
         "finished": Badge(_("Finished"), "ok", "circle-check"),
         "stopped": Badge(_("Stopped"), "off", "ban"),
     },
+    "validation": {
+        "waiting": Badge(_("Waiting"), "off", "clock"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "passed": Badge(_("Passed"), "ok", "shield-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+        "error": Badge(_("Not proven"), "ask", "alert-circle"),
+        "cancelled": Badge(_("Cancelled"), "off", "ban"),
+    },
     "policy_try": {
         "waiting": Badge(_("Waiting"), "off", "clock"),
         "running": Badge(_("Running"), "heal", "refresh"),

@@ -35,6 +35,7 @@ from kcover_portal.console.views import (
     standbys,
     system,
     tokens,
+    validations,
 )
 from kcover_portal.oidc_settings import CALLBACK
 
@@ -92,6 +93,10 @@ urlpatterns = [
     path("jobs/<slug:cluster>/<str:namespace>/<str:kind>/<str:name>/<slug:action>/", jobs.act, name="job-act"),
     path("checks/", checks.check_runs, name="check-runs"),
     path("checks/new/", checks.begin, name="check-run-new"),
+    path("checks/validations/", validations.validations, name="validations"),
+    path("checks/validations/new/", validations.begin, name="validation-new"),
+    path("checks/validations/<int:pk>/", validations.validation, name="validation"),
+    path("checks/validations/<int:pk>/cancel/", validations.cancel, name="validation-cancel"),
     path("checks/<int:pk>/", checks.check_run, name="check-run"),
     path("checks/<int:pk>/stop/", checks.stop, name="check-run-stop"),
     path("preflight/", preflight.preflight_runs, name="preflight-runs"),

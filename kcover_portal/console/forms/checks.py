@@ -1,5 +1,6 @@
-"""The form that starts a check run."""
+"""The forms that start a check run and a validation."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -7,6 +8,7 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover import autopilot
+from kcover.validation.profiles import Profile
 from kcover_portal.fleet.models import Cluster
 
 OFFERED = tuple(autopilot.CHECKS)
@@ -16,8 +18,8 @@ def _line() -> forms.TextInput:
     return forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"})
 
 
-class Checks(forms.Form):
-    """The checks to run, and the nodes of a cluster to run them on."""
+class _OnNodes(forms.Form):
+    """The nodes of a cluster to check."""
 
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),
@@ -26,6 +28,29 @@ class Checks(forms.Form):
         empty_label=None,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
+    host = forms.CharField(
+        required=False,
+        max_length=10_000,
+        label=_("Nodes"),
+        help_text=_("Comma-separated names. Leave this and the label blank for every GPU node."),
+        widget=_line(),
+    )
+    nodelabel = forms.CharField(required=False, max_length=400, label=_("Label (key=value)"), widget=_line())
+
+    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any]) -> None:
+        super().__init__(data, initial=initial)
+        field = self.fields["cluster"]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = clusters.order_by("name")
+
+    def clean_host(self) -> list[str]:
+        """The node names without duplicates."""
+        return list(dict.fromkeys(name for part in self.cleaned_data["host"].split(",") if (name := part.strip())))
+
+
+class Checks(_OnNodes):
+    """The checks to run."""
+
     checks = forms.MultipleChoiceField(
         choices=[(name, name) for name in OFFERED],
         initial=list(autopilot.PERIODIC_CHECKS),
@@ -39,14 +64,6 @@ class Checks(forms.Form):
         help_text=_("Level 2 and above needs idle GPUs, as gpumem does."),
         widget=forms.Select(attrs={"class": "form-select"}),
     )
-    host = forms.CharField(
-        required=False,
-        max_length=10_000,
-        label=_("Nodes"),
-        help_text=_("Comma-separated names. Leave this and the label blank for every GPU node."),
-        widget=_line(),
-    )
-    nodelabel = forms.CharField(required=False, max_length=400, label=_("Label (key=value)"), widget=_line())
     batch = forms.IntegerField(
         required=False,
         min_value=1,
@@ -55,13 +72,30 @@ class Checks(forms.Form):
         help_text=_("Leave blank for all at once."),
         widget=forms.NumberInput(attrs={"class": "form-control"}),
     )
+    field_order = ("cluster", "checks", "level", "host", "nodelabel", "batch")
 
-    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any]) -> None:
-        super().__init__(data, initial=initial)
-        field = self.fields["cluster"]
-        assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = clusters.order_by("name")
 
-    def clean_host(self) -> list[str]:
-        """The node names without duplicates."""
-        return list(dict.fromkeys(name for part in self.cleaned_data["host"].split(",") if (name := part.strip())))
+class Validate(_OnNodes):
+    """The profile to validate with. ``in_force``: the profiles by name."""
+
+    profile = forms.ChoiceField(label=_("Profile"), widget=forms.Select(attrs={"class": "form-select"}))
+    reason = forms.CharField(
+        required=False,
+        max_length=500,
+        label=_("Reason"),
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    field_order = ("cluster", "profile", "host", "nodelabel", "reason")
+
+    def __init__(
+        self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any], in_force: Mapping[str, Profile]
+    ) -> None:
+        super().__init__(data, clusters=clusters, initial=initial)
+        field = self.fields["profile"]
+        assert isinstance(field, forms.ChoiceField)
+        field.choices = [(name, f"{name}: {_content(profile)}") for name, profile in in_force.items()]
+
+
+def _content(profile: Profile) -> str:
+    """The checks of a profile, with dcgm's level."""
+    return ", ".join(f"dcgm -r {profile.level}" if name == "dcgm" else name for name in profile.names)

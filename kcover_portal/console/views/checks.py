@@ -1,24 +1,26 @@
 """Check runs: the list, one run, and starting or stopping one."""
 
+from datetime import datetime
+from typing import Any
+
 from django.core.paginator import Paginator
 from django.db.models import Case, Q, Value, When
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import autopilot, reasons
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.checks import services
+from kcover_portal.checks import queries, services
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import checks
+from kcover_portal.console.views.validations import COLUMNS as VALIDATION_COLUMNS
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.services import node_selection
 
@@ -33,6 +35,7 @@ COLUMNS = (
     gettext_lazy("Requested"),
 )
 PAGE_NODES = 100
+LATEST_VALIDATIONS = 5  # above the runs
 # Running nodes first, then failures, then waiting nodes, then passes.
 ORDER = Case(
     When(state=CheckTarget.State.REQUESTED, then=Value(0)),
@@ -54,6 +57,8 @@ def check_runs(request: Request) -> HttpResponse:
         "columns": COLUMNS,
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
+        "validations": queries.with_nodes(lists.VALIDATIONS.seen(request.user))[:LATEST_VALIDATIONS],
+        "validation_columns": VALIDATION_COLUMNS,
     }
     return render(request, "console/pages/check_runs.html", context)
 
@@ -81,31 +86,27 @@ def begin(request: Request) -> HttpResponse:
         require(request, Verb.CHECK, None)
     clusters = accounts.clusters_of(request.user, Verb.CHECK)
     form = checks.Checks(request.POST or None, clusters=clusters, initial={"host": request.GET.get("host", "")})
-    if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
+
+    def run(given: dict[str, Any], now: datetime) -> HttpResponse:
         require(request, Verb.CHECK, given["cluster"])
-        try:
-            nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
-            if not nodes:
-                raise FieldError("host", reasons.of("cluster_without_gpus"))
-            run = services.begin(
-                given["cluster"],
-                nodes,
-                checks=given["checks"],
-                level=given["level"],
-                batch=given["batch"] or 0,
-                actor=accounts.actor(request.user),
-                now=timezone.now(),
-            )
-        except FieldError as error:
-            form.add_error(error.field, localization.say(error.reason))
-        except services.CheckRunRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:check-run", args=(run.pk,)))
-    return form_dialog.ask(
+        nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
+        if not nodes:
+            raise FieldError("host", reasons.of("cluster_without_gpus"))
+        begun = services.begin(
+            given["cluster"],
+            nodes,
+            checks=given["checks"],
+            level=given["level"],
+            batch=given["batch"] or 0,
+            actor=accounts.actor(request.user),
+            now=now,
+        )
+        return lead(request, reverse("console:check-run", args=(begun.pk,)))
+
+    return form_dialog.act(
         request,
         form,
+        run,
         back=reverse("console:check-runs"),
         address=reverse("console:check-run-new"),
         title=_("Run checks"),
@@ -121,20 +122,11 @@ def stop(request: Request, pk: int) -> HttpResponse:
     """Stop a run. No further nodes are checked."""
     run = _find(request, pk)
     require(request, Verb.CHECK, run.cluster)
-    form = forms.Act(request.POST or None)
-    page = reverse("console:check-run", args=(pk,))
-    if request.method == "POST" and form.is_valid():
-        reason = form.cleaned_data["reason"]
-        try:
-            services.stop(run, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
-        except services.CheckRunRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, page)
-    return form_dialog.ask(
+    return form_dialog.act(
         request,
-        form,
-        back=page,
+        forms.Act(request.POST or None),
+        lambda given, now: services.stop(run, actor=accounts.actor(request.user), reason=given["reason"], now=now),
+        back=reverse("console:check-run", args=(pk,)),
         address=reverse("console:check-run-stop", args=(pk,)),
         title=_("Stop run"),
         text=_(

@@ -15,6 +15,7 @@ from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
+from kcover_portal.checks import queries as checks
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
@@ -106,6 +107,10 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "health": well.node,
         "usual": system.usual_version([row.cluster]),
         "domains": [(name, domains[domain]) for domain, name in DOMAINS.items()],
+        "validated": checks.last_validation(row),
+        "sees_cluster": accounts.may(request.user, Verb.READ, row.cluster),
+        "validates": accounts.may(request.user, Verb.CHECK, row.cluster),
+        "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.name)}",
         "gpus": _gpus(row, opened, well),
         "checks": list(row.checks.all()),
         "incidents": opened,

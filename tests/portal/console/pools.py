@@ -10,7 +10,7 @@ from django.test import Client
 from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
 from kcover_portal.fleet.models import CheckResult, Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.preflight.models import PreflightReport, PreflightRun
@@ -93,6 +93,11 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
     )
     for place, node in enumerate(nodes.values()):
         CheckTarget.objects.create(run=run, node=node, place=place, batch=0)
+    validation = Validation.objects.create(
+        cluster=cluster, profile="full", document={}, run=run, requested_by="user:theirs", requested_at=now
+    )
+    for node in nodes.values():
+        ValidatedNode.objects.create(validation=validation, node=node)
     preflight = PreflightRun.objects.create(
         cluster=cluster,
         namespace="theirs",
@@ -115,7 +120,7 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
         reason=f"moving {THEIRS}",
         created_by="user:theirs",
     )
-    return {"storm": storm, "check-run": run, "preflight-run": preflight, "window": window}
+    return {"storm": storm, "check-run": run, "validation": validation, "preflight-run": preflight, "window": window}
 
 
 def bound(name: str, role: str, cluster: Cluster, pool: str, now: datetime) -> tuple[User, Client]:

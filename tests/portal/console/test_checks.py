@@ -1,4 +1,4 @@
-"""Pages of check runs and of preflight: what they show, who may act, and no more queries for more rows."""
+"""Pages of check runs, validations and preflight: what they show, who may act, and no more queries for more rows."""
 
 import re
 from collections.abc import Iterator
@@ -9,11 +9,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.checks import services as check_runs
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.models import CheckRun, Validation
+from kcover_portal.checks.services import validations
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.models import PreflightRun
 from tests.portal.checks.test_check_runs import FINE, answer
+from tests.portal.checks.test_validations import conclude, passes
 from tests.portal.console.conftest import Person
 from tests.portal.preflight.test_runs import raw, receive
 from tests.portal.rescue.world import World
@@ -158,3 +160,72 @@ def test_lists_are_exported(world: World, person: Person, name: str) -> None:
     body = b"".join(person("viewer").get(f"/export/{name}.csv").streaming_content).decode()
     assert body.count("\n") == 2
     assert body.startswith("id,cluster,")
+
+
+# ---------------------------------------------------------------------------------------------------------- validations
+
+
+def test_a_person_validates_nodes_and_sees_what_is_proven(world: World, person: Person) -> None:
+    client = person("operator", name="bo")
+    assert client.get("/checks/validations/").context["page"].object_list.count() == 0
+    asked = {"cluster": "c1", "profile": "light", "host": "gpu-1, gpu-2", "reason": "new boards"}
+    done = client.post("/checks/validations/new/", asked)
+    row = Validation.objects.get()
+    page = f"/checks/validations/{row.pk}/"
+    assert (done.status_code, done.headers["Location"]) == (302, page)
+    assert (row.profile, row.reason, row.requested_by, row.nodes.count()) == ("light", "new boards", "user:bo", 2)
+    conclude(world, row)
+    passes(world, "gpu-1")
+    passes(world, "gpu-2", dcgm="skipped")
+    conclude(world, row)
+    shown = client.get(page).context["nodes"]
+    assert [(one.state, {result["proof"] for result in results}) for one, results in shown] == [
+        ("passed", {"hardware"}),
+        ("error", {"hardware", "none"}),
+    ]
+    assert [one.first_node for one in client.get("/checks/").context["validations"]] == ["gpu-1"]
+    node = client.get("/nodes/c1/gpu-2/")
+    assert node.context["validated"].state == "error"
+    assert page in node.content.decode()
+
+
+def test_a_validation_is_cancelled_by_whoever_may(world: World, person: Person) -> None:
+    client = person("operator")
+    row = validations.begin(
+        world.cluster, node_selection.nodes(world.cluster), profile="full", actor="user:x", now=world.now
+    )
+    page, cancel = f"/checks/validations/{row.pk}/", f"/checks/validations/{row.pk}/cancel/"
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert person("viewer", cluster=other).get(page).status_code == 404
+    viewer = person("viewer")
+    assert cancel not in viewer.get(page).content.decode()
+    assert viewer.post(cancel, {"reason": "x"}).status_code == 403
+    assert viewer.get("/checks/validations/new/").status_code == 403
+    assert cancel in client.get(page).content.decode()
+    assert client.post(cancel, {"reason": "x"}).status_code == 302
+    assert client.post(cancel, {"reason": "x"}).status_code == 422
+
+
+def test_what_is_wrong_with_a_validation_is_told_at_its_field(world: World, person: Person) -> None:
+    client = person("operator")
+    asked = {"cluster": "c1", "profile": "light", "host": "gpu-1"}
+    for change, field in (
+        ({"host": "gpu-9"}, "host"),
+        ({"profile": "deep"}, "profile"),
+        ({"nodelabel": "a"}, "nodelabel"),
+    ):
+        response = client.post("/checks/validations/new/", {**asked, **change})
+        assert (response.status_code, list(response.context["form"].errors)) == (422, [field])
+    assert not Validation.objects.exists()
+
+
+def test_queries_do_not_grow_with_validations(world: World, person: Person) -> None:
+    client, counts = person("viewer"), []
+    for names in (["gpu-1"], ["gpu-1", "gpu-2", "gpu-3"]):
+        nodes = node_selection.nodes(world.cluster, hosts=names)
+        row = validations.begin(world.cluster, nodes, profile="light", actor="user:x", now=world.now)
+        for path in ("/checks/", "/checks/validations/", f"/checks/validations/{row.pk}/"):
+            with CaptureQueriesContext(connection) as captured:
+                words(client, path)
+            counts.append(len(captured))
+    assert counts[:3] == counts[3:]

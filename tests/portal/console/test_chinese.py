@@ -14,7 +14,8 @@ from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
-from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.checks.models import CheckRun, CheckTarget, Validation
+from kcover_portal.checks.services import validations
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.incidents import services as incidents
@@ -99,6 +100,7 @@ KNOWN = {
     *("RescuePolicy", "WarmStandbyPolicy", "server", "cluster", "pool", "label", "preflight", "key", "value"),
     *("kcover.io", "notify", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl"),
     "nvidia-bug-report",
+    *("light", "full", "burn-in"),  # validation profiles
 }
 HERE = {
     "gpu",
@@ -185,6 +187,8 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     run = check_runs.begin(world.cluster, nodes, checks=("remapped",), actor="user:ann", now=world.now, batch=2)
     check_runs.advance(run.pk, now=world.now)
     answer(world, "gpu-1", FINE)
+    gpus = node_selection.nodes(world.cluster, hosts=["gpu-3"])
+    validations.begin(world.cluster, gpus, profile="light", actor="user:ann", now=world.now)
     for number in range(1, 5):
         receive(world, raw(number, failed={(0, 1), (1, 4), (2, 3)} if number == 2 else set()))
     incidents.keep_storm(
@@ -276,6 +280,9 @@ def pages() -> list[str]:
         *(
             f"/checks/{run}/",
             "/checks/new/",
+            "/checks/validations/",
+            "/checks/validations/new/",
+            f"/checks/validations/{Validation.objects.get().pk}/",
             "/preflight/",
             f"/preflight/{preflight}/",
         ),

@@ -11,7 +11,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import audit, reasons
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -35,6 +35,7 @@ HEADERS = {
     "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",
     "check-runs": "id cluster state checks r batch total done wrong requested_by requested_at finished_at",
+    "validations": "id cluster profile state reason requested_by requested_at finished_at",
     "preflight-runs": "id cluster namespace workload uid state received expected_reports slow_nodes abnormal_nodes "
     "suspect_nodes rejected because first_at last_at due_at ended_at",
 }
@@ -58,6 +59,7 @@ def fill(cluster: Cluster, number: int) -> None:
     incident = Incident.objects.create(cluster=cluster, node=node, kind="xid", code="62", message="=1+1", **at)
     Occurrence.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
     CheckRun.objects.create(cluster=cluster, checks=["dcgm"], requested_by="user:x", requested_at=NOW)
+    Validation.objects.create(cluster=cluster, profile="full", document={}, requested_by="user:x", requested_at=NOW)
     PreflightRun.objects.create(
         cluster=cluster, namespace="ml", workload=f"w{number}", size=2, first_at=NOW, last_at=NOW, due_at=NOW
     )

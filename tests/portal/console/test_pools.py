@@ -17,7 +17,7 @@ from kcover_portal import doorbell
 from kcover_portal.accounts import queries
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.checks.models import CheckRun
+from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.preflight.models import PreflightRun
@@ -40,7 +40,7 @@ OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 @pytest.fixture
 def low_keys(db: None) -> None:
     """Keys begin at 1 in each table again: few keys name all rows, and the walk over all addresses is short."""
-    models = (Incident, Rescue, Node, Approval, CheckRun, PreflightRun, Maintenance)
+    models = (Incident, Rescue, Node, Approval, CheckRun, Validation, PreflightRun, Maintenance)
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), models):
             cursor.execute(statement)
@@ -100,7 +100,7 @@ def addresses(route: str, node: str, keys: list[str]) -> Iterator[str]:
 def _listings() -> list[str]:
     return [
         *("nodes", "incidents", "occurrences", "decisions", "rescues", "audit", "revisions", "deliveries"),
-        *("check-runs", "preflight-runs"),
+        *("check-runs", "validations", "preflight-runs"),
     ]
 
 
