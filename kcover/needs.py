@@ -12,5 +12,6 @@ class Need(StrEnum):
     APPROVAL = "approval"  # a rescue that waits for an answer
     INCIDENT = "incident"  # a fault that no rescue handles
     JOB = "job"  # an order about a training job that waits for a person
+    REPAIR = "repair"  # a repair that is overdue, or has no owner or no date
     WATCH = "watch"  # a cluster that the watch cannot read
     SOURCE = "source"  # a source of faults that fails

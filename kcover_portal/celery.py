@@ -38,6 +38,7 @@ app.conf.beat_schedule = {
     "suspected GPUs": {"task": "incidents.suspect_gpus", "schedule": 60.0, "options": {"expires": 60.0}},
     "preflight objects": {"task": "preflight.read_objects", "schedule": 10.0, "options": {"expires": 10.0}},
     "jobs": {"task": "jobs.look", "schedule": 10.0, "options": {"expires": 10.0}},
+    "repairs": {"task": "repairs.sweep", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "deep checks": {"task": "checks.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},

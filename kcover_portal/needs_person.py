@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, QuerySet
@@ -14,6 +15,8 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.repairs import queries as repairs
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person as rescue
 from kcover_portal.sources import queries as sources
@@ -30,11 +33,12 @@ class NeedsPerson:
     approvals: QuerySet[Rescue]  # to be approved or rejected
     incidents: QuerySet[Incident]  # that no rescue handles
     orders: QuerySet[JobOrder]  # about training jobs, left to people
+    repairs: QuerySet[Repair]  # overdue, or without an owner or a date
     clusters: list[Cluster]  # that the watch cannot read
     sources: QuerySet[Source]  # of faults, that fail
 
 
-def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
+def of(scope: Scope, clusters: Collection[Cluster], *, now: datetime) -> NeedsPerson:
     """The items that need a person in the scope, of which these clusters are wholly part. Evaluates nothing."""
     return NeedsPerson(
         ledgers=scope.rows(rescue.open_ledger_incidents(), node=None),
@@ -43,14 +47,15 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> NeedsPerson:
         approvals=scope.rows(rescue.awaiting_approval()),
         incidents=scope.rows(rescue.unhandled_incidents()),
         orders=scope.rows(jobs.left_to_people(), node=None),
+        repairs=scope.rows(repairs.left_to_people(now=now)),
         clusters=fleet.unwatched(clusters),
         sources=sources.failing(clusters),
     )
 
 
-def counts(clusters: Collection[Cluster]) -> dict[tuple[str, Need], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Seven queries."""
-    found = of(Scope.of(*clusters), clusters)
+def counts(clusters: Collection[Cluster], *, now: datetime) -> dict[tuple[str, Need], int]:
+    """The number of rows that need a person, by cluster and kind; zeros included. Eight queries."""
+    found = of(Scope.of(*clusters), clusters, now=now)
     rows: dict[Need, QuerySet[Any]] = {
         Need.LEDGER: found.ledgers,
         Need.STORM: found.storms,
@@ -58,6 +63,7 @@ def counts(clusters: Collection[Cluster]) -> dict[tuple[str, Need], int]:
         Need.APPROVAL: found.approvals,
         Need.INCIDENT: found.incidents,
         Need.JOB: found.orders,
+        Need.REPAIR: found.repairs,
         Need.SOURCE: found.sources,
     }
     numbers = Counter({(cluster.name, Need.WATCH): 1 for cluster in found.clusters})

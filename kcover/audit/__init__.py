@@ -67,6 +67,7 @@ from kcover.audit.identities import (
     SingleSignOnFailed,
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
+from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened
 from kcover.audit.rescues import (
     CommandAnsweredLate,
     DecisionAnswer,
@@ -256,6 +257,11 @@ __all__ = [
     "QuestionCancelled",
     "RebootRequest",
     "RecoveryCodesMade",
+    "RepairAct",
+    "RepairChanged",
+    "RepairMove",
+    "RepairMoved",
+    "RepairOpened",
     "RequestRefused",
     "RescueAct",
     "RescueApproved",

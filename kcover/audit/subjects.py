@@ -19,3 +19,8 @@ def role(name: str) -> str:
 def group(name: str) -> str:
     """Returns the subject of acts on the role of a group of the identity provider."""
     return f"group {name}"[:MAX_SUBJECT]
+
+
+def repair(number: int) -> str:
+    """Returns the subject of acts on a repair."""
+    return f"repair {number}"

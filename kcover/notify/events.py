@@ -24,6 +24,7 @@ KINDS = (
     "automation.paused",
     "watch.failing",
     "source.failing",
+    "repair.overdue",
     "rule.notify",
     "incident.opened",
     "agent.silent",
@@ -41,8 +42,9 @@ KINDS = (
     "agent.back",
     "watch.cleared",
     "source.cleared",
+    "repair.cleared",
 )
-URGENT_KINDS = KINDS[:11]  # somebody has to act on these: a good choice for a channel that wakes people
+URGENT_KINDS = KINDS[:12]  # somebody has to act on these: a good choice for a channel that wakes people
 # The events that announce each kind of need. Each urgent event announces one, or has a reason why it does not.
 ANNOUNCEMENTS: Mapping[Need, tuple[str, ...]] = {
     Need.LEDGER: ("ledger.diverged",),
@@ -52,6 +54,7 @@ ANNOUNCEMENTS: Mapping[Need, tuple[str, ...]] = {
     # A fault is announced when it opens. Whether a rescue handles it is known later: then rescue.human says so.
     Need.INCIDENT: ("incident.opened", "agent.silent"),
     Need.JOB: ("job.human",),
+    Need.REPAIR: ("repair.overdue",),
     Need.WATCH: ("watch.failing",),
     Need.SOURCE: ("source.failing",),
 }

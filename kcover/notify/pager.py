@@ -33,6 +33,7 @@ _ALERT_SUBJECTS: Final[Mapping[str, str]] = {
     "automation.paused": "pause",
     "watch.failing": "watch",
     "source.failing": "source",
+    "repair.overdue": "repair",
 }
 _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "incident.closed": ("incident", "decision"),
@@ -45,6 +46,7 @@ _RESOLVED_SUBJECTS: Final[Mapping[str, tuple[str, ...]]] = {
     "automation.resumed": ("pause",),
     "watch.cleared": ("watch",),
     "source.cleared": ("source",),
+    "repair.cleared": ("repair",),
 }
 # The severity of kinds whose events carry none. A rescue that waits for a person withholds capacity meanwhile.
 _SEVERITIES: Final[Mapping[str, str]] = {
@@ -52,6 +54,7 @@ _SEVERITIES: Final[Mapping[str, str]] = {
     "storm.opened": "fatal",
     "automation.paused": "warning",
     "source.failing": "warning",
+    "repair.overdue": "warning",
 }
 _DEFAULT_SEVERITY: Final = "degraded"
 

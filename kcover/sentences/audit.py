@@ -113,6 +113,14 @@ TITLES: Mapping[str, str] = {
     "source.created": _("Source added"),
     "source.changed": _("Source changed"),
     "source.deleted": _("Source removed"),
+    "repair.reported": _("Repair reported"),
+    "repair.changed": _("Repair changed"),
+    "repair.accepted": _("Repair accepted"),
+    "repair.in_repair": _("Machine handed over for repair"),
+    "repair.returned": _("Machine returned from repair"),
+    "repair.validating": _("Validation of a repaired machine"),
+    "repair.closed": _("Repair closed"),
+    "repair.refused": _("Repair refused"),
 }
 
 # Of a call: what it does, and how far it is.

@@ -11,6 +11,7 @@ class Verb(models.TextChoices):
     REPAIR = "repair", _("Cordon, drain, reboot and release nodes; cancel, retry and skip")
     CHECK = "check", _("Run and stop checks")
     CLOSE = "close", _("Close incidents and storms")
+    HANDLE_REPAIRS = "handle-repairs", _("Report repairs and take them through the repair desk")
     MAINTAIN = "maintain", _("Schedule and end maintenance")
     PAUSE = "pause", _("Pause automation")
     RESUME = "resume", _("Resume automation")
@@ -32,7 +33,10 @@ class Role(models.TextChoices):
     ADMIN = "admin", _("Admin")
 
 
-_OPERATOR = {Verb.READ, Verb.REPAIR, Verb.CHECK, Verb.CLOSE, Verb.MAINTAIN, Verb.PAUSE, Verb.RESUME, Verb.GUARD}
+_OPERATOR = {
+    *(Verb.READ, Verb.REPAIR, Verb.CHECK, Verb.CLOSE, Verb.HANDLE_REPAIRS),
+    *(Verb.MAINTAIN, Verb.PAUSE, Verb.RESUME, Verb.GUARD),
+}
 VERBS_OF: dict[str, frozenset[str]] = {
     role.value: frozenset(verb.value for verb in verbs)
     for role, verbs in {

@@ -27,6 +27,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.jobs import services as jobs
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import yaml_reader
+from kcover_portal.repairs import services as repairs
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.runtime.services import concurrency_limits
@@ -40,6 +41,7 @@ ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
     jobs.OrderRefused: http_errors.Conflict,
     jobs.JobUnknown: http_errors.NotFound,
     incidents.CloseRefused: http_errors.Conflict,
+    repairs.RepairRefused: http_errors.Conflict,
     check_runs.CheckRunRefused: http_errors.Conflict,
     validations.ValidationRefused: http_errors.Conflict,
     policies.Conflict: http_errors.PreconditionFailed,

@@ -5,6 +5,7 @@ from typing import Final
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,31 @@ VERBS: Final = {
         _("Skip step"),
         "player-skip-forward",
         _("Continues without the failed step."),
+    ),
+    "accept": ActionLabel(
+        pgettext_lazy("repair", "Accept"),
+        "check",
+        _("Somebody owns the repair from now on. Name a date."),
+    ),
+    "hand-over": ActionLabel(
+        _("Hand over"),
+        "arrow-right",
+        _("The machine goes to whoever repairs it."),
+    ),
+    "return": ActionLabel(
+        pgettext_lazy("repair", "Take back"),
+        "arrow-back-up",
+        _("The machine is back. Run checks on it now: only a passed validation closes the repair."),
+    ),
+    "close": ActionLabel(
+        _("Close repair"),
+        "circle-check",
+        _("Requires a validation that the machine has passed since it was returned."),
+    ),
+    "refuse": ActionLabel(
+        pgettext_lazy("repair", "Refuse"),
+        "ban",
+        _("The repair goes back to whoever reported it."),
     ),
 }
 

@@ -66,6 +66,9 @@ NAVIGATION = (
         "policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")
     ),
     NavigationItem("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
+    NavigationItem(
+        "repairs", _("Repairs"), "tool", "d", ("repairs", "repair", "repair-new", "repair-change", "repair-act")
+    ),
     NavigationItem("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
     NavigationItem(
         "check-runs",

@@ -8,12 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.http import QueryDict
-from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 from django_filters import FilterSet
 
 from kcover import masked_addresses, reasons
@@ -21,6 +18,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.checks.filtersets import CheckRunFilter, ValidationFilter
 from kcover_portal.checks.models import CheckRun, Validation
+from kcover_portal.console.rescue_tabs import TABS, Tab
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -31,35 +29,15 @@ from kcover_portal.policies.filtersets import RevisionFilter
 from kcover_portal.policies.models import Revision
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.repairs.filtersets import RepairFilter
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import needs_person
 from kcover_portal.views import audit, nodes
 from kcover_portal.views.filtersets import IncidentFilter, NodeFilter
 
 KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within the range of the database
 OF_THE_PAGE = ("page", "sort", "before", "picked", "all")  # parameters of the position in a list, not of its content
-
-
-@dataclass(frozen=True, slots=True)
-class Tab:
-    """A selection of the rescues that people look for; ``rest`` is the same filter over REST."""
-
-    name: str
-    label: str | Promise
-    where: Q
-    rest: str
-
-
-TABS = (
-    Tab("all", pgettext_lazy("rescues", "All"), Q(), ""),
-    Tab("active", _("Active"), Q(state__in=("waiting", "running")), "state=waiting&state=running"),
-    Tab("approval", _("Awaiting approval"), needs_person.AWAITING_APPROVAL, "needs_person=approval"),
-    Tab("people", _("Needs a person"), needs_person.LEFT_TO_PEOPLE, "needs_person=people"),
-    Tab("succeeded", _("Succeeded"), Q(state="succeeded"), "state=succeeded"),
-    Tab("failed", _("Failed"), Q(state="failed"), "state=failed"),
-    Tab("cancelled", _("Cancelled"), Q(state="cancelled"), "state=cancelled"),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +270,21 @@ PREFLIGHT_RUNS = Listing(
     },
     convert={"because": _because},
 )
+REPAIRS = Listing(
+    "repairs",
+    RepairFilter,
+    _visible(Repair.objects.all()),
+    {
+        "id": "id",
+        "cluster": "cluster__name",
+        "node": "node_name",
+        **_own_columns("state", "machine_serial", "part_kind", "part_serial", "part_slot", "vendor", "queue", "ticket"),
+        **_own_columns("assignee", "due", "action", "opened_because", "opened_by"),
+        "rescue": "rescue_id",
+        **_own_columns(*(f"{state}_at" for state in Repair.State.values)),
+    },
+    convert={"opened_because": _because},
+)
 _OF_RUNS = (CHECK_RUNS, VALIDATIONS, PREFLIGHT_RUNS)
-_EVERY = (*_OF_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
+_EVERY = (*_OF_RUNS, NODES, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, REPAIRS, AUDIT, REVISIONS, DELIVERIES)
 LISTINGS = {listing.name: listing for listing in _EVERY}

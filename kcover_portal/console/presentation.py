@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover import actions
 from kcover_portal.console.action_labels import ActionLabel
 from kcover_portal.notify.services import render
+from kcover_portal.repairs.models import Repair
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +192,15 @@ TABLES: Final = {
         "trouble": Badge(_("Failing"), "bad", "alert-circle"),
         "new": Badge(_("Nothing heard yet"), "off", "circle-dashed"),
         "off": Badge(_("Disabled"), "off", "player-pause"),
+    },
+    "repair": {
+        "reported": Badge(Repair.State.REPORTED.label, "ask", "clipboard-list"),
+        "accepted": Badge(Repair.State.ACCEPTED.label, "heal", "user"),
+        "in_repair": Badge(Repair.State.IN_REPAIR.label, "heal", "tool"),
+        "returned": Badge(Repair.State.RETURNED.label, "heal", "arrow-back-up"),
+        "validating": Badge(Repair.State.VALIDATING.label, "heal", "progress-check"),
+        "closed": Badge(Repair.State.CLOSED.label, "ok", "circle-check"),
+        "refused": Badge(Repair.State.REFUSED.label, "ask", "ban"),
     },
     "delivery": {
         "batching": Badge(_("Batching"), "heal", "stack"),

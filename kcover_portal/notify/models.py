@@ -228,12 +228,12 @@ class Alert(models.Model):
 
 
 class OpenNeed(models.Model):
-    """A need that no entry of the audit log announces: a watch or a source that fails. Deleted once it has ended."""
+    """A need that no entry of the audit log announces, such as a source that fails. Deleted once it has ended."""
 
     kind = models.CharField(max_length=12, help_text="kcover.needs")
-    record = models.BigIntegerField(help_text="the id of the cluster or the source")
+    record = models.BigIntegerField(help_text="the id of the cluster, source or repair")
     cluster = models.CharField(max_length=100)
-    name = models.CharField(max_length=120, help_text="of the source; the source may be deleted")
+    name = models.CharField(max_length=120, help_text="of the source, which may be deleted, or of the repair")
     since = models.DateTimeField()
     announced_at = models.DateTimeField(null=True, help_text="null: it has not lasted long enough yet")
     absent_since = models.DateTimeField(null=True, help_text="null: it is still there")

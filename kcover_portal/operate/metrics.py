@@ -78,7 +78,7 @@ class Rows(Collector):
             PreflightRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
         )
         people = GaugeMetricFamily("kcover_needs_person", "Items that wait for a person", labels=("cluster", "kind"))
-        for labels, count in needs_person.counts(fleet.clusters()).items():
+        for labels, count in needs_person.counts(fleet.clusters(), now=now).items():
             people.add_metric(labels, count)
         yield people
         text = f"Agents that have not reported for {fleet.AGENT_SILENT_AFTER.total_seconds():.0f} s"

@@ -36,6 +36,8 @@ def event(kind: str, **more: object) -> Event:
         ("watch.cleared", [("resolve", "watch-7")]),
         ("source.failing", [("trigger", "source-7")]),
         ("source.cleared", [("resolve", "source-7")]),
+        ("repair.overdue", [("trigger", "repair-7")]),
+        ("repair.cleared", [("resolve", "repair-7")]),
         ("ledger.diverged", [("trigger", "its-own-key")]),
         ("rule.notify", [("trigger", "its-own-key")]),
         ("breaker.tripped", [("trigger", "its-own-key")]),
@@ -75,6 +77,7 @@ def test_exactly_the_pager_kinds_open_alerts() -> None:
         (event("ledger.diverged"), "fatal"),
         (event("watch.failing"), "degraded"),
         (event("source.failing"), "warning"),
+        (event("repair.overdue"), "warning"),
         (event("incident.opened", severity="fatal", drill=True), "info"),
     ],
 )

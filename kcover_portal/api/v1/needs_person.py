@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db.models import QuerySet
+from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
@@ -24,12 +25,13 @@ from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
 
 MAX_LISTED = 100  # items of one kind; ``counts`` has the number of all
-TYPES = ("incident", "rescue", "job_order", "cluster", "source")
+TYPES = ("incident", "rescue", "job_order", "repair", "cluster", "source")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,8 +108,9 @@ class NeedsPersonList(APIView):
             name = get_object_or_404(clusters, name=request.query_params["cluster"]).name
             clusters = clusters.filter(name=name)
         seen = list(clusters)
-        waiting = needs_person.of(scope, [cluster for cluster in seen if cluster in scope])
-        parts = _parts(waiting, seen)
+        now = timezone.now()
+        waiting = needs_person.of(scope, [cluster for cluster in seen if cluster in scope], now=now)
+        parts = _parts(waiting, seen, now=now)
         counts = {kind: number for kind, (number, _items) in parts.items()}
         items = [item for _number, found in parts.values() for item in found]
         return Response(NeedsPersonSerializer({"count": sum(counts.values()), "counts": counts, "results": items}).data)
@@ -116,7 +119,7 @@ class NeedsPersonList(APIView):
 Part = tuple[int, list[Item]]  # the number of all, and the listed ones
 
 
-def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mapping[Need, Part]:
+def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster], *, now: datetime) -> Mapping[Need, Part]:
     """The items in these clusters by kind, in the order of ``Need``."""
 
     def part(rows: QuerySet[Any], order: str, items: Callable[[list[Any]], Iterable[Item]]) -> Part:
@@ -134,6 +137,7 @@ def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster]) -> Mappin
         Need.APPROVAL: part(waiting.approvals.select_related("node"), "expires_at", lambda rows: map(_approval, rows)),
         Need.INCIDENT: part(waiting.incidents.select_related("node"), "opened_at", _unhandled),
         Need.JOB: part(waiting.orders, "requested_at", lambda rows: map(_order, rows)),
+        Need.REPAIR: part(waiting.repairs, "reported_at", lambda rows: [_repair(row, now=now) for row in rows]),
         Need.WATCH: (len(waiting.clusters), [_unwatched(cluster) for cluster in waiting.clusters[:MAX_LISTED]]),
         Need.SOURCE: part(waiting.sources, "error_at", lambda rows: map(_failing, rows)),
     }
@@ -188,6 +192,20 @@ def _order(row: JobOrder) -> Item:
         about=("job_order", str(row.pk)),
         name=f"{row.kind} {row.namespace}/{row.name}",
         since=row.requested_at,
+        why=(why,) if why else (),
+    )
+
+
+def _repair(row: Repair, *, now: datetime) -> Item:
+    why = row.need(now=now)
+    return Item(
+        kind="repair",
+        cluster=row.cluster.name,
+        node=row.node_name,
+        about=("repair", str(row.pk)),
+        name=str(row.part),
+        since=row.reported_at,
+        until=row.due,
         why=(why,) if why else (),
     )
 

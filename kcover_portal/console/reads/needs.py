@@ -17,6 +17,7 @@ from kcover_portal.console.fault_names import incident_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
@@ -68,12 +69,12 @@ class Needs:
     more: list[Remainder]
 
 
-def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
+def of(scope: Scope, clusters: Collection[Cluster], *, now: datetime) -> Needs:
     """Everything that needs a person, most urgent first; ``clusters``: those that are wholly in the scope.
 
     A node with several faults is one row. So a node that reports many faults hides no other node.
     """
-    waiting = needs_person.of(scope, clusters)
+    waiting = needs_person.of(scope, clusters, now=now)
     urgent, other, nodes = _faulty_nodes(waiting.incidents)
     unwatched = [_unwatched(cluster) for cluster in waiting.clusters]
     kinds = (
@@ -83,6 +84,7 @@ def of(scope: Scope, clusters: Collection[Cluster]) -> Needs:
         _Kind(*_left(waiting.rescues), "rescues", "tab=people"),
         _Kind(*_approvals(waiting.approvals), "rescues", "tab=approval"),
         _Kind(*_orders(waiting.orders), "jobs", ""),
+        _Kind(*_repairs(waiting.repairs, now=now), "repairs", "needs_person=true"),
         _Kind(other, len(other), "incidents", "needs_person=true"),
         _Kind(unwatched, len(unwatched), "nodes", ""),
         _Kind(*_failing(waiting.sources), "sources", ""),
@@ -181,6 +183,23 @@ def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
             order.cluster.name,
         )
         for order in rows.select_related("cluster").order_by("requested_at", "pk")[:MAX_ROWS]
+    ]
+    return found, _total(rows, found)
+
+
+def _repairs(rows: QuerySet[Repair], *, now: datetime) -> tuple[list[Need], int]:
+    found = [
+        Need(
+            presentation.Badge("", "ask", "tool"),
+            _("Repair of %(node)s needs a person") % {"node": repair.node_name},
+            localization.sentence(filter(None, [repair.need(now=now)])),
+            repair.reported_at,
+            "repair",
+            repair.pk,
+            repair.cluster.name,
+            repair.node_name,
+        )
+        for repair in rows.select_related("cluster").order_by("reported_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 

@@ -14,10 +14,11 @@ from django.utils.translation import gettext as _
 
 from kcover import actors, masked_addresses, reasons
 from kcover_portal import localization
-from kcover_portal.console import action_labels, fault_names, presentation
+from kcover_portal.console import action_labels, fault_names, part_names, presentation
 from kcover_portal.console.reads import entries, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
 
 register = template.Library()
@@ -184,6 +185,12 @@ def shown(value: Any) -> Any:
     if not isinstance(value, datetime):
         return value
     return until(value) if value > timezone.now() else at(value)
+
+
+@register.filter
+def part_name(repair: Repair) -> str:
+    """The part of a repair in words."""
+    return part_names.name(repair.part)
 
 
 @register.filter

@@ -26,6 +26,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import NodeHealth
+from kcover_portal.repairs import queries as repairs
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -119,6 +120,8 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Verb.REPAIR, row) else (),
+        "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
+        "repairs": list(repairs.open_repairs().filter(node=row)),
     }
     return render(request, "console/pages/node.html", context)
 

@@ -35,7 +35,7 @@ def overview(request: Request) -> HttpResponse:
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),
-        "needs": needs.of(seen, whole),
+        "needs": needs.of(seen, whole, now=now),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(seen, now=now),
         "gauges": safety.gauges(whole, now=now),

@@ -21,6 +21,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import approvals, bulk_actions
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues as reads
+from kcover_portal.console.rescue_tabs import TABS
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -46,7 +47,7 @@ def rescues(request: Request) -> HttpResponse:
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "code", "origin"),
-        "tabs": [(tab.name, tab.label, found.narrowed.filter(tab.where).count()) for tab in lists.TABS],
+        "tabs": [(tab.name, tab.label, found.narrowed.filter(tab.where).count()) for tab in TABS],
         "tab": request.GET.get("tab", "all"),
         "kept": [("tab", request.GET.get("tab", "")), ("policy", request.GET.get("policy", ""))],
         "page": page,

@@ -1,4 +1,6 @@
-"""Needs that no entry of the audit log announces: a watch or a source that fails. Their start and end are events.
+"""Needs that no entry of the audit log announces: a watch or a source that fails, and a repair that is late.
+
+Their start and end are events.
 
 What needs a person is read from ``needs_person``, as by the console. A need is announced once, when it has lasted for
 STEADY_TIME. It has ended when it has been absent for as long. So a short failure is no message, and one that comes and
@@ -27,6 +29,7 @@ STEADY_TIME = timedelta(minutes=1)
 EVENTS: Final[Mapping[str, tuple[str, str]]] = {
     Need.WATCH: ("watch.failing", "watch.cleared"),
     Need.SOURCE: ("source.failing", "source.cleared"),
+    Need.REPAIR: ("repair.overdue", "repair.cleared"),
 }
 Key = tuple[str, int]  # kind and record
 
@@ -53,24 +56,27 @@ class _Change(Enum):
 
 def has_changes(*, now: datetime) -> bool:
     """Returns whether a need has begun or ended. Called in each sweep, so it uses no lock and no transaction."""
-    return any(_changes(_present(), now=now))
+    return any(_changes(_present(now=now), now=now))
 
 
 def read_new(*, now: datetime) -> list[NewEvent]:
     """The events of needs that began or ended. Moves their rows, as part of the caller's transaction."""
-    present = _present()
+    present = _present(now=now)
     found = (_apply(change, row, present, now=now) for change, row in list(_changes(present, now=now)))
     return [event for event in found if event is not None]
 
 
-def _present() -> dict[Key, _Present]:
+def _present(*, now: datetime) -> dict[Key, _Present]:
     clusters = list(fleet.clusters())
-    waiting = needs_person.of(Scope.of(*clusters), clusters)
+    waiting = needs_person.of(Scope.of(*clusters), clusters, now=now)
     found: dict[Key, _Present] = {}
     for cluster in waiting.clusters:
         found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
     for source in waiting.sources:
         found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
+    for repair in waiting.repairs.select_related("cluster"):
+        because = repair.need(now=now)
+        found[Need.REPAIR, repair.pk] = _Present(cluster=repair.cluster.name, name=repair.title, because=because)
     return found
 
 
@@ -126,6 +132,8 @@ def _withdrawn(row: OpenNeed) -> reasons.Reason | None:
     """The reason of an end that is no repair: what the need was about is gone."""
     if row.kind == Need.WATCH:
         there = Cluster.objects.filter(pk=row.record).exists()
+    elif row.kind == Need.REPAIR:
+        there = True  # repairs are never deleted
     else:
         there = Source.objects.filter(pk=row.record, enabled=True).exists()
     return None if there else reasons.of("need_withdrawn", name=row.name or row.cluster)

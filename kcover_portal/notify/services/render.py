@@ -36,6 +36,7 @@ TITLES: Final = {
     "automation.paused": gettext_lazy("Automation paused"),
     "watch.failing": gettext_lazy("Watch disconnected"),
     "source.failing": gettext_lazy("Source failing"),
+    "repair.overdue": gettext_lazy("A repair needs a person"),
     "rule.notify": gettext_lazy("Message from a rule"),
     "incident.opened": gettext_lazy("Incident opened"),
     "agent.silent": gettext_lazy("Agent silent"),
@@ -53,6 +54,7 @@ TITLES: Final = {
     "agent.back": gettext_lazy("Agent reports again"),
     "watch.cleared": gettext_lazy("Watch failure ended"),
     "source.cleared": gettext_lazy("Source failure ended"),
+    "repair.cleared": gettext_lazy("A repair needs nobody any more"),
 }
 SEVERITIES: Final = dict(Route.SEVERITIES)
 # The page of each record. The console is a higher layer, so its paths are repeated here; a test opens them.
@@ -64,6 +66,7 @@ PAGES: Final = {
     "job": "/jobs/",
     "watch": "/nodes/",
     "source": "/sources/",
+    "repair": "/repairs/{record}/",
 }
 OF_INCIDENTS: Final = (
     "incident.opened",
@@ -83,6 +86,8 @@ OTHER_PAGES: Final = {
     "watch.cleared": "watch",
     "source.failing": "source",
     "source.cleared": "source",
+    "repair.overdue": "repair",
+    "repair.cleared": "repair",
 }
 
 

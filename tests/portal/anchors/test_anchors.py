@@ -278,7 +278,7 @@ def test_a_restored_database_starts_paused_and_says_what_it_does_not_know(
     assert (whole.mode, whole.resumes_as, whole.changed_by) == ("paused", "enforce", "system")
     incident = Incident.objects.get(kind="ledger", state="open")
     assert [part.code for part in incident.message_reason.parts] == ["database_diverged", FORGERIES[forgery][1]]
-    assert needs_person.counts([incident.cluster])["c1", "ledger"] == 1
+    assert needs_person.counts([incident.cluster], now=later)["c1", "ledger"] == 1
     entry = Entry.objects.get(verb="ledger.diverged")
     act = audit.from_entry(entry)
     assert isinstance(act, audit.DatabaseDiverged)

@@ -16,6 +16,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.sources.models import Source
 from tests.portal.api.conftest import Api, add_node, add_story, caller, fields, problem
@@ -59,6 +60,9 @@ def waiting(node: Node, now: datetime) -> dict[str, str]:
         because=WHY,
         due_at=now,
     )
+    repair = Repair.objects.create(
+        cluster=east, node=node, node_name=node.name, opened_by="t", reported_at=now, due=now - timedelta(days=9999)
+    )
     Cluster.objects.filter(pk=east.pk).update(watch_error=WATCH_FAILURE.to_json(), watched_at=now)
     source = Source.objects.create(
         name="alerts", kind="alertmanager", cluster=east, created_by="t", created_at=now, error=WHY, error_at=now
@@ -70,6 +74,7 @@ def waiting(node: Node, now: datetime) -> dict[str, str]:
         "storm": str(storm.pk),
         "ledger": str(ledger.pk),
         "job": str(order.pk),
+        "repair": str(repair.pk),
         "watch": east.name,
         "source": source.name,
     }
@@ -101,9 +106,9 @@ def test_every_kind_is_listed_with_its_row(waiting: dict[str, str], viewer: Api,
     )
 
 
-def test_the_numbers_are_those_of_the_metrics(waiting: dict[str, str], viewer: Api) -> None:
+def test_the_numbers_are_those_of_the_metrics(waiting: dict[str, str], viewer: Api, now: datetime) -> None:
     counts = viewer.get("needs-person").json()["counts"]
-    known = needs_person.counts(list(Cluster.objects.all()))
+    known = needs_person.counts(list(Cluster.objects.all()), now=now)
     assert counts == {kind: known["east", kind] for kind in Need}
 
 
@@ -114,7 +119,7 @@ def test_of_more_than_is_listed_the_number_is_told(
     later = add_fault(add_node(Cluster.objects.get(name="east"), "gpu-4", now), now + timedelta(hours=1))
     with CaptureQueriesContext(connection) as asked:
         body = viewer.get("needs-person").json()
-    assert (body["count"], body["counts"]["incident"], len(body["results"])) == (9, 2, 8)
+    assert (body["count"], body["counts"]["incident"], len(body["results"])) == (10, 2, 9)
     assert str(later.pk) not in [row["about"]["id"] for row in body["results"] if row["kind"] == "incident"]
     assert len(asked) < 30
 

@@ -113,6 +113,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "portal_plain_http": "https",
     "preflight_nul": "NUL",
     "priority_invalid": "priority",
+    "repair_part_kind": "gpu nic power supply",
     "request_action_name": "name",
     "request_action_twice": "name",
     "request_action_type": "name",

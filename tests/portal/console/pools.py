@@ -14,6 +14,7 @@ from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Va
 from kcover_portal.fleet.models import CheckResult, Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.api.conftest import add_node, add_story
 
@@ -55,6 +56,15 @@ def _story(node: Node, now: datetime) -> Rescue:
         node=node, name="fans", device=f"fan of {node.name}", status="fail", seen_at=now, changed_at=now
     )
     _past_rescue(node, now)
+    Repair.objects.create(
+        cluster=node.cluster,
+        node=node,
+        node_name=node.name,
+        opened_by="user:bo",
+        vendor=f"vendor of {node.name}",
+        opened_because=[reasons.of("repair_reported_by_because", by="bo", why=f"about {node.name}").to_json()],
+        reported_at=now - timedelta(days=2),
+    )
     rescue.refresh_from_db()
     return rescue
 

@@ -11,6 +11,7 @@ from django.utils import timezone, translation
 
 from kcover import autopilot, reasons
 from kcover.decisions import guards
+from kcover.repairs import Part
 from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
@@ -24,6 +25,8 @@ from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
 from kcover_portal.preflight import services as preflight
 from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.repairs import services as repairs
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.codes import code_of, codes_of
@@ -84,6 +87,7 @@ KNOWN = {
         "UUID",
         "UID",
         "PCI",
+        "CPU",
         "ECC",
         "Pod",
         "Job",
@@ -199,6 +203,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     notify.make_route(channel, kinds=["rescue.failed"], cluster=None, least="", actor="user:ann", now=world.now)
     notify.test(channel, actor="user:ann", now=world.now)
     cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:ann", reason="测试", now=world.now)
+    repairs.report(world.node("gpu-1"), part=Part(kind="gpu"), actor="user:ann", reason="测试", now=world.now)
     services.request(world.node("gpu-4"), "cordon", actor="user:ann", reason="测试", now=world.now)
     world.work()
     explain(world)
@@ -255,6 +260,7 @@ def pages() -> list[str]:
     incident = Incident.objects.filter(node__isnull=False, because={}).latest("pk").pk
     storm, rescue = Incident.objects.get(node=None).pk, Rescue.objects.earliest("pk").pk
     own, silent = Rescue.objects.latest("pk").pk, CheckRun.objects.latest("pk").pk
+    repair = Repair.objects.get().pk
     run, preflight = CheckRun.objects.earliest("pk").pk, PreflightRun.objects.get().pk
     return [
         *("/", "/trends/", "/map/", "/nodes/", "/nodes/c1/gpu-1/", "/nodes/c1/gpu-3/", "/nodes/c1/gpu-2/drain/"),
@@ -267,6 +273,8 @@ def pages() -> list[str]:
         ),
         *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
         *(f"/rescues/{own}/", f"/checks/{silent}/"),
+        *("/repairs/", f"/repairs/{repair}/", f"/repairs/{repair}/accept/", f"/repairs/{repair}/refuse/"),
+        *(f"/repairs/{repair}/change/", "/repairs/new/c1/gpu-2/", "/repairs/?state=closed"),
         *(
             "/approvals/",
             f"/approvals/{rescue}/link/",

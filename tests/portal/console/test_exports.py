@@ -19,6 +19,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
 from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Decision, Rescue
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -31,6 +32,9 @@ HEADERS = {
     "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
     "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason opened_because "
     "code policy revision rule decision plan_hash opened_at due_at closed_at",
+    "repairs": "id cluster node state machine_serial part_kind part_serial part_slot vendor queue ticket assignee due "
+    "action opened_because opened_by rescue reported_at accepted_at in_repair_at returned_at validating_at closed_at "
+    "refused_at",
     "audit": "id cluster sequence at actor verb subject node rescue data previous digest",
     "deliveries": "id channel state test subject text attempts because opened_at due_at closed_at",
     "revisions": "id policy number author reason at text",
@@ -84,6 +88,7 @@ def fill(cluster: Cluster, number: int) -> None:
         opened_at=NOW,
         closed_at=NOW + timedelta(minutes=3),
     )
+    Repair.objects.create(cluster=cluster, node=node, node_name=node.name, opened_by="user:x", reported_at=NOW)
     Delivery.objects.create(name="on-call", key=uuid.uuid4(), subject="=x", opened_at=NOW)
     refused = audit.RequestRefused(node=node.name, requested=("drain",), because=reasons.of("pod_gone"))
     ledger.record(cluster.name, refused, actor="@x", now=NOW)

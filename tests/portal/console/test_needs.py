@@ -29,11 +29,11 @@ def make():
 
 
 def listed(world: World) -> list[str]:
-    return [need.node for need in needs.of(Scope.of(world.cluster), [world.cluster]).rows]
+    return [need.node for need in needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows]
 
 
 def counted(world: World) -> int:
-    return sum(needs_person.counts([world.cluster]).values())
+    return sum(needs_person.counts([world.cluster], now=world.now).values())
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_a_node_with_many_faults_is_one_row_with_its_worst(make):
         world.fault(94, pci=f"0000:{slot:02x}:00")
     world.fault(79)
     world.work()
-    found = needs.of(Scope.of(world.cluster), [world.cluster])
+    found = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now)
     assert (len(found.rows), found.total) == (2, 2)
     [row] = [row for row in found.rows if row.node == "gpu-1"]
     assert (Incident.objects.get(pk=row.record).code, "40" in row.text) == ("79", True)
@@ -99,7 +99,7 @@ def test_what_the_list_leaves_out_is_counted_and_linked(make, monkeypatch, perso
     for number in range(1, 6):
         world.fault(79, node=f"gpu-{number}")
     world.work()
-    found = needs.of(Scope.of(world.cluster), [world.cluster])
+    found = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now)
     assert (len(found.rows), found.total, [(more.number, more.page) for more in found.more]) == (
         3,
         5,

@@ -21,6 +21,7 @@ from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.console import pools
 from tests.portal.console.pools import OURS, SECRET, THEIRS, TwoPools, body_of
@@ -30,9 +31,9 @@ pytestmark = pytest.mark.django_db
 
 LISTS_WITH_OURS = {
     *("console:nodes", "console:incidents", "console:occurrences", "console:decisions", "console:rescues"),
-    *("console:approvals", "console:overview", "console:map", "console:map-table", "console:audit"),
+    *("console:approvals", "console:repairs", "console:overview", "console:map", "console:map-table", "console:audit"),
     *("api:nodes", "api:gpus", "api:checks", "api:incidents", "api:occurrences", "api:decisions", "api:rescues"),
-    *("api:approvals", "api:audit", "api:needs-person"),
+    *("api:approvals", "api:repairs", "api:audit", "api:needs-person"),
 }
 OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 
@@ -40,7 +41,7 @@ OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 @pytest.fixture
 def low_keys(db: None) -> None:
     """Keys begin at 1 in each table again: few keys name all rows, and the walk over all addresses is short."""
-    models = (Incident, Rescue, Node, Approval, CheckRun, Validation, PreflightRun, Maintenance)
+    models = (Incident, Rescue, Node, Approval, CheckRun, Validation, PreflightRun, Maintenance, Repair)
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), models):
             cursor.execute(statement)
@@ -79,6 +80,7 @@ def _doors(resolver: URLResolver, names: str, path: str) -> Iterator[tuple[str, 
 def keys_about(two: TwoPools, node: str) -> list[str]:
     """The keys of all rows of the node and of rows of the cluster."""
     rows = [*Incident.objects.filter(node__name=node), *Rescue.objects.filter(node__name=node)]
+    rows += Repair.objects.filter(node__name=node)
     rows += [Node.objects.get(name=node), *two.rescues[node].approvals.all(), *two.whole.values()]
     return [str(pk) for pk in {row.pk for row in rows}]
 
@@ -100,7 +102,7 @@ def addresses(route: str, node: str, keys: list[str]) -> Iterator[str]:
 def _listings() -> list[str]:
     return [
         *("nodes", "incidents", "occurrences", "decisions", "rescues", "audit", "revisions", "deliveries"),
-        *("check-runs", "validations", "preflight-runs"),
+        *("check-runs", "validations", "preflight-runs", "repairs"),
     ]
 
 

@@ -122,10 +122,10 @@ def test_an_order_that_waits_for_a_person_is_told_and_counted(world: JobWorld, w
     Cluster.objects.update(job_recovery="approve")
     (order,) = fail(world, watch, "llm")
     assert order.state == "held"
-    assert needs_person.counts([world.cluster])["c1", "job"] == 1
+    assert needs_person.counts([world.cluster], now=world.now)["c1", "job"] == 1
     replaced = world.order(may_approve=True)
     assert world.until_settled(replaced).state == "done"
-    assert needs_person.counts([world.cluster])["c1", "job"] == 0
+    assert needs_person.counts([world.cluster], now=world.now)["c1", "job"] == 0
     entries = Entry.objects.filter(verb__in=entry_events.VERBS, verb__startswith="job.").order_by("sequence")
     found = list(entry_events.of_entries(list(entries), now=world.now))
     assert [(it.event.kind, [(move.action, move.alert) for move in it.moves]) for it in found] == [

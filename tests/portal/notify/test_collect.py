@@ -350,6 +350,6 @@ def test_a_look_at_nothing_new_writes_nothing(
     delivered()
     delivered()
     Cursor.objects.filter(name="incidents").update(gaps={})  # PostgreSQL counts on from other tests' ids
-    with django_assert_num_queries(11) as captured:
+    with django_assert_num_queries(12) as captured:
         services.sweep(now=world.now)
     assert all(query["sql"].startswith("SELECT") for query in captured.captured_queries)

@@ -155,17 +155,17 @@ def test_notifications_and_the_list_agree(world: World, channel: Channel, source
     break_source(source, now=world.now)
     pass_time(world, seconds=80)
     clusters = list(Cluster.objects.all())
-    waiting = needs_person.of(Scope.of(*clusters), clusters)
+    waiting = needs_person.of(Scope.of(*clusters), clusters, now=world.now)
     listed = {(Need.WATCH, row.pk) for row in waiting.clusters} | {(Need.SOURCE, row.pk) for row in waiting.sources}
     assert {(row.kind, row.record) for row in OpenNeed.objects.exclude(announced_at=None)} == listed
 
 
-def test_a_look_without_changes_is_three_statements(world: World, source: Source) -> None:
+def test_a_look_without_changes_is_four_statements(world: World, source: Source) -> None:
     break_source(source, now=world.now)
     pass_time(world, seconds=80)
     with CaptureQueriesContext(connection) as asked:
         assert not open_needs.has_changes(now=world.now)
-    assert len(asked) == 3
+    assert len(asked) == 4
 
 
 def test_each_polled_need_has_the_event_that_announces_it() -> None:

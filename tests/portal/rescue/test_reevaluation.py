@@ -177,11 +177,11 @@ def test_inv_35_what_comes_back_too_often_waits_for_a_person_in_sight(make):
     world.until("succeeded")
     world.sync()
     world.pass_time(60)
-    assert needs.of(Scope.of(world.cluster), [world.cluster]).rows == []
+    assert needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows == []
     world.fault(62)
     world.work()
-    [need] = needs.of(Scope.of(world.cluster), [world.cluster]).rows
+    [need] = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows
     assert (need.node, "A person must look" in need.text) == (NODE, True)
     set_mode(world, "paused")
     world.pass_time(600)
-    assert needs.of(Scope.of(world.cluster), [world.cluster]).rows == []
+    assert needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows == []

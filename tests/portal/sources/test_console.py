@@ -107,12 +107,12 @@ def test_a_source_that_fails_is_told(admin: Client, east: Cluster, stand_ins: St
         stand_ins.troubles.append(Answered(500))
         row = pull(row, at=now + SECOND)
     assert checks(now)["source loki"] == "source_failing"
-    assert needs_person.counts([east])["east", "source"] == 1
+    assert needs_person.counts([east], now=now)["east", "source"] == 1
     assert "/sources/" in text(admin.get("/"))
     assert admin.get("/sources/").context["sources"][0]["state"] == "trouble"
     pull(row, at=now + 2 * SECOND)
     assert "source loki" not in checks(now)
-    assert needs_person.counts([east])["east", "source"] == 0
+    assert needs_person.counts([east], now=now)["east", "source"] == 0
 
 
 def test_a_source_that_is_behind_is_told(east: Cluster, stand_ins: StandIns, now: datetime) -> None:

@@ -1,0 +1,142 @@
+"""The life cycle of a repair: its states, the verbs of people, and what it needs before it may be closed.
+
+A repair is about one part of one machine. People take it from ``reported`` to ``returned``. The portal sees when the
+returned machine is validated. Only a passed validation closes the repair.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from kcover import lifecycle, reasons
+
+UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs a person
+
+
+class State(StrEnum):
+    """The states, in the order in which a repair takes them."""
+
+    REPORTED = "reported"
+    ACCEPTED = "accepted"
+    IN_REPAIR = "in_repair"
+    RETURNED = "returned"
+    VALIDATING = "validating"
+    CLOSED = "closed"
+    REFUSED = "refused"
+
+
+class Verb(StrEnum):
+    """What people do with a repair."""
+
+    ACCEPT = "accept"
+    HAND_OVER = "hand-over"
+    RETURN = "return"
+    CLOSE = "close"
+    REFUSE = "refuse"
+
+
+class Validation(StrEnum):
+    """What is known about the validation of a machine since it was returned."""
+
+    MISSING = "missing"
+    RUNNING = "running"
+    PASSED = "passed"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The sick part of a machine. ``kind``: ``gpu``, ``nic`` ...; ``node``: the machine as a whole."""
+
+    kind: str = "node"
+    serial: str = ""
+    slot: str = ""
+
+    def __str__(self) -> str:
+        return " ".join(value for value in (self.kind, self.slot, self.serial) if value)
+
+
+# The kinds of parts that forms offer. Another word in lower case is accepted as well.
+PART_KINDS: Final = (
+    *("node", "gpu", "board", "nvswitch", "nic", "cable", "disk", "memory", "cpu", "power-supply", "cooling"),
+)
+
+# A machine that fails its validation goes back to ``accepted``: it must be handed over again.
+REPAIR: Final[lifecycle.Table] = {
+    State.REPORTED: frozenset({State.ACCEPTED, State.REFUSED}),
+    State.ACCEPTED: frozenset({State.IN_REPAIR, State.REFUSED}),
+    State.IN_REPAIR: frozenset({State.RETURNED, State.REFUSED}),
+    State.RETURNED: frozenset({State.VALIDATING, State.ACCEPTED, State.CLOSED}),
+    State.VALIDATING: frozenset({State.ACCEPTED, State.CLOSED}),
+    State.CLOSED: frozenset(),
+    State.REFUSED: frozenset({State.ACCEPTED}),
+}
+AT_THE_DESK: Final = (State.RETURNED, State.VALIDATING)  # the machine is back and awaits its validation
+OPEN: Final = tuple(state for state in State if state is not State.CLOSED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A verb: the states in which it is possible, the state that follows, and whether it takes details.
+
+    Details are an assignee, a due date, the part and the action.
+    """
+
+    sources: tuple[State, ...]
+    target: State
+    takes_details: bool = True
+
+
+MOVES: Final[Mapping[Verb, Move]] = {
+    Verb.ACCEPT: Move(sources=(State.REPORTED, State.REFUSED), target=State.ACCEPTED),
+    Verb.HAND_OVER: Move(sources=(State.ACCEPTED,), target=State.IN_REPAIR),
+    Verb.RETURN: Move(sources=(State.IN_REPAIR,), target=State.RETURNED),
+    Verb.CLOSE: Move(sources=AT_THE_DESK, target=State.CLOSED, takes_details=False),
+    Verb.REFUSE: Move(
+        sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR), target=State.REFUSED, takes_details=False
+    ),
+}
+_NOT_VALIDATED: Final[Mapping[Validation, str]] = {
+    Validation.MISSING: "repair_not_validated",
+    Validation.RUNNING: "repair_validation_runs",
+    Validation.FAILED: "repair_validation_failed",
+}
+
+
+def possible(state: State) -> tuple[Verb, ...]:
+    """The verbs that are possible in a state, in the order of ``Verb``."""
+    return tuple(verb for verb, move in MOVES.items() if state in move.sources)
+
+
+def refusal(state: State, verb: Verb, validation: Validation) -> reasons.Reason | None:
+    """The reason why the verb is not possible now; None if it is. ``validation`` matters to ``close`` only."""
+    if state not in MOVES[verb].sources:
+        known = ", ".join(possible(state))
+        if not known:
+            return reasons.of("repair_closed_already")
+        return reasons.of("repair_verb_not_now", verb=verb.value, state=state.value, possible=known)
+    if verb is Verb.CLOSE and validation is not Validation.PASSED:
+        return reasons.of(_NOT_VALIDATED[validation])
+    return None
+
+
+def after_validation(state: State, validation: Validation) -> State:
+    """The state of a repair once the portal has looked at the validation of its machine; the same if nothing changed.
+
+    A passed validation is shown as ``validating`` until a person closes the repair.
+    """
+    if state not in AT_THE_DESK or validation is Validation.MISSING:
+        return state
+    return State.ACCEPTED if validation is Validation.FAILED else State.VALIDATING
+
+
+def need(*, assignee: str, due: datetime | None, opened_at: datetime, now: datetime) -> reasons.Reason | None:
+    """The reason why an open repair needs a person: it is overdue, or has no owner or no date; None if it does not."""
+    if due is not None and due < now:
+        return reasons.of("repair_overdue", due=reasons.moment(due))
+    if now - opened_at < UNATTENDED_AFTER or (assignee and due is not None):
+        return None
+    span = reasons.span(UNATTENDED_AFTER)
+    return reasons.of("repair_without_date" if assignee else "repair_without_owner", span=span)

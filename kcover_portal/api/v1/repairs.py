@@ -1,0 +1,202 @@
+"""The repair desk: repairs of machines, and the verbs that take them from the report to the proof."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.generics import get_object_or_404
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from kcover import reasons
+from kcover import repairs as core
+from kcover.quote import short_text
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.api import http_errors, idempotency
+from kcover_portal.api.authentication import principal
+from kcover_portal.api.permissions import require
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Node
+from kcover_portal.repairs import services
+from kcover_portal.repairs.filtersets import RepairFilter
+from kcover_portal.repairs.models import Repair
+
+VERBS = [verb.value for verb in core.Verb]
+KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
+
+
+class MachineSerializer(serializers.Serializer[Repair]):
+    """The machine. ``node`` is its name when the repair was reported."""
+
+    cluster = serializers.CharField(source="cluster.name")
+    node = serializers.CharField(source="node_name")
+    serial = serializers.CharField(source="machine_serial")
+
+
+class PartSerializer(serializers.Serializer[core.Part]):
+    """The sick part. ``kind``: ``gpu``, ``nic`` ...; ``node``: the machine as a whole."""
+
+    kind = serializers.CharField()
+    serial = serializers.CharField()
+    slot = serializers.CharField()
+
+
+class RepairSerializer(serializers.ModelSerializer[Repair]):
+    """A repair. ``opened_because`` has the English sentences of ``opened_because_reasons``; ``verbs``: possible now."""
+
+    machine = MachineSerializer(source="*", read_only=True)
+    part = PartSerializer(read_only=True)
+    opened_because = serializers.ListField(child=serializers.CharField(), source="reasons", read_only=True)
+    opened_because_reasons = ReasonSerializer(many=True, source="reasons", read_only=True)
+    verbs = serializers.ListField(child=serializers.CharField(), read_only=True)
+
+    class Meta:
+        model = Repair
+        fields = (
+            *("id", "state", "machine", "part", "vendor", "queue", "ticket", "assignee", "due", "action"),
+            *("opened_because", "opened_because_reasons", "opened_by", "rescue", "verbs"),
+            *(f"{state}_at" for state in core.State),
+        )
+
+
+class MachineBody(base.StrictSerializer):
+    """The machine of a new repair."""
+
+    cluster = serializers.CharField(max_length=100)
+    node = serializers.CharField(max_length=253)
+    serial = serializers.CharField(required=False, allow_blank=True, max_length=120)
+
+
+class SerialBody(base.StrictSerializer):
+    """What may be changed about a machine."""
+
+    serial = serializers.CharField(allow_blank=True, max_length=120)
+
+
+class PartBody(base.StrictSerializer):
+    """A part, or the fields of one to change."""
+
+    kind = serializers.CharField(required=False, max_length=32)
+    serial = serializers.CharField(required=False, allow_blank=True, max_length=120)
+    slot = serializers.CharField(required=False, allow_blank=True, max_length=60)
+
+
+class DetailsBody(base.StrictSerializer):
+    """The reason, and what may be said with each request."""
+
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
+    assignee = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    due = serializers.DateTimeField(required=False, allow_null=True, help_text="the next date")
+    part = PartBody(required=False)
+
+
+class RepairVerbBody(DetailsBody):
+    """``close`` and ``refuse`` take a reason only."""
+
+    action = serializers.CharField(required=False, allow_blank=True, max_length=200, help_text="to the part")
+
+
+class RecordBody(DetailsBody):
+    """What a report and a change may say."""
+
+    vendor = serializers.CharField(required=False, allow_blank=True, max_length=120)
+    queue = serializers.CharField(required=False, allow_blank=True, max_length=120)
+    ticket = serializers.CharField(required=False, allow_blank=True, max_length=200)
+
+
+class RepairPatch(RecordBody):
+    """The details to change."""
+
+    machine = SerialBody(required=False)
+
+
+class RepairBody(RecordBody):
+    """A new repair."""
+
+    machine = MachineBody()
+
+
+class Repairs(base.ReadViewSet[Repair]):
+    """Repairs, newest first."""
+
+    queryset = Repair.objects.select_related("cluster", "node")
+    serializer_class = RepairSerializer
+    filterset_class = RepairFilter
+
+    @extend_schema(parameters=[KEY], request=RepairBody, responses={201: RepairSerializer})
+    @idempotency.once
+    def create(self, request: Request) -> Response:
+        """Reports a repair. 409 while a repair of the same part is open."""
+        base.known_only(request)
+        body = base.body_of(request, RepairBody)
+        who, reason = principal(request), body.pop("reason")
+        node = _node(request, body["machine"].pop("cluster"), body["machine"].pop("node"))
+        require(request, Verb.HANDLE_REPAIRS, node)
+        part = core.Part(**body.pop("part", {}))
+        made = services.report(
+            node, part=part, details=_columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
+        )
+        return Response(RepairSerializer(made).data, status=201)
+
+    @extend_schema(request=RepairPatch, responses={200: RepairSerializer})
+    def partial_update(self, request: Request, pk: int) -> Response:
+        """Changes the named details, all or none. 409 for a closed repair."""
+        base.known_only(request)
+        row = self.get_object()
+        require(request, Verb.HANDLE_REPAIRS, row.place)
+        body = base.body_of(request, RepairPatch)
+        reason, actor = body.pop("reason"), accounts.actor(principal(request))
+        changed = services.change(row, _columns(body), actor=actor, reason=reason, now=timezone.now())
+        return Response(RepairSerializer(changed).data)
+
+
+class RepairAct(base.ActionView):
+    """Takes a repair to its next state."""
+
+    @extend_schema(
+        operation_id="repairs_act",
+        parameters=[OpenApiParameter("verb", str, OpenApiParameter.PATH, enum=VERBS), KEY],
+        request=RepairVerbBody,
+        responses={200: RepairSerializer},
+    )
+    @idempotency.once
+    def post(self, request: Request, pk: int, verb: str) -> Response:
+        """Executes the verb. 409 if the state does not allow it, or for ``close`` without a passed validation.
+
+        ``refuse`` hands the repair back to whoever reported it.
+        """
+        base.known_only(request)
+        if verb not in VERBS:
+            unknown = reasons.of("repair_verb_unknown", verb=short_text(verb), known=", ".join(VERBS))
+            raise http_errors.NotFound(unknown)
+        who = principal(request)
+        row = get_object_or_404(accounts.visible(who, Repair.objects.select_related("cluster", "node")), pk=pk)
+        require(request, Verb.HANDLE_REPAIRS, row.place)
+        body = base.body_of(request, RepairVerbBody)
+        reason = body.pop("reason")
+        done = services.act(
+            row, core.Verb(verb), _columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
+        )
+        return Response(RepairSerializer(done).data)
+
+
+def _columns(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a repair that a body names."""
+    found = {name: value for name, value in body.items() if name not in ("machine", "part")}
+    found |= {f"machine_{name}": value for name, value in body.get("machine", {}).items()}
+    return found | {f"part_{name}": value for name, value in body.get("part", {}).items()}
+
+
+def _node(request: Request, cluster: str, name: str) -> Node:
+    """The node, if the caller may see it. Raises FieldError."""
+    rows = accounts.visible(principal(request), Node.objects.select_related("cluster"), node="")
+    node = rows.filter(cluster__name=cluster, name=name).first()
+    if node is None:
+        unknown = reasons.of("repair_node_unknown", cluster=short_text(cluster), node=short_text(name))
+        raise FieldError("machine.node", unknown)
+    return node

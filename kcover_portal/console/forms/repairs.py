@@ -1,0 +1,94 @@
+"""The forms of the repair desk: a new repair, a verb, a change of details."""
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, tzinfo
+from typing import Any, Final
+
+from django import forms
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from kcover.repairs import Part, Verb
+from kcover_portal import localization
+from kcover_portal.console import part_names
+from kcover_portal.console.forms import Act, widgets
+from kcover_portal.errors import FieldError
+from kcover_portal.repairs.models import Repair
+
+MINUTES: Final = "%Y-%m-%dT%H:%M"
+
+
+def _text(label: Any, most: int) -> Callable[[], forms.Field]:
+    return lambda: forms.CharField(label=label, required=False, max_length=most, widget=widgets.line())
+
+
+FIELDS: Final[Mapping[str, Callable[[], forms.Field]]] = {
+    "part_kind": lambda: forms.ChoiceField(label=gettext_lazy("Part"), widget=widgets.select()),
+    "part_slot": _text(gettext_lazy("Slot"), 60),
+    "part_serial": _text(gettext_lazy("Serial number of the part"), 120),
+    "machine_serial": _text(gettext_lazy("Serial number of the machine"), 120),
+    "action": _text(gettext_lazy("Action"), 200),
+    "vendor": _text(gettext_lazy("Vendor"), 120),
+    "queue": _text(gettext_lazy("Queue"), 120),
+    "ticket": _text(gettext_lazy("Ticket"), 200),
+    "assignee": _text(gettext_lazy("Owner"), 200),
+    "due": lambda: forms.DateTimeField(
+        required=False,
+        input_formats=[MINUTES, f"{MINUTES}:%S"],
+        widget=forms.DateTimeInput(attrs={"class": "form-control", "type": "datetime-local"}, format=MINUTES),
+    ),
+}
+OF_VERB: Final[Mapping[Verb, tuple[str, ...]]] = {
+    Verb.ACCEPT: ("assignee", "due"),
+    Verb.HAND_OVER: ("action", "assignee", "due"),
+    Verb.RETURN: ("action", "part_serial", "assignee", "due"),
+    Verb.CLOSE: (),
+    Verb.REFUSE: (),
+}
+OF_CHANGE: Final = tuple(name for name in FIELDS if name != "action")
+
+
+class RepairForm(Act):
+    """A reason, and some of FIELDS. ``initial``: their present values by column. ``zone``: the present time zone."""
+
+    def __init__(self, data: Any = None, *, names: tuple[str, ...], initial: Mapping[str, Any], zone: tzinfo) -> None:
+        super().__init__(data)
+        for name in names:
+            self.fields[name] = FIELDS[name]()
+            self.initial[name] = initial.get(name, "")
+        self.names = names
+        if "due" in self.fields:
+            due: datetime | None = initial.get("due")
+            # The input has no seconds, so a date that nobody touches stays as it is.
+            self.initial["due"] = due.replace(second=0, microsecond=0) if due else None
+            self.fields["due"].label = _("Next date (%(zone)s)") % {"zone": zone}
+        if "part_kind" in self.fields:
+            kind = self.fields["part_kind"]
+            assert isinstance(kind, forms.ChoiceField)
+            kind.choices = _kinds(self.initial["part_kind"])
+        self.order_fields([*names, "reason"])
+
+    def changes(self) -> dict[str, Any]:
+        """The columns that the person changed."""
+        return {name: self.cleaned_data[name] for name in self.names if name in self.changed_data}
+
+    def part(self) -> Part:
+        """The part of a new repair."""
+        given = self.cleaned_data
+        return Part(kind=given["part_kind"], serial=given["part_serial"], slot=given["part_slot"])
+
+    def refuse(self, error: FieldError) -> None:
+        """Attach a service's error to its field."""
+        field = "part_kind" if error.field == "part" else error.field
+        self.add_error(field if field in self.fields else None, localization.say(error.reason))
+
+
+def of(repair: Repair) -> dict[str, Any]:
+    """The present values of a repair."""
+    return {name: getattr(repair, name) for name in FIELDS}
+
+
+def _kinds(present: str) -> list[tuple[str, Any]]:
+    """The kinds to choose from, and the present one if it is another word."""
+    known = list(part_names.NAMES.items())
+    return known if present in part_names.NAMES or not present else [*known, (present, present)]

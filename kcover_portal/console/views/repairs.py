@@ -1,0 +1,181 @@
+"""Repairs: the list, one repair with its history, and the dialogs that report and move one."""
+
+import zoneinfo
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.views.decorators.http import require_GET, require_http_methods
+
+from kcover import repairs as core
+from kcover.audit import subjects
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
+from kcover_portal.console import action_labels, form_dialog, forms, lists
+from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.forms import repairs as repair_forms
+from kcover_portal.console.forms.repairs import RepairForm
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Node
+from kcover_portal.repairs import services
+from kcover_portal.repairs.models import Repair
+from kcover_portal.views import audit
+
+PAGE_ROWS = 50
+MAX_HISTORY = 100  # entries; the audit log has them all
+Do = Callable[[RepairForm, str, datetime], Repair]  # with the person's name as an actor
+
+
+@require_GET
+@signed_in
+def repairs(request: Request) -> HttpResponse:
+    """The list, newest first."""
+    now = timezone.now()
+    found = lists.find(lists.REPAIRS, request.user, request.GET)
+    page = Paginator(found.rows.select_related("cluster", "node"), PAGE_ROWS).get_page(request.GET.get("page"))
+    context = {
+        "found": found,
+        "form": forms.shown(request, found, "q", "cluster", "state", "vendor", "assignee", "overdue"),
+        "page": page,
+        "rows": [(row, _need(row, now=now)) for row in page.object_list],
+        "any": found.seen.exists(),
+    }
+    return render(request, "console/pages/repairs.html", context)
+
+
+@require_GET
+@signed_in
+def repair(request: Request, pk: int) -> HttpResponse:
+    """One repair: what is broken, who has it until when, and its history."""
+    row = _find(request, pk)
+    may = accounts.may(request.user, Verb.HANDLE_REPAIRS, row.place)
+    entries = audit.entries(request.user).filter(cluster=row.cluster.name, subject=subjects.repair(row.pk))
+    context = {
+        "repair": row,
+        "need": _need(row, now=timezone.now()),
+        "dates": [(label, getattr(row, f"{state}_at")) for state, label in Repair.State.choices],
+        "verbs": [verb.value for verb in row.verbs] if may else [],
+        "changes": may and row.state != Repair.State.CLOSED,
+        "entries": list(entries[:MAX_HISTORY]),
+        "checks": row.stage in core.AT_THE_DESK and accounts.may(request.user, Verb.CHECK, row.cluster),
+    }
+    return render(request, "console/pages/repair.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def new_repair(request: Request, cluster: str, name: str) -> HttpResponse:
+    """Ask what is broken (GET), then report a repair of the node (POST)."""
+    seen = accounts.visible(request.user, Node.objects.select_related("cluster"), node="")
+    node = get_object_or_404(seen, cluster__name=cluster, name=name)
+    require(request, Verb.HANDLE_REPAIRS, node)
+
+    def do(form: RepairForm, actor: str, now: datetime) -> Repair:
+        details = {name: value for name, value in form.changes().items() if not name.startswith("part_")}
+        reason = form.cleaned_data["reason"]
+        return services.report(node, part=form.part(), details=details, actor=actor, reason=reason, now=now)
+
+    return _ask(
+        request,
+        do,
+        names=repair_forms.OF_CHANGE,
+        initial={"part_kind": "node"},
+        back=reverse("console:node", args=(cluster, name)),
+        address=reverse("console:repair-new", args=(cluster, name)),
+        title=_("Report a repair of %(node)s") % {"node": name},
+        verb=_("Report"),
+        icon="tool",
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def change(request: Request, pk: int) -> HttpResponse:
+    """Ask for the details (GET), then change them (POST)."""
+    row = _handled(request, pk)
+
+    def do(form: RepairForm, actor: str, now: datetime) -> Repair:
+        return services.change(row, form.changes(), actor=actor, reason=form.cleaned_data["reason"], now=now)
+
+    return _ask(
+        request,
+        do,
+        names=repair_forms.OF_CHANGE,
+        initial=repair_forms.of(row),
+        back=reverse("console:repair", args=(pk,)),
+        address=reverse("console:repair-change", args=(pk,)),
+        title=_("Change repair %(n)s") % {"n": pk},
+        verb=_("Save"),
+        icon="pencil",
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def act(request: Request, pk: int, verb: str) -> HttpResponse:
+    """Ask for a reason and what belongs to the verb (GET), then carry it out (POST)."""
+    if verb not in list(core.Verb):
+        raise Http404
+    row, wanted, look = _handled(request, pk), core.Verb(verb), action_labels.verb(verb)
+    initial = repair_forms.of(row)
+    if wanted is core.Verb.ACCEPT and not row.assignee:  # the service does the same
+        initial["assignee"] = request.user.get_username()
+
+    def do(form: RepairForm, actor: str, now: datetime) -> Repair:
+        return services.act(row, wanted, form.changes(), actor=actor, reason=form.cleaned_data["reason"], now=now)
+
+    return _ask(
+        request,
+        do,
+        names=repair_forms.OF_VERB[wanted],
+        initial=initial,
+        back=reverse("console:repair", args=(pk,)),
+        address=reverse("console:repair-act", args=(pk, verb)),
+        title=_("%(verb)s: repair %(n)s") % {"verb": look.label, "n": pk},
+        text=look.help,
+        verb=look.label,
+        icon=look.icon,
+    )
+
+
+def _ask(
+    request: Request, do: Do, *, names: tuple[str, ...], initial: dict[str, Any], back: str, **shown: Any
+) -> HttpResponse:
+    """Show the form, or carry out what it says and lead to the repair. A refusal becomes an error of the form."""
+    zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
+    with timezone.override(zone):
+        form = RepairForm(request.POST or None, names=names, initial=initial, zone=zone)
+        if request.method == "POST" and form.is_valid():
+            try:
+                done = do(form, accounts.actor(request.user), timezone.now())
+            except FieldError as error:
+                form.refuse(error)
+            except services.RepairRefused as error:
+                form.add_error(None, localization.say(error.reason))
+            else:
+                return lead(request, reverse("console:repair", args=(done.pk,)))
+        return form_dialog.ask(request, form, back=back, **shown)
+
+
+def _need(row: Repair, *, now: datetime) -> str:
+    """Why the repair needs a person; "" if it does not."""
+    why = row.need(now=now)
+    return localization.say(why) if why else ""
+
+
+def _find(request: Request, pk: int) -> Repair:
+    seen = accounts.visible(request.user, Repair.objects.select_related("cluster", "node"))
+    return get_object_or_404(seen, pk=pk)
+
+
+def _handled(request: Request, pk: int) -> Repair:
+    row = _find(request, pk)
+    require(request, Verb.HANDLE_REPAIRS, row.place)
+    return row

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class RepairsConfig(AppConfig):
+    name = "kcover_portal.repairs"

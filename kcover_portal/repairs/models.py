@@ -1,0 +1,105 @@
+"""Repairs of machines."""
+
+from datetime import datetime
+
+from django.db import models
+from django.utils.translation import gettext_lazy as _
+from django.utils.translation import pgettext_lazy
+
+from kcover import reasons, repairs
+from kcover.quote import short_text
+from kcover.reasons import Reason
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.rescue.models import Rescue
+
+
+class Repair(models.Model):
+    """A repair of one part of one machine. The row outlives the node: it keeps the machine's names."""
+
+    class State(models.TextChoices):
+        REPORTED = "reported", pgettext_lazy("repair", "Reported")
+        ACCEPTED = "accepted", pgettext_lazy("repair", "Accepted")
+        IN_REPAIR = "in_repair", _("In repair")
+        RETURNED = "returned", pgettext_lazy("repair", "Returned")
+        VALIDATING = "validating", pgettext_lazy("repair", "Validating")
+        CLOSED = "closed", pgettext_lazy("repair", "Closed")
+        REFUSED = "refused", pgettext_lazy("repair", "Refused")
+
+    assert list(State.values) == list(repairs.State)
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="repairs")
+    node = models.ForeignKey(Node, on_delete=models.SET_NULL, null=True, related_name="repairs")
+    node_name = models.CharField(max_length=253)
+    machine_serial = models.CharField(max_length=120, blank=True)
+    part_kind = models.CharField(max_length=32, default="node", help_text="gpu, nic ...; node: the whole machine")
+    part_serial = models.CharField(max_length=120, blank=True)
+    part_slot = models.CharField(max_length=60, blank=True)
+    vendor = models.CharField(max_length=120, blank=True, help_text="who repairs it")
+    queue = models.CharField(max_length=120, blank=True, help_text="of the vendor or of a team")
+    ticket = models.CharField(max_length=200, blank=True, help_text="its name in another system")
+    assignee = models.CharField(max_length=200, blank=True, help_text="who takes care of it")
+    due = models.DateTimeField(null=True, help_text="the next date")
+    action = models.CharField(max_length=200, blank=True, help_text="what is done, or was done, to the part")
+    opened_because = models.JSONField(default=list, help_text="Reasons")
+    opened_by = models.CharField(max_length=200)
+    rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="repairs")
+    state = models.CharField(max_length=12, choices=State.choices, default=State.REPORTED)
+    reported_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True)
+    in_repair_at = models.DateTimeField(null=True)
+    returned_at = models.DateTimeField(null=True)
+    validating_at = models.DateTimeField(null=True)
+    closed_at = models.DateTimeField(null=True)
+    refused_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("cluster", "node_name", "part_kind", "part_serial", "part_slot"),
+                condition=~models.Q(state="closed"),
+                name="one_open_repair_a_part",
+            ),
+        )
+        indexes = (models.Index(fields=("cluster",), condition=~models.Q(state="closed"), name="open_repairs"),)
+
+    def __str__(self) -> str:
+        return f"repair {self.pk}"
+
+    @property
+    def part(self) -> repairs.Part:
+        """The part."""
+        return repairs.Part(kind=self.part_kind, serial=self.part_serial, slot=self.part_slot)
+
+    @property
+    def title(self) -> str:
+        """The machine and the part, for messages: at most 120 characters."""
+        return short_text(f"{self.node_name} {self.part}")
+
+    @property
+    def stage(self) -> repairs.State:
+        """The state, as the life cycle names it."""
+        return repairs.State(self.state)
+
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """Why it was opened."""
+        return tuple(reasons.from_json(stored) for stored in self.opened_because)
+
+    @property
+    def place(self) -> Node | Cluster:
+        """Where rights about it are checked: its node, or the cluster once the node is gone."""
+        return self.node or self.cluster
+
+    def need(self, *, now: datetime) -> Reason | None:
+        """The reason why it needs a person; None if it does not. ``queries.needing_person`` selects the same rows."""
+        if self.state == self.State.CLOSED:
+            return None
+        if self.state == self.State.REFUSED and (self.node is None or self.node.gone_at is not None):
+            return None
+        return repairs.need(assignee=self.assignee, due=self.due, opened_at=self.reported_at, now=now)
+
+    @property
+    def verbs(self) -> tuple[repairs.Verb, ...]:
+        """The verbs that its state allows."""
+        return repairs.possible(self.stage)

@@ -1,0 +1,64 @@
+"""Reads of repairs."""
+
+from datetime import datetime
+from typing import TypeVar
+
+from django.db.models import Exists, Model, OuterRef, Q, QuerySet
+
+from kcover import repairs
+from kcover_portal.repairs.models import Repair
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
+
+ESCALATED = "escalated"  # the outcome of a rescue whose rule calls a person
+Row = TypeVar("Row", bound=Model)
+_OPEN = ~Q(state=Repair.State.CLOSED)
+
+
+def open_repairs() -> QuerySet[Repair]:
+    """Repairs that are not closed."""
+    return Repair.objects.filter(_OPEN)
+
+
+def late(*, now: datetime) -> Q:
+    """The condition on open repairs that are overdue."""
+    return _OPEN & Q(due__lt=now)
+
+
+def needing_person(*, now: datetime) -> Q:
+    """The condition on repairs that need a person, as ``kcover.repairs.need`` states it.
+
+    A refused repair needs nobody once its machine has left the cluster.
+    """
+    unattended = Q(reported_at__lte=now - repairs.UNATTENDED_AFTER) & (Q(assignee="") | Q(due=None))
+    gone = Q(state=Repair.State.REFUSED) & (Q(node=None) | Q(node__gone_at__isnull=False))
+    return (late(now=now) | (_OPEN & unattended)) & ~gone
+
+
+def left_to_people(*, now: datetime) -> QuerySet[Repair]:
+    """Repairs that need a person: the one definition for lists, counts, metrics and notifications."""
+    return Repair.objects.filter(needing_person(now=now))
+
+
+def awaiting_validation() -> QuerySet[Repair]:
+    """Repairs whose machine is back, with their nodes, oldest first."""
+    rows = Repair.objects.filter(state__in=repairs.AT_THE_DESK).exclude(node=None)
+    return rows.select_related("cluster", "node").order_by("pk")
+
+
+def escalated_rescues() -> QuerySet[Rescue]:
+    """Rescues that called a person, whose marks are still on the node, and that no repair covers; without drills."""
+    rows = needs_person.left_to_people().filter(outcome=ESCALATED, closed_at__isnull=False)
+    return _uncovered(rows.exclude(incidents__drill=True), "closed_at").select_related("cluster", "node")
+
+
+def decisions_at_a_limit() -> QuerySet[Decision]:
+    """Decisions that ask for a person after too many reboots, and that no repair covers; without drills."""
+    rows = needs_person.decisions_for_a_person().filter(incident__drill=False)
+    return _uncovered(rows, "incident__last_at").select_related("cluster", "node", "incident")
+
+
+def _uncovered(rows: QuerySet[Row], at: str) -> QuerySet[Row]:
+    """The rows, oldest first, whose node has had no open repair at the time ``at`` (a lookup) or later."""
+    of_node = Repair.objects.filter(node=OuterRef("node"))
+    return rows.exclude(Exists(of_node.filter(Q(closed_at=None) | Q(closed_at__gte=OuterRef(at))))).order_by("pk")

@@ -1,0 +1,16 @@
+"""Writes of repairs: reports, verbs, changes, and what the portal does by itself."""
+
+from kcover_portal.repairs.services.desk import RepairRefused, act, change, report
+from kcover_portal.repairs.services.escalations import report_escalated
+from kcover_portal.repairs.services.machine_proof import Proof, look_at_validations, prove_with
+
+__all__ = [
+    "Proof",
+    "RepairRefused",
+    "act",
+    "change",
+    "look_at_validations",
+    "prove_with",
+    "report",
+    "report_escalated",
+]

@@ -1,0 +1,133 @@
+"""What people do with repairs: they report one, take it through its states, and change its details."""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from django.db import transaction
+
+from kcover import actors, audit, reasons, repairs
+from kcover.reasons import Reason
+from kcover.repairs import Part, Validation, Verb
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Node
+from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.services import moves
+from kcover_portal.repairs.services.machine_proof import Proof, proof_of
+from kcover_portal.repairs.services.moves import Occasion, RepairRefused
+from kcover_portal.rescue.models import Rescue
+
+__all__ = ["RepairRefused", "act", "change", "report"]
+
+PART_KIND: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
+MAX_PART_KIND: Final = 32  # characters
+PART_COLUMNS: Final = ("part_kind", "part_serial", "part_slot")
+DETAILS: Final = ("assignee", "due", "action", *PART_COLUMNS)  # that a verb may change
+
+
+def report(
+    node: Node,
+    *,
+    part: Part,
+    details: Mapping[str, Any] | None = None,
+    because: Sequence[Reason] = (),
+    rescue: Rescue | None = None,
+    actor: str,
+    reason: str = "",
+    now: datetime,
+) -> Repair:
+    """Opens a repair. ``details``: columns such as ``vendor`` and ``due``. ``because``: the portal's reasons.
+
+    Raises FieldError, and RepairRefused if a repair of this part is open.
+    """
+    given = dict(details or {})
+    _check(given | {"part_kind": part.kind}, now=now)
+    why = tuple(because) or (reasons.with_why("repair_reported_by", reason, by=actors.username(actor)),)
+    row = Repair(
+        cluster=node.cluster,
+        node=node,
+        node_name=node.name,
+        part_kind=part.kind,
+        part_serial=part.serial,
+        part_slot=part.slot,
+        opened_because=[one.to_json() for one in why],
+        opened_by=actor,
+        rescue=rescue,
+        reported_at=now,
+        **given,
+    )
+    with transaction.atomic():
+        moves.save(row)
+        entry = audit.RepairOpened(
+            repair=row.pk,
+            node=row.node_name,
+            part=part,
+            because=why,
+            reason=reason,
+            vendor=row.vendor,
+            queue=row.queue,
+            ticket=row.ticket,
+            assignee=row.assignee,
+            due=row.due,
+            of_rescue=rescue.pk if rescue else None,
+        )
+        moves.note(row, entry, Occasion(actor=actor, reason=reason, now=now))
+    return row
+
+
+def act(
+    repair: Repair, verb: Verb, details: Mapping[str, Any] | None = None, *, actor: str, reason: str, now: datetime
+) -> Repair:
+    """Takes a repair to its next state. ``details``: any of DETAILS.
+
+    Raises FieldError, and RepairRefused if the verb is not possible now.
+    """
+    given = dict(details or {})
+    if not repairs.MOVES[verb].takes_details:
+        for name in given:
+            field = "part" if name in PART_COLUMNS else name
+            raise FieldError(field, reasons.of("repair_detail_unused", verb=verb.value))
+    _check(given, now=now)
+    with transaction.atomic():
+        row = moves.locked(repair.pk)
+        proof = proof_of(row) if verb is Verb.CLOSE else Proof(validation=Validation.MISSING)
+        if refusal := repairs.refusal(row.stage, verb, proof.validation):
+            raise RepairRefused(refusal)
+        if verb is Verb.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
+            given["assignee"] = row.assignee or actors.username(actor)
+        if verb is Verb.REFUSE:  # it goes back to whoever reported it, who sets a new date
+            given |= {"assignee": _reporter(row), "due": None}
+        occasion = Occasion(actor=actor, reason=reason, because=proof.because, now=now)
+        moves.enter(row, repairs.MOVES[verb].target, occasion, given)
+    return row
+
+
+def change(repair: Repair, details: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Repair:
+    """Changes columns of an open repair, all or none. Raises FieldError and RepairRefused."""
+    _check(details, now=now)
+    with transaction.atomic():
+        row = moves.locked(repair.pk)
+        if row.stage is repairs.State.CLOSED:
+            raise RepairRefused(reasons.of("repair_closed_already"))
+        changed = moves.assign(row, details)
+        if changed:
+            moves.save(row, set(changed))
+            entry = audit.RepairChanged(repair=row.pk, node=row.node_name, changed=changed, reason=reason)
+            moves.note(row, entry, Occasion(actor=actor, reason=reason, now=now))
+    return row
+
+
+def _check(details: Mapping[str, Any], *, now: datetime) -> None:
+    """Raises FieldError for a date in the past and a part that is no word."""
+    due, kind = details.get("due"), details.get("part_kind")
+    if due is not None and due <= now:
+        raise FieldError("due", reasons.of("repair_due_past"))
+    if kind is not None and not PART_KIND.fullmatch(kind):
+        raise FieldError("part", reasons.of("repair_part_kind", most=MAX_PART_KIND))
+
+
+def _reporter(row: Repair) -> str:
+    """The name of the person or program that reported it; "" if the portal did."""
+    by_somebody = actors.is_user(row.opened_by) or actors.is_token(row.opened_by)
+    return actors.username(row.opened_by) if by_somebody else ""

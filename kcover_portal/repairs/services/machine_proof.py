@@ -1,0 +1,58 @@
+"""The proof that a returned machine is sound, as the app of the checks states it, and what follows from it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeAlias
+
+from django.db import transaction
+
+from kcover import actors, repairs
+from kcover.reasons import Reason
+from kcover.repairs import Validation
+from kcover_portal.fleet.models import Node
+from kcover_portal.repairs import queries
+from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.services import moves
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What is known about the validation of a node since a time. ``because``: where it can be read; None if nowhere."""
+
+    validation: Validation
+    because: Reason | None = None
+
+
+Prove: TypeAlias = Callable[[Node, datetime], Proof]  # of a node, since when
+
+_proofs: list[Prove] = []
+
+
+def prove_with(function: Prove) -> None:
+    """Registers the function that knows validations. The app of the checks, which is above this one, does so."""
+    _proofs[:] = [function]
+
+
+def proof_of(repair: Repair) -> Proof:
+    """The proof about the machine of a repair since it was returned."""
+    if repair.node is None or repair.returned_at is None:
+        return Proof(validation=Validation.MISSING)
+    found = (prove(repair.node, repair.returned_at) for prove in _proofs)
+    return next(found, Proof(validation=Validation.MISSING))
+
+
+def look_at_validations(*, now: datetime) -> int:
+    """Moves the repairs whose returned machine is being validated, or has failed. Returns how many moved."""
+    return sum(_look(row.pk, now=now) for row in queries.awaiting_validation())
+
+
+def _look(pk: int, *, now: datetime) -> bool:
+    with transaction.atomic():
+        row = moves.locked(pk)
+        proof = proof_of(row)
+        state = repairs.after_validation(row.stage, proof.validation)
+        if state is row.stage:
+            return False
+        moves.enter(row, state, moves.Occasion(actor=actors.SYSTEM, because=proof.because, now=now))
+    return True

@@ -1,0 +1,13 @@
+"""Tasks of the workers."""
+
+from celery import shared_task
+from django.utils import timezone
+
+from kcover_portal.repairs import services
+
+
+@shared_task(name="repairs.sweep")
+def sweep() -> None:
+    """Reports repairs for rescues that called a person, and follows the validation of returned machines."""
+    services.report_escalated(now=timezone.now())
+    services.look_at_validations(now=timezone.now())

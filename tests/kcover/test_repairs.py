@@ -1,0 +1,110 @@
+"""The life cycle of a repair: every verb in every state, the proof before the end, and what makes one need a person."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kcover import repairs
+from kcover.repairs import State, Validation, Verb
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+ALLOWED = {
+    (Verb.ACCEPT, State.REPORTED): State.ACCEPTED,
+    (Verb.ACCEPT, State.REFUSED): State.ACCEPTED,
+    (Verb.HAND_OVER, State.ACCEPTED): State.IN_REPAIR,
+    (Verb.RETURN, State.IN_REPAIR): State.RETURNED,
+    (Verb.CLOSE, State.RETURNED): State.CLOSED,
+    (Verb.CLOSE, State.VALIDATING): State.CLOSED,
+    (Verb.REFUSE, State.REPORTED): State.REFUSED,
+    (Verb.REFUSE, State.ACCEPTED): State.REFUSED,
+    (Verb.REFUSE, State.IN_REPAIR): State.REFUSED,
+}
+
+
+@pytest.mark.parametrize(("verb", "state"), list(itertools.product(Verb, State)))
+def test_every_verb_in_every_state(verb: Verb, state: State) -> None:
+    refusal = repairs.refusal(state, verb, Validation.PASSED)
+    assert (refusal is None) == ((verb, state) in ALLOWED)
+    assert (verb in repairs.possible(state)) == (refusal is None)
+    if refusal is None:
+        target = repairs.MOVES[verb].target
+        assert target == ALLOWED[verb, state]
+        assert target in repairs.REPAIR[state]
+    else:
+        assert refusal.code == ("repair_closed_already" if state is State.CLOSED else "repair_verb_not_now")
+        assert str(refusal)
+
+
+@pytest.mark.parametrize(("state", "validation"), list(itertools.product(repairs.AT_THE_DESK, Validation)))
+def test_only_a_passed_validation_closes_a_repair(state: State, validation: Validation) -> None:
+    refusal = repairs.refusal(state, Verb.CLOSE, validation)
+    codes = {
+        Validation.MISSING: "repair_not_validated",
+        Validation.RUNNING: "repair_validation_runs",
+        Validation.FAILED: "repair_validation_failed",
+    }
+    assert (refusal.code if refusal else None) == codes.get(validation)
+
+
+@pytest.mark.parametrize(("verb", "state", "validation"), list(itertools.product(Verb, State, Validation)))
+def test_other_verbs_do_not_look_at_the_validation(verb: Verb, state: State, validation: Validation) -> None:
+    if verb is not Verb.CLOSE:
+        assert repairs.refusal(state, verb, validation) == repairs.refusal(state, verb, Validation.PASSED)
+
+
+@pytest.mark.parametrize(("state", "validation"), list(itertools.product(State, Validation)))
+def test_the_portal_moves_only_machines_that_are_back(state: State, validation: Validation) -> None:
+    after = repairs.after_validation(state, validation)
+    if state not in repairs.AT_THE_DESK or validation is Validation.MISSING:
+        assert after is state
+    else:
+        assert after is (State.ACCEPTED if validation is Validation.FAILED else State.VALIDATING)
+    assert after is state or after in repairs.REPAIR[state]
+
+
+def test_the_table_has_the_moves_of_people_and_of_the_portal_and_no_others() -> None:
+    moves = {(state, target) for (_verb, state), target in ALLOWED.items()}
+    moves |= {
+        (state, repairs.after_validation(state, validation))
+        for state, validation in itertools.product(repairs.AT_THE_DESK, Validation)
+        if repairs.after_validation(state, validation) is not state
+    }
+    assert {(old, new) for old, targets in repairs.REPAIR.items() for new in targets} == moves
+    assert repairs.REPAIR.keys() == set(State)
+    assert set(repairs.OPEN) == {state for state in State if repairs.REPAIR[state]}
+
+
+def test_each_state_is_reached_from_the_first() -> None:
+    reached, left = {State.REPORTED}, [State.REPORTED]
+    while left:
+        new = {State(one) for one in repairs.REPAIR[left.pop()]} - reached
+        reached |= new
+        left += new
+    assert reached == set(State)
+
+
+@pytest.mark.parametrize(
+    ("assignee", "due", "age", "code"),
+    [
+        ("ann", NOW + MINUTE, timedelta(days=9), None),
+        ("ann", NOW, timedelta(days=9), None),
+        ("ann", NOW - MINUTE, MINUTE, "repair_overdue"),
+        ("", NOW - MINUTE, timedelta(days=9), "repair_overdue"),
+        ("", None, repairs.UNATTENDED_AFTER - MINUTE, None),
+        ("", None, repairs.UNATTENDED_AFTER, "repair_without_owner"),
+        ("", NOW + MINUTE, repairs.UNATTENDED_AFTER, "repair_without_owner"),
+        ("ann", None, repairs.UNATTENDED_AFTER, "repair_without_date"),
+    ],
+)
+def test_what_makes_a_repair_need_a_person(
+    assignee: str, due: datetime | None, age: timedelta, code: str | None
+) -> None:
+    why = repairs.need(assignee=assignee, due=due, opened_at=NOW - age, now=NOW)
+    assert (why.code if why else None) == code
+
+
+def test_a_part_in_words() -> None:
+    assert str(repairs.Part()) == "node"
+    assert str(repairs.Part(kind="gpu", slot="3", serial="165")) == "gpu 3 165"

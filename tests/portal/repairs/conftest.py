@@ -1,0 +1,54 @@
+"""A cluster with a node that a repair is about."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from kcover.repairs import Part, Verb
+from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.repairs import services
+from kcover_portal.repairs.models import Repair
+from tests.portal.api.conftest import add_node
+
+GPU = Part(kind="gpu", serial="S-gpu-1", slot="0")
+Report = Callable[..., Repair]
+
+
+@pytest.fixture
+def node(db: None, now: datetime) -> Node:
+    return add_node(Cluster.objects.create(name="c1", created_at=now), "gpu-1", now)
+
+
+@pytest.fixture
+def report(node: Node, now: datetime) -> Report:
+    """Reports a repair of the node's GPU, and takes it as far as the given verbs lead."""
+
+    def make(*verbs: Verb, **details: Any) -> Repair:
+        row = services.report(node, part=GPU, details=details, actor="user:ann", reason="it sparks", now=now)
+        for verb in verbs:
+            services.act(row, verb, actor="user:bob", reason=str(verb), now=now)
+        row.refresh_from_db()
+        return row
+
+    return make
+
+
+def add_checks(node: Node, *, at: datetime, statuses: tuple[str, ...] = (), finished: bool = True) -> CheckRun:
+    """A check run of the node with these results."""
+    state = CheckRun.State.FINISHED if finished else CheckRun.State.RUNNING
+    run = CheckRun.objects.create(
+        cluster=node.cluster, checks=["dcgm"], state=state, requested_by="user:ann", requested_at=at
+    )
+    CheckTarget.objects.create(
+        run=run,
+        node=node,
+        place=0,
+        batch=0,
+        state=CheckTarget.State.DONE if finished else CheckTarget.State.REQUESTED,
+        results=[{"name": "dcgm", "device": str(number), "status": status} for number, status in enumerate(statuses)],
+        finished_at=at if finished else None,
+    )
+    return run

@@ -1,0 +1,318 @@
+"""The repair desk: what people do with a repair, what proves the machine sound, and what the log keeps of it."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db import IntegrityError, transaction
+
+from kcover import audit, reasons, repairs
+from kcover.repairs import Part, State, Verb
+from kcover_portal.errors import FieldError
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger.models import Entry
+from kcover_portal.repairs import queries, services
+from kcover_portal.repairs.models import Repair
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.portal.api.conftest import add_node, add_story
+from tests.portal.repairs.conftest import GPU, Report, add_checks
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+LIMIT = reasons.of("inspection", reboots=3, within=reasons.span(HOUR), kind="xid", code="62")
+BACK = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
+
+
+def acts(repair: Repair) -> list[audit.Act]:
+    rows = Entry.objects.filter(subject=f"repair {repair.pk}").order_by("sequence")
+    return [audit.from_entry(row) for row in rows]
+
+
+def act(repair: Repair, verb: Verb, *, now: datetime, **details: Any) -> Repair:
+    return services.act(repair, verb, details, actor="user:bob", reason="because", now=now)
+
+
+def code(error: pytest.ExceptionInfo[Any]) -> str:
+    found: str = error.value.reason.code
+    return found
+
+
+def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: datetime) -> None:
+    row = report(vendor="ACME", due=now + HOUR)
+    assert (row.state, row.opened_by, row.assignee, row.reported_at) == ("reported", "user:ann", "", now)
+    assert [reason.code for reason in row.reasons] == ["repair_reported_by_because"]
+    act(row, Verb.ACCEPT, now=now)
+    act(row, Verb.HAND_OVER, now=now, action="replace", assignee="rma@acme", due=now + 2 * HOUR)
+    act(row, Verb.RETURN, now=now + HOUR, part_serial="S-new")
+    add_checks(node, at=now + HOUR, statuses=("pass", "pass"))
+    closed = act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    assert (closed.state, closed.part.serial, closed.action) == ("closed", "S-new", "replace")
+    row.refresh_from_db()
+    assert (row.assignee, row.due, row.closed_at) == ("rma@acme", now + 2 * HOUR, now + 2 * HOUR)
+    opened, *moved = acts(row)
+    assert isinstance(opened, audit.RepairOpened)
+    assert (opened.part, opened.vendor, opened.reason) == (GPU, "ACME", "it sparks")
+    assert [(one.before, one.state) for one in moved if isinstance(one, audit.RepairMoved)] == [
+        (State.REPORTED, State.ACCEPTED),
+        (State.ACCEPTED, State.IN_REPAIR),
+        (State.IN_REPAIR, State.RETURNED),
+        (State.RETURNED, State.CLOSED),
+    ]
+    assert moved[2].changed == {"part_serial": audit.Change(before="S-gpu-1", after="S-new")}  # type: ignore[attr-defined]
+    assert moved[-1].because.code == "repair_validation_passed"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("verb", Verb)
+def test_a_verb_changes_a_row_only_where_the_life_cycle_allows_it(
+    report: Report, node: Node, now: datetime, verb: Verb, state: State
+) -> None:
+    row = report()
+    Repair.objects.filter(pk=row.pk).update(state=state, returned_at=now)
+    add_checks(node, at=now, statuses=("pass",))
+    before = Entry.objects.count()
+    if verb in repairs.possible(state):
+        assert act(row, verb, now=now).stage is repairs.MOVES[verb].target
+        assert Entry.objects.count() == before + 1
+    else:
+        with pytest.raises(services.RepairRefused):
+            act(row, verb, now=now)
+        row.refresh_from_db()
+        assert (row.stage, Entry.objects.count()) == (state, before)
+
+
+@pytest.mark.parametrize(
+    ("statuses", "finished", "refusal", "state"),
+    [
+        ((), True, "repair_not_validated", "returned"),
+        (("pass", "skipped"), True, "repair_not_validated", "returned"),
+        (("pass", "warn"), True, "repair_not_validated", "returned"),
+        (("error",), True, "repair_not_validated", "returned"),
+        ((), False, "repair_validation_runs", "validating"),
+        (("pass", "fail"), True, "repair_validation_failed", "accepted"),
+        (("pass",), True, None, "validating"),
+    ],
+)
+def test_checks_since_the_return_are_the_proof(
+    report: Report,
+    node: Node,
+    now: datetime,
+    statuses: tuple[str, ...],
+    finished: bool,
+    refusal: str | None,
+    state: str,
+) -> None:
+    row = report(*BACK)
+    add_checks(node, at=now, statuses=statuses, finished=finished)
+    if refusal is None:
+        with transaction.atomic():
+            assert act(row, Verb.CLOSE, now=now).state == "closed"
+            transaction.set_rollback(True)
+    else:
+        with pytest.raises(services.RepairRefused) as error:
+            act(row, Verb.CLOSE, now=now)
+        assert code(error) == refusal
+    services.look_at_validations(now=now)
+    assert services.look_at_validations(now=now) == 0
+    row.refresh_from_db()
+    assert row.state == state
+
+
+def test_checks_before_the_return_and_of_other_nodes_prove_nothing(report: Report, node: Node, now: datetime) -> None:
+    row = report(*BACK)
+    add_checks(node, at=now - HOUR, statuses=("pass",))
+    add_checks(add_node(node.cluster, "gpu-2", now), at=now, statuses=("pass",))
+    with pytest.raises(services.RepairRefused) as error:
+        act(row, Verb.CLOSE, now=now)
+    assert code(error) == "repair_not_validated"
+
+
+def test_a_later_run_that_passes_does_not_undo_a_failure(report: Report, node: Node, now: datetime) -> None:
+    row = report(*BACK)
+    add_checks(node, at=now, statuses=("fail",))
+    add_checks(node, at=now + HOUR, statuses=("pass",))
+    with pytest.raises(services.RepairRefused) as error:
+        act(row, Verb.CLOSE, now=now + HOUR)
+    assert code(error) == "repair_validation_failed"
+
+
+def test_a_failed_machine_is_repaired_again(report: Report, node: Node, now: datetime) -> None:
+    row = report(*BACK)
+    add_checks(node, at=now, statuses=("fail",))
+    services.look_at_validations(now=now)
+    moved = acts(row)[-1]
+    assert isinstance(moved, audit.RepairMoved)
+    assert (moved.state, moved.because.code if moved.because else "") == (State.ACCEPTED, "repair_checks_failed")
+    later = now + HOUR
+    for verb in (Verb.HAND_OVER, Verb.RETURN):
+        act(row, verb, now=later)
+    add_checks(node, at=later, statuses=("pass",))
+    assert act(row, Verb.CLOSE, now=later).state == "closed"
+
+
+def test_a_machine_that_is_gone_is_never_proved(report: Report, node: Node, now: datetime) -> None:
+    row = report(*BACK)
+    add_checks(node, at=now, statuses=("pass",))
+    node.delete()
+    row.refresh_from_db()
+    assert (row.node, row.node_name) == (None, "gpu-1")
+    with pytest.raises(services.RepairRefused):
+        act(row, Verb.CLOSE, now=now)
+    assert services.look_at_validations(now=now) == 0
+
+
+def test_whoever_accepts_owns_it_unless_somebody_is_named(report: Report, now: datetime) -> None:
+    row = report()
+    assert act(row, Verb.ACCEPT, now=now).assignee == "bob"
+    refused = act(row, Verb.REFUSE, now=now)
+    assert (refused.state, refused.assignee, refused.due) == ("refused", "ann", None)
+    assert act(row, Verb.ACCEPT, now=now).assignee == "ann"
+
+
+def test_a_repair_of_the_portal_is_refused_to_nobody(node: Node, now: datetime) -> None:
+    row = services.report(node, part=GPU, details={"assignee": "cy"}, actor="system", now=now)
+    assert act(row, Verb.REFUSE, now=now).assignee == ""
+
+
+@pytest.mark.parametrize("verb", [Verb.CLOSE, Verb.REFUSE])
+@pytest.mark.parametrize("details", [{"due": None}, {"assignee": "x"}, {"part_slot": "x"}, {"action": "x"}])
+def test_some_verbs_take_a_reason_only(report: Report, now: datetime, verb: Verb, details: dict[str, Any]) -> None:
+    row = report()
+    with pytest.raises(FieldError) as error:
+        act(row, verb, now=now, **details)
+    assert (code(error), error.value.field) == ("repair_detail_unused", next(iter(details)).replace("_slot", ""))
+
+
+def test_one_open_repair_a_part(report: Report, node: Node, now: datetime) -> None:
+    row = report()
+    with pytest.raises(services.RepairRefused) as error:
+        report()
+    assert (code(error), dict(error.value.reason.params)["repair"]) == ("repair_open_already", str(row.pk))
+    other = services.report(node, part=Part(kind="nic"), actor="user:ann", now=now)
+    with pytest.raises(services.RepairRefused):
+        services.change(
+            other,
+            {"part_kind": GPU.kind, "part_serial": GPU.serial, "part_slot": GPU.slot},
+            actor="user:ann",
+            reason="",
+            now=now,
+        )
+    with pytest.raises(IntegrityError), transaction.atomic():
+        Repair.objects.filter(pk=other.pk).update(part_kind=GPU.kind, part_serial=GPU.serial, part_slot=GPU.slot)
+    Repair.objects.filter(pk=row.pk).update(state="closed")
+    assert report().pk != row.pk
+
+
+def test_a_change_is_written_once_with_its_reason(report: Report, now: datetime) -> None:
+    row = report()
+    details = {"ticket": "OPS-1", "due": now + HOUR}
+    for _ in range(2):
+        services.change(row, details, actor="user:bob", reason="agreed", now=now)
+    _opened, changed = acts(row)
+    assert isinstance(changed, audit.RepairChanged)
+    assert (set(changed.changed), changed.reason) == ({"ticket", "due"}, "agreed")
+    Repair.objects.update(state="closed")
+    with pytest.raises(services.RepairRefused):
+        services.change(row, {"ticket": "OPS-2"}, actor="user:bob", reason="", now=now)
+
+
+@pytest.mark.parametrize(
+    ("details", "part", "field"),
+    [
+        ({"due": timedelta(0)}, GPU, "due"),
+        ({"due": -HOUR}, GPU, "due"),
+        ({}, Part(kind="GPU"), "part"),
+        ({}, Part(kind=""), "part"),
+        ({}, Part(kind="a b"), "part"),
+    ],
+)
+def test_bad_details_are_named(node: Node, now: datetime, details: dict[str, Any], part: Part, field: str) -> None:
+    given = {name: now + value for name, value in details.items()}
+    with pytest.raises(FieldError) as error:
+        services.report(node, part=part, details=given, actor="user:ann", now=now)
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("assignee", ["", "ann"])
+@pytest.mark.parametrize("due", [None, -HOUR, timedelta(0), HOUR])
+def test_the_query_and_the_reason_agree(
+    report: Report, now: datetime, state: State, assignee: str, due: timedelta | None
+) -> None:
+    row = report()
+    later = now + repairs.UNATTENDED_AFTER
+    date = later + due if due is not None else None
+    Repair.objects.filter(pk=row.pk).update(state=state, assignee=assignee, due=date)
+    row.refresh_from_db()
+    for at in (later, later - timedelta(seconds=1)):
+        assert queries.left_to_people(now=at).exists() == (row.need(now=at) is not None)
+
+
+def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, node: Node, now: datetime) -> None:
+    row = report(Verb.REFUSE)
+    later = now + repairs.UNATTENDED_AFTER
+    assert queries.left_to_people(now=later).exists()
+    Node.objects.update(gone_at=now)
+    assert not queries.left_to_people(now=later).exists()
+    assert Repair.objects.select_related("node").get(pk=row.pk).need(now=later) is None
+
+
+@pytest.fixture
+def escalated(node: Node, now: datetime) -> Rescue:
+    """A rescue that called a person about the node's GPU."""
+    rescue = add_story(node, now)
+    rescue.incidents.update(device="0000:4e:00.0")
+    Rescue.objects.filter(pk=rescue.pk).update(
+        state="succeeded", outcome=queries.ESCALATED, needs_human=True, marks={"cordon": True}, closed_at=now
+    )
+    return rescue
+
+
+def test_a_rescue_that_calls_a_person_gets_one_repair(escalated: Rescue, now: datetime) -> None:
+    (row,) = services.report_escalated(now=now)
+    assert (row.rescue, row.part, row.opened_by, row.assignee) == (escalated, GPU, "system", "")
+    assert row.reasons[0].code == "repair_of_rescue"
+    assert services.report_escalated(now=now) == []
+    Repair.objects.update(state="closed", closed_at=now + HOUR)
+    assert services.report_escalated(now=now + HOUR) == []
+
+
+def test_a_rescue_without_a_known_gpu_is_about_the_machine(escalated: Rescue, now: datetime) -> None:
+    escalated.incidents.update(device="")
+    (row,) = services.report_escalated(now=now)
+    assert row.part == Part()
+
+
+def test_an_open_repair_of_the_node_covers_its_rescue(escalated: Rescue, report: Report, now: datetime) -> None:
+    row = report()
+    assert services.report_escalated(now=now) == []
+    Repair.objects.filter(pk=row.pk).update(state="closed", closed_at=now - HOUR)
+    assert len(services.report_escalated(now=now)) == 1
+
+
+def test_a_node_at_the_limit_of_reboots_gets_one_repair(node: Node, now: datetime) -> None:
+    rescue = add_story(node, now)
+    rescue.delete()
+    matched = reasons.of("nothing_holds_back").to_json()
+    Decision.objects.update(answer="hold", because=[matched, reasons.of("pod_gone").to_json()])
+    assert services.report_escalated(now=now) == []
+    Decision.objects.update(because=[matched, LIMIT.to_json()])
+    (row,) = services.report_escalated(now=now)
+    assert (row.reasons, row.rescue, row.part) == ((LIMIT,), None, Part())
+    assert services.report_escalated(now=now) == []
+    Repair.objects.update(state="closed", closed_at=now)
+    assert services.report_escalated(now=now) == []
+    Incident.objects.update(last_at=now + HOUR)  # the fault came back after the repair
+    assert len(services.report_escalated(now=now + HOUR)) == 1
+
+
+def test_a_drill_orders_no_repair(escalated: Rescue, now: datetime) -> None:
+    Incident.objects.update(drill=True)
+    assert services.report_escalated(now=now) == []
+
+
+@pytest.mark.parametrize("changes", [{"marks": {}}, {"outcome": "isolated"}, {"needs_human": False}])
+def test_other_rescues_get_no_repair(escalated: Rescue, now: datetime, changes: dict[str, Any]) -> None:
+    Rescue.objects.filter(pk=escalated.pk).update(**changes)
+    assert services.report_escalated(now=now) == []
