@@ -6,21 +6,18 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from kcover import audit, reasons, repairs
+from kcover import audit, repairs
 from kcover.repairs import Part, State, Verb
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair
-from kcover_portal.rescue.models import Decision, Rescue
-from tests.portal.api.conftest import add_node, add_story
+from tests.portal.api.conftest import add_node
 from tests.portal.repairs.conftest import GPU, Report, add_checks
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
-LIMIT = reasons.of("inspection", reboots=3, within=reasons.span(HOUR), kind="xid", code="62")
 BACK = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
 
 
@@ -256,63 +253,3 @@ def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, no
     Node.objects.update(gone_at=now)
     assert not queries.left_to_people(now=later).exists()
     assert Repair.objects.select_related("node").get(pk=row.pk).need(now=later) is None
-
-
-@pytest.fixture
-def escalated(node: Node, now: datetime) -> Rescue:
-    """A rescue that called a person about the node's GPU."""
-    rescue = add_story(node, now)
-    rescue.incidents.update(device="0000:4e:00.0")
-    Rescue.objects.filter(pk=rescue.pk).update(
-        state="succeeded", outcome=queries.ESCALATED, needs_human=True, marks={"cordon": True}, closed_at=now
-    )
-    return rescue
-
-
-def test_a_rescue_that_calls_a_person_gets_one_repair(escalated: Rescue, now: datetime) -> None:
-    (row,) = services.report_escalated(now=now)
-    assert (row.rescue, row.part, row.opened_by, row.assignee) == (escalated, GPU, "system", "")
-    assert row.reasons[0].code == "repair_of_rescue"
-    assert services.report_escalated(now=now) == []
-    Repair.objects.update(state="closed", closed_at=now + HOUR)
-    assert services.report_escalated(now=now + HOUR) == []
-
-
-def test_a_rescue_without_a_known_gpu_is_about_the_machine(escalated: Rescue, now: datetime) -> None:
-    escalated.incidents.update(device="")
-    (row,) = services.report_escalated(now=now)
-    assert row.part == Part()
-
-
-def test_an_open_repair_of_the_node_covers_its_rescue(escalated: Rescue, report: Report, now: datetime) -> None:
-    row = report()
-    assert services.report_escalated(now=now) == []
-    Repair.objects.filter(pk=row.pk).update(state="closed", closed_at=now - HOUR)
-    assert len(services.report_escalated(now=now)) == 1
-
-
-def test_a_node_at_the_limit_of_reboots_gets_one_repair(node: Node, now: datetime) -> None:
-    rescue = add_story(node, now)
-    rescue.delete()
-    matched = reasons.of("nothing_holds_back").to_json()
-    Decision.objects.update(answer="hold", because=[matched, reasons.of("pod_gone").to_json()])
-    assert services.report_escalated(now=now) == []
-    Decision.objects.update(because=[matched, LIMIT.to_json()])
-    (row,) = services.report_escalated(now=now)
-    assert (row.reasons, row.rescue, row.part) == ((LIMIT,), None, Part())
-    assert services.report_escalated(now=now) == []
-    Repair.objects.update(state="closed", closed_at=now)
-    assert services.report_escalated(now=now) == []
-    Incident.objects.update(last_at=now + HOUR)  # the fault came back after the repair
-    assert len(services.report_escalated(now=now + HOUR)) == 1
-
-
-def test_a_drill_orders_no_repair(escalated: Rescue, now: datetime) -> None:
-    Incident.objects.update(drill=True)
-    assert services.report_escalated(now=now) == []
-
-
-@pytest.mark.parametrize("changes", [{"marks": {}}, {"outcome": "isolated"}, {"needs_human": False}])
-def test_other_rescues_get_no_repair(escalated: Rescue, now: datetime, changes: dict[str, Any]) -> None:
-    Rescue.objects.filter(pk=escalated.pk).update(**changes)
-    assert services.report_escalated(now=now) == []
