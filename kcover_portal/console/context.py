@@ -77,7 +77,7 @@ NAVIGATION = (
         "c",
         (
             *("check-runs", "check-run", "check-run-new"),
-            *("validations", "validation", "validation-new", "validation-cancel"),
+            *("validations", "validation", "validation-new", "validation-cancel", "validation-profile"),
         ),
     ),
     NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),

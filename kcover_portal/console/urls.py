@@ -101,6 +101,7 @@ urlpatterns = [
     path("checks/new/", checks.begin, name="check-run-new"),
     path("checks/validations/", validations.validations, name="validations"),
     path("checks/validations/new/", validations.begin, name="validation-new"),
+    path("checks/profiles/<slug:name>/", validations.profile, name="validation-profile"),
     path("checks/validations/<int:pk>/", validations.validation, name="validation"),
     path("checks/validations/<int:pk>/cancel/", validations.cancel, name="validation-cancel"),
     path("checks/<int:pk>/", checks.check_run, name="check-run"),

@@ -1,16 +1,17 @@
-"""Validations: the list, one validation, and starting or cancelling one."""
+"""Validations: the list, one validation, starting or cancelling one, and their profiles."""
 
 from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Paginator
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
+from kcover.validation import profiles
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries
@@ -19,7 +20,9 @@ from kcover_portal.checks.services import validation_profiles
 from kcover_portal.checks.services import validations as services
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import checks
+from kcover_portal.console.forms.validation_profiles import ProfileText
 from kcover_portal.fleet.services import node_selection
 
 PAGE_ROWS = 50
@@ -46,6 +49,11 @@ def validations(request: Request) -> HttpResponse:
         "columns": COLUMNS,
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
+        "profiles": [
+            (name, profile, profile != profiles.DEFAULTS[name])
+            for name, profile in validation_profiles.in_force().items()
+        ],
+        "configures": accounts.may(request.user, Verb.CONFIGURE, None),
     }
     return render(request, "console/pages/validations.html", context)
 
@@ -121,6 +129,32 @@ def cancel(request: Request, pk: int) -> HttpResponse:
         ),
         verb=_("Cancel validation"),
         icon="ban",
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def profile(request: Request, name: str) -> HttpResponse:
+    """Show what a profile asks for (GET), then change it for all clusters (POST)."""
+    if name not in profiles.DEFAULTS:
+        raise Http404
+    require(request, Verb.CONFIGURE, None)
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        confirm(request)
+        actor = accounts.actor(request.user)
+        validation_profiles.change(name, given["document"], actor=actor, reason=given["reason"], now=now)
+
+    return form_dialog.act(
+        request,
+        ProfileText(request.POST or None, profile=validation_profiles.named(name)),
+        change,
+        back=reverse("console:validations"),
+        address=reverse("console:validation-profile", args=(name,)),
+        title=_("Change the profile %(name)s") % {"name": name},
+        text=_("It holds for all clusters. Validations that are open keep the profile that they began with."),
+        verb=_("Change"),
+        icon="shield-check",
     )
 
 

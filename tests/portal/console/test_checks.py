@@ -8,11 +8,13 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from kcover.validation import profiles
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, Validation
-from kcover_portal.checks.services import validations
+from kcover_portal.checks.services import validation_profiles, validations
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
+from kcover_portal.ledger.models import Entry
 from kcover_portal.preflight.models import PreflightRun
 from tests.portal.checks.test_check_runs import FINE, answer
 from tests.portal.checks.test_validations import conclude, passes
@@ -229,3 +231,22 @@ def test_queries_do_not_grow_with_validations(world: World, person: Person) -> N
                 words(client, path)
             counts.append(len(captured))
     assert counts[:3] == counts[3:]
+
+
+def test_admins_change_a_profile_and_go_back_to_the_default(world: World, person: Person) -> None:
+    page, changed = "/checks/profiles/light/", '{"checks": [{"check": "pciebw", "threshold": 20}]}'
+    assert person("operator").get(page).status_code == 403
+    assert page not in person("operator").get("/checks/validations/").content.decode()
+    admin = person("admin")
+    assert page in admin.get("/checks/validations/").content.decode()
+    assert admin.get(page).status_code == 200
+    assert admin.get("/checks/profiles/deep/").status_code == 404
+    for text in ("{", "[" * 9_999, '{"checks": [{"check": "dcgm", "level": 9}]}'):
+        refused = admin.post(page, {"document": text, "reason": "x"})
+        assert (refused.status_code, list(refused.context["form"].errors)) == (422, ["document"])
+    assert "checks/0/level: " in refused.context["form"].errors["document"][0]
+    assert admin.post(page, {"document": changed, "reason": "gen 5"}).status_code == 302
+    assert validation_profiles.named("light").limits == {"threshold": 20}
+    assert Entry.objects.get(verb="profile.changed").data["reason"] == "gen 5"
+    assert admin.post(page, {"document": "", "reason": "x"}).status_code == 302
+    assert validation_profiles.named("light") == profiles.DEFAULTS["light"]

@@ -290,6 +290,7 @@ def pages() -> list[str]:
             "/checks/new/",
             "/checks/validations/",
             "/checks/validations/new/",
+            "/checks/profiles/light/",
             f"/checks/validations/{Validation.objects.get().pk}/",
             "/preflight/",
             f"/preflight/{preflight}/",
