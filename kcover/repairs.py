@@ -98,6 +98,22 @@ MOVES: Final[Mapping[Verb, Move]] = {
         sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR), target=State.REFUSED, takes_details=False
     ),
 }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """The terms of a vendor: days until a repair is accepted, and until a machine is returned; None: not agreed."""
+
+    accept_days: int | None = None
+    return_days: int | None = None
+
+    def due(self, state: State, *, now: datetime) -> datetime | None:
+        """The next date of a repair that enters the state now; None if the terms name none."""
+        days = {State.REPORTED: self.accept_days, State.IN_REPAIR: self.return_days}.get(state)
+        return now + timedelta(days=days) if days is not None else None
+
+
+MAX_TERM_DAYS: Final = 365
 _NOT_VALIDATED: Final[Mapping[Validation, str]] = {
     Validation.MISSING: "repair_not_validated",
     Validation.RUNNING: "repair_validation_runs",

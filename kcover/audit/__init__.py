@@ -67,7 +67,7 @@ from kcover.audit.identities import (
     SingleSignOnFailed,
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
-from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened
+from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
 from kcover.audit.rescues import (
     CommandAnsweredLate,
     DecisionAnswer,
@@ -324,6 +324,7 @@ __all__ = [
     "ValidationCancelled",
     "ValidationFinished",
     "ValidationRequested",
+    "VendorTermsChanged",
     "Vote",
     "Wanted",
     "WebhookAnswer",

@@ -55,6 +55,23 @@ class RepairChanged(RepairAct):
     reason: str = ""
 
 
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VendorTermsChanged(Act):
+    """The terms of a vendor were set, changed or removed."""
+
+    VERB: ClassVar[str] = "vendor_terms.changed"
+
+    vendor: str
+    changed: Mapping[str, Change]
+    reason: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The vendor."""
+        return f"vendor {self.vendor}"
+
+
 class RepairMove(StrEnum):
     """The state that a repair enters: any but the first, which ``RepairOpened`` records."""
 

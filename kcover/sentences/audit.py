@@ -121,6 +121,7 @@ TITLES: Mapping[str, str] = {
     "repair.validating": _("Validation of a repaired machine"),
     "repair.closed": _("Repair closed"),
     "repair.refused": _("Repair refused"),
+    "vendor_terms.changed": _("Terms of a vendor changed"),
 }
 
 # Of a call: what it does, and how far it is.

@@ -90,6 +90,7 @@ urlpatterns = [
     ),
     path("v1/needs-person", needs_person.NeedsPersonList.as_view(), name="needs-person"),
     path("v1/repairs", repairs.Repairs.as_view({"get": "list", "post": "create"}), name="repairs"),
+    path("v1/repairs/terms", repairs.Terms.as_view(), name="repair-terms"),
     path("v1/repairs/<int:pk>", repairs.Repairs.as_view({**ITEM, "patch": "partial_update"}), name="repair"),
     path("v1/repairs/<int:pk>/<slug:verb>", repairs.RepairAct.as_view(), name="repair-act"),
     path("v1/pause", pause.Pause.as_view(), name="pause"),

@@ -67,7 +67,11 @@ NAVIGATION = (
     ),
     NavigationItem("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
     NavigationItem(
-        "repairs", _("Repairs"), "tool", "d", ("repairs", "repair", "repair-new", "repair-change", "repair-act")
+        "repairs",
+        _("Repairs"),
+        "tool",
+        "d",
+        ("repairs", "repair", "repair-new", "repair-change", "repair-act", "repair-terms"),
     ),
     NavigationItem("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
     NavigationItem(

@@ -92,6 +92,7 @@ urlpatterns = [
     path("standbys/", standbys.standbys, name="standbys"),
     path("repairs/", repairs.repairs, name="repairs"),
     path("repairs/new/<slug:cluster>/<str:name>/", repairs.new_repair, name="repair-new"),
+    path("repairs/terms/", repairs.terms, name="repair-terms"),
     path("repairs/<int:pk>/", repairs.repair, name="repair"),
     path("repairs/<int:pk>/change/", repairs.change, name="repair-change"),
     path("repairs/<int:pk>/<slug:verb>/", repairs.act, name="repair-act"),

@@ -103,3 +103,24 @@ class Repair(models.Model):
     def verbs(self) -> tuple[repairs.Verb, ...]:
         """The verbs that its state allows."""
         return repairs.possible(self.stage)
+
+
+class VendorTerms(models.Model):
+    """The days that a vendor has: the date of a repair without another one."""
+
+    vendor = models.CharField(max_length=120, unique=True)
+    accept_days = models.PositiveSmallIntegerField(null=True, help_text="from the report to the acceptance")
+    return_days = models.PositiveSmallIntegerField(null=True, help_text="from the handover to the return")
+    changed_by = models.CharField(max_length=200)
+    changed_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("vendor",)
+
+    def __str__(self) -> str:
+        return self.vendor
+
+    @property
+    def terms(self) -> repairs.Terms:
+        """The terms."""
+        return repairs.Terms(accept_days=self.accept_days, return_days=self.return_days)

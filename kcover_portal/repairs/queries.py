@@ -6,7 +6,7 @@ from typing import TypeVar
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from kcover import repairs
-from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
 
@@ -38,6 +38,12 @@ def needing_person(*, now: datetime) -> Q:
 def left_to_people(*, now: datetime) -> QuerySet[Repair]:
     """Repairs that need a person: the one definition for lists, counts, metrics and notifications."""
     return Repair.objects.filter(needing_person(now=now))
+
+
+def due_by_terms(vendor: str, state: repairs.State, *, now: datetime) -> datetime | None:
+    """The next date of a repair that enters the state now, by the vendor's terms; None if they name none."""
+    row = VendorTerms.objects.filter(vendor=vendor).first() if vendor else None
+    return row.terms.due(state, now=now) if row else None
 
 
 def awaiting_validation() -> QuerySet[Repair]:

@@ -108,3 +108,13 @@ def test_what_makes_a_repair_need_a_person(
 def test_a_part_in_words() -> None:
     assert str(repairs.Part()) == "node"
     assert str(repairs.Part(kind="gpu", slot="3", serial="165")) == "gpu 3 165"
+
+
+def test_the_terms_of_a_vendor_name_two_dates() -> None:
+    terms = repairs.Terms(accept_days=1, return_days=3)
+    dates = {state: terms.due(state, now=NOW) for state in State}
+    assert {state: date - NOW for state, date in dates.items() if date} == {
+        State.REPORTED: timedelta(days=1),
+        State.IN_REPAIR: timedelta(days=3),
+    }
+    assert [repairs.Terms().due(state, now=NOW) for state in State] == [None] * len(State)

@@ -24,10 +24,16 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import services
 from kcover_portal.repairs.filtersets import RepairFilter
-from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.models import Repair, VendorTerms
 
 VERBS = [verb.value for verb in core.Verb]
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
+
+
+def _days() -> serializers.IntegerField:
+    return serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=core.MAX_TERM_DAYS, default=None
+    )
 
 
 class MachineSerializer(serializers.Serializer[Repair]):
@@ -121,6 +127,23 @@ class RepairBody(RecordBody):
     machine = MachineBody()
 
 
+class VendorTermsSerializer(serializers.ModelSerializer[VendorTerms]):
+    """The days that a vendor has; null: not agreed."""
+
+    class Meta:
+        model = VendorTerms
+        fields = ("vendor", "accept_days", "return_days", "changed_by", "changed_at")
+
+
+class VendorTermsBody(base.StrictSerializer):
+    """The terms to set; a field that is left out or null is not agreed."""
+
+    vendor = serializers.CharField(max_length=120)
+    accept_days = _days()
+    return_days = _days()
+    reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
+
+
 class Repairs(base.ReadViewSet[Repair]):
     """Repairs, newest first."""
 
@@ -183,6 +206,29 @@ class RepairAct(base.ActionView):
             row, core.Verb(verb), _columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
         )
         return Response(RepairSerializer(done).data)
+
+
+class Terms(base.ActionView):
+    """The terms of vendors."""
+
+    @extend_schema(operation_id="repairs_terms", responses={200: VendorTermsSerializer(many=True)})
+    def get(self, request: Request) -> Response:
+        """Returns the terms of all vendors by name."""
+        base.known_only(request)
+        return Response(VendorTermsSerializer(VendorTerms.objects.all(), many=True).data)
+
+    @extend_schema(
+        operation_id="repairs_set_terms", request=VendorTermsBody, responses={200: VendorTermsSerializer(many=True)}
+    )
+    def put(self, request: Request) -> Response:
+        """Sets the terms of a vendor; without days, removes them. Requires an admin of all clusters."""
+        base.known_only(request)
+        require(request, Verb.CONFIGURE, None)
+        body = base.body_of(request, VendorTermsBody)
+        terms = core.Terms(accept_days=body["accept_days"], return_days=body["return_days"])
+        actor = accounts.actor(principal(request))
+        services.set_terms(body["vendor"], terms, actor=actor, reason=body["reason"], now=timezone.now())
+        return Response(VendorTermsSerializer(VendorTerms.objects.all(), many=True).data)
 
 
 def _columns(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from kcover.repairs import Part, Verb
+from kcover.repairs import Part, Terms, Verb
 from kcover_portal import localization
 from kcover_portal.console import part_names
 from kcover_portal.console.forms import Act, widgets
@@ -81,6 +81,27 @@ class RepairForm(Act):
         """Attach a service's error to its field."""
         field = "part_kind" if error.field == "part" else error.field
         self.add_error(field if field in self.fields else None, localization.say(error.reason))
+
+
+class TermsForm(Act):
+    """The terms of a vendor."""
+
+    vendor = forms.CharField(label=gettext_lazy("Vendor"), max_length=120, widget=widgets.line())
+    accept_days = forms.IntegerField(
+        label=gettext_lazy("Days until a repair is accepted"), required=False, widget=widgets.number()
+    )
+    return_days = forms.IntegerField(
+        label=gettext_lazy("Days until a machine is returned"), required=False, widget=widgets.number()
+    )
+    field_order = ("vendor", "accept_days", "return_days", "reason")
+
+    def __init__(self, data: Any = None, *, initial: Mapping[str, Any]) -> None:
+        super().__init__(data)
+        self.initial.update(initial)
+
+    def terms(self) -> Terms:
+        """The terms; a blank field is not agreed."""
+        return Terms(accept_days=self.cleaned_data["accept_days"], return_days=self.cleaned_data["return_days"])
 
 
 def of(repair: Repair) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
-from kcover_portal.repairs import services
-from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs import queries, services
+from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.views import audit
 
 PAGE_ROWS = 50
@@ -46,6 +46,8 @@ def repairs(request: Request) -> HttpResponse:
         "page": page,
         "rows": [(row, _need(row, now=now)) for row in page.object_list],
         "any": found.seen.exists(),
+        "terms": list(VendorTerms.objects.all()),
+        "sets_terms": accounts.may(request.user, Verb.CONFIGURE, None),
     }
     return render(request, "console/pages/repairs.html", context)
 
@@ -125,8 +127,11 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
         raise Http404
     row, wanted, look = _handled(request, pk), core.Verb(verb), action_labels.verb(verb)
     initial = repair_forms.of(row)
-    if wanted is core.Verb.ACCEPT and not row.assignee:  # the service does the same
+    # The service stores the same where the person leaves these fields as they are.
+    if wanted is core.Verb.ACCEPT and not row.assignee:
         initial["assignee"] = request.user.get_username()
+    if wanted is core.Verb.HAND_OVER:
+        initial["due"] = queries.due_by_terms(row.vendor, core.State.IN_REPAIR, now=timezone.now()) or row.due
 
     def do(form: RepairForm, actor: str, now: datetime) -> Repair:
         return services.act(row, wanted, form.changes(), actor=actor, reason=form.cleaned_data["reason"], now=now)
@@ -142,6 +147,35 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
         text=look.help,
         verb=look.label,
         icon=look.icon,
+    )
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def terms(request: Request) -> HttpResponse:
+    """Ask for the terms of a vendor (GET), then set them (POST)."""
+    require(request, Verb.CONFIGURE, None)
+    row = VendorTerms.objects.filter(vendor=request.GET.get("vendor", "").replace("\0", "")).first()
+    initial = {name: getattr(row, name) for name in ("vendor", "accept_days", "return_days")} if row else {}
+    form = repair_forms.TermsForm(request.POST or None, initial=initial)
+    back = reverse("console:repairs")
+    if request.method == "POST" and form.is_valid():
+        given, actor = form.cleaned_data, accounts.actor(request.user)
+        try:
+            services.set_terms(given["vendor"], form.terms(), actor=actor, reason=given["reason"], now=timezone.now())
+        except FieldError as error:
+            form.add_error(error.field, localization.say(error.reason))
+        else:
+            return lead(request, back)
+    return form_dialog.ask(
+        request,
+        form,
+        back=back,
+        address=reverse("console:repair-terms"),
+        title=_("Terms of a vendor"),
+        text=_("The next date of a repair without another one. Without days, the terms are removed."),
+        verb=_("Save"),
+        icon="calendar",
     )
 
 

@@ -3,6 +3,7 @@
 from kcover_portal.repairs.services.desk import RepairRefused, act, change, report
 from kcover_portal.repairs.services.escalations import report_escalated
 from kcover_portal.repairs.services.machine_proof import Proof, look_at_validations, prove_with
+from kcover_portal.repairs.services.vendor_terms import set_terms
 
 __all__ = [
     "Proof",
@@ -13,4 +14,5 @@ __all__ = [
     "prove_with",
     "report",
     "report_escalated",
+    "set_terms",
 ]

@@ -12,6 +12,7 @@ from kcover.reasons import Reason
 from kcover.repairs import Part, Validation, Verb
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
+from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import moves
 from kcover_portal.repairs.services.machine_proof import Proof, proof_of
@@ -43,6 +44,8 @@ def report(
     """
     given = dict(details or {})
     _check(given | {"part_kind": part.kind}, now=now)
+    if given.get("due") is None:
+        given["due"] = queries.due_by_terms(given.get("vendor", ""), repairs.State.REPORTED, now=now)
     why = tuple(because) or (reasons.with_why("repair_reported_by", reason, by=actors.username(actor)),)
     row = Repair(
         cluster=node.cluster,
@@ -96,6 +99,8 @@ def act(
             raise RepairRefused(refusal)
         if verb is Verb.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
             given["assignee"] = row.assignee or actors.username(actor)
+        if verb is Verb.HAND_OVER and "due" not in given:
+            given["due"] = queries.due_by_terms(row.vendor, repairs.State.IN_REPAIR, now=now) or row.due
         if verb is Verb.REFUSE:  # it goes back to whoever reported it, who sets a new date
             given |= {"assignee": _reporter(row), "due": None}
         occasion = Occasion(actor=actor, reason=reason, because=proof.because, now=now)

@@ -176,3 +176,15 @@ def test_repairs_of_other_clusters_are_not_seen(repair: int, west: Cluster, now:
     problem(stranger.post(f"repairs/{repair}/accept", WHY), 404)
     assert "machine.node" in fields(stranger.post("repairs", REPORT))
     problem(Api().get("repairs"), 401)
+
+
+def test_terms_of_vendors(node: Node, admin: Api, operator: Api, viewer: Api) -> None:
+    terms = {"vendor": "ACME", "accept_days": 2, "reason": "contract"}
+    assert admin.call("put", "repairs/terms", terms).status_code == 200
+    [row] = viewer.get("repairs/terms").json()
+    assert (row["vendor"], row["accept_days"], row["return_days"]) == ("ACME", 2, None)
+    assert operator.post("repairs", REPORT).json()["due"] is not None
+    problem(operator.call("put", "repairs/terms", terms), 403)
+    assert "accept_days" in fields(admin.call("put", "repairs/terms", {**terms, "accept_days": 0}))
+    assert "reason" in fields(admin.call("put", "repairs/terms", {"vendor": "ACME"}))
+    assert admin.call("put", "repairs/terms", {"vendor": "ACME", **WHY}).json() == []

@@ -151,3 +151,15 @@ def test_a_returned_machine_offers_its_checks(world: World, person: Person, repa
     for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
         services.act(repair, verb, actor="user:bo", reason="x", now=timezone.now())
     assert "/checks/new/" in text(person("operator").get(f"/repairs/{repair.pk}/"))
+
+
+def test_an_admin_sets_the_terms_of_a_vendor(world: World, person: Person) -> None:
+    admin, page = person("admin"), "/repairs/terms/"
+    assert page in text(admin.get("/repairs/"))
+    assert send(admin, page, vendor="ACME", accept_days="2").status_code == 302
+    assert admin.get(f"{page}?vendor=ACME").context["form"].initial["accept_days"] == 2
+    assert send(admin, page, vendor="ACME", accept_days="0").status_code == 422
+    operator = person("operator")
+    assert "ACME" in text(operator.get("/repairs/"))
+    assert page not in text(operator.get("/repairs/"))
+    assert operator.get(page).status_code == 403

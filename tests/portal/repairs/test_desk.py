@@ -7,17 +7,17 @@ import pytest
 from django.db import IntegrityError, transaction
 
 from kcover import audit, repairs
-from kcover.repairs import Part, State, Verb
+from kcover.repairs import Part, State, Terms, Verb
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import queries, services
-from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.models import Repair, VendorTerms
 from tests.portal.api.conftest import add_node
 from tests.portal.repairs.conftest import GPU, Report, add_checks
 
 pytestmark = pytest.mark.django_db
-HOUR = timedelta(hours=1)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 BACK = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
 
 
@@ -253,3 +253,38 @@ def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, no
     Node.objects.update(gone_at=now)
     assert not queries.left_to_people(now=later).exists()
     assert Repair.objects.select_related("node").get(pk=row.pk).need(now=later) is None
+
+
+def test_the_terms_of_a_vendor_are_the_date_of_its_repairs(report: Report, node: Node, now: datetime) -> None:
+    terms = Terms(accept_days=2, return_days=14)
+    for _ in range(2):
+        services.set_terms("ACME", terms, actor="user:ann", reason="contract", now=now)
+    assert Entry.objects.filter(verb="vendor_terms.changed", cluster="").count() == 1
+    row = report(vendor="ACME")
+    assert row.due == now + 2 * DAY
+    assert act(row, Verb.ACCEPT, now=now).due == now + 2 * DAY
+    assert act(row, Verb.HAND_OVER, now=now + DAY).due == now + 15 * DAY
+    other = services.report(node, part=Part(kind="nic"), details={"vendor": "B"}, actor="user:ann", now=now)
+    assert other.due is None
+    own = services.report(
+        node, part=Part(kind="disk"), details={"vendor": "ACME", "due": now + HOUR}, actor="user:ann", now=now
+    )
+    assert own.due == now + HOUR
+    act(own, Verb.ACCEPT, now=now)
+    assert act(own, Verb.HAND_OVER, now=now, due=None).due is None
+    assert services.set_terms("ACME", Terms(), actor="user:ann", reason="over", now=now) is None
+    assert not VendorTerms.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("vendor", "terms", "field"),
+    [
+        (" ", Terms(accept_days=1), "vendor"),
+        ("ACME", Terms(accept_days=0), "accept_days"),
+        ("ACME", Terms(return_days=366), "return_days"),
+    ],
+)
+def test_bad_terms_are_named(db: None, now: datetime, vendor: str, terms: Terms, field: str) -> None:
+    with pytest.raises(FieldError) as error:
+        services.set_terms(vendor, terms, actor="user:ann", reason="x", now=now)
+    assert error.value.field == field
