@@ -13,7 +13,7 @@ SENTENCES: Mapping[str, str] = {
     "repair_verb_not_now": _("{verb} is not possible in state {state}. Possible: {possible}."),
     "repair_verb_unknown": _("{verb} is not a verb of repairs. Use one of: {known}."),
     "repair_closed_already": _("The repair is closed. Report a new one if the part is faulty again."),
-    "repair_not_validated": _("The machine has passed no validation since it was returned. Run checks on it first."),
+    "repair_not_validated": _("The machine has passed no validation since it was returned. Validate it first."),
     "repair_validation_runs": _("The validation of the machine is running. Close the repair when it has passed."),
     "repair_validation_failed": _("The machine failed its last validation. It must be repaired again."),
     "repair_open_already": _("Repair {repair} of this part of {node} is open. Change that one."),
@@ -22,9 +22,9 @@ SENTENCES: Mapping[str, str] = {
     "repair_part_kind": _("Must be a word in lower case such as gpu, nic or power-supply, at most {most} characters."),
     "repair_node_unknown": _("Cluster {cluster} has no node {node}."),
     # What the portal saw.
-    "repair_validation_begun": _("The checks of the returned machine have begun (check run {run})."),
-    "repair_validation_passed": _("The returned machine passed all checks of check run {run}."),
-    "repair_checks_failed": _("The returned machine failed a check of check run {run}."),
+    "repair_validation_begun": _("Validation {validation} of the returned machine has begun."),
+    "repair_validation_passed": _("The returned machine passed validation {validation}."),
+    "repair_failed_validation": _("The returned machine failed validation {validation}."),
     # Why it needs a person.
     "repair_overdue": _("It was due at {due}."),
     "repair_without_owner": _("Nobody owns it {span} after it was reported."),

@@ -81,7 +81,7 @@ VERBS: Final = {
     "return": ActionLabel(
         pgettext_lazy("repair", "Take back"),
         "arrow-back-up",
-        _("The machine is back. Run checks on it now: only a passed validation closes the repair."),
+        _("The machine is back. Validate it now: only a passed validation closes the repair."),
     ),
     "close": ActionLabel(
         _("Close repair"),

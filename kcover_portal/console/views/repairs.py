@@ -66,7 +66,8 @@ def repair(request: Request, pk: int) -> HttpResponse:
         "verbs": [verb.value for verb in row.verbs] if may else [],
         "changes": may and row.state != Repair.State.CLOSED,
         "entries": list(entries[:MAX_HISTORY]),
-        "checks": row.stage in core.AT_THE_DESK and accounts.may(request.user, Verb.CHECK, row.cluster),
+        "validates": row.stage in core.AT_THE_DESK and accounts.may(request.user, Verb.CHECK, row.cluster),
+        "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.node_name)}",
     }
     return render(request, "console/pages/repair.html", context)
 

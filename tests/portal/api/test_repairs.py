@@ -10,7 +10,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs.models import Repair
 from tests.portal.api.conftest import Api, add_node, caller, fields, problem
-from tests.portal.repairs.conftest import add_checks
+from tests.portal.repairs.conftest import add_validation
 
 pytestmark = pytest.mark.django_db
 MACHINE = {"cluster": "east", "node": "gpu-1", "serial": "M1"}
@@ -57,7 +57,7 @@ def test_from_the_report_to_the_proof(repair: int, node: Node, operator: Api) ->
     back = operator.post(f"repairs/{repair}/return", {**WHY, "part": {"serial": "S-new"}}).json()
     assert (back["state"], back["part"]) == ("returned", {**PART, "serial": "S-new"})
     assert problem(operator.post(f"repairs/{repair}/close", WHY), 409)["code"] == "repair_not_validated"
-    add_checks(node, at=timezone.now(), statuses=("pass",))
+    add_validation(node, at=timezone.now())
     closed = operator.post(f"repairs/{repair}/close", WHY).json()
     assert (closed["state"], closed["verbs"]) == ("closed", [])
     assert problem(operator.post(f"repairs/{repair}/accept", WHY), 409)["code"] == "repair_closed_already"

@@ -14,7 +14,7 @@ from kcover_portal.notify.services import collect
 from kcover_portal.repairs import services
 from kcover_portal.repairs.models import Repair
 from tests.portal.console.conftest import Person
-from tests.portal.repairs.conftest import add_checks
+from tests.portal.repairs.conftest import add_validation
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -75,7 +75,7 @@ def test_a_repair_is_taken_through_its_states(world: World, person: Person, repa
         assert f"{page}{verb}/" in text(operator.get(page))
         assert send(operator, f"{page}{verb}/", **form).status_code == 302, verb
     assert send(operator, f"{page}close/").status_code == 422
-    add_checks(world.node(), at=timezone.now(), statuses=("pass",))
+    add_validation(world.node(), at=timezone.now())
     assert send(operator, f"{page}close/").status_code == 302
     repair.refresh_from_db()
     assert (repair.state, repair.assignee, repair.action, repair.part_serial) == (
@@ -147,10 +147,10 @@ def test_a_repair_that_is_late_is_on_the_first_page_and_announced(world: World, 
     assert not OpenNeed.objects.exists()
 
 
-def test_a_returned_machine_offers_its_checks(world: World, person: Person, repair: Repair) -> None:
+def test_a_returned_machine_offers_its_validation(world: World, person: Person, repair: Repair) -> None:
     for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
         services.act(repair, verb, actor="user:bo", reason="x", now=timezone.now())
-    assert "/checks/new/" in text(person("operator").get(f"/repairs/{repair.pk}/"))
+    assert "/checks/validations/new/" in text(person("operator").get(f"/repairs/{repair.pk}/"))
 
 
 def test_an_admin_sets_the_terms_of_a_vendor(world: World, person: Person) -> None:

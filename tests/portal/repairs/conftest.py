@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kcover.repairs import Part, Verb
-from kcover_portal.checks.models import CheckRun, CheckTarget
+from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.repairs import services
 from kcover_portal.repairs.models import Repair
@@ -36,19 +36,10 @@ def report(node: Node, now: datetime) -> Report:
     return make
 
 
-def add_checks(node: Node, *, at: datetime, statuses: tuple[str, ...] = (), finished: bool = True) -> CheckRun:
-    """A check run of the node with these results."""
-    state = CheckRun.State.FINISHED if finished else CheckRun.State.RUNNING
-    run = CheckRun.objects.create(
-        cluster=node.cluster, checks=["dcgm"], state=state, requested_by="user:ann", requested_at=at
+def add_validation(node: Node, *, at: datetime, state: str = "passed") -> Validation:
+    """A validation of the node that ended so, or waits."""
+    made = Validation.objects.create(
+        cluster=node.cluster, profile="light", document={}, requested_by="user:ann", requested_at=at
     )
-    CheckTarget.objects.create(
-        run=run,
-        node=node,
-        place=0,
-        batch=0,
-        state=CheckTarget.State.DONE if finished else CheckTarget.State.REQUESTED,
-        results=[{"name": "dcgm", "device": str(number), "status": status} for number, status in enumerate(statuses)],
-        finished_at=at if finished else None,
-    )
-    return run
+    ValidatedNode.objects.create(validation=made, node=node, machine=node.uid, state=state)
+    return made

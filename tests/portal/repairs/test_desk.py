@@ -8,13 +8,14 @@ from django.db import IntegrityError, transaction
 
 from kcover import audit, repairs
 from kcover.repairs import Part, State, Terms, Verb
+from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
 from tests.portal.api.conftest import add_node
-from tests.portal.repairs.conftest import GPU, Report, add_checks
+from tests.portal.repairs.conftest import GPU, Report, add_validation
 
 pytestmark = pytest.mark.django_db
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -42,7 +43,7 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
     act(row, Verb.ACCEPT, now=now)
     act(row, Verb.HAND_OVER, now=now, action="replace", assignee="rma@acme", due=now + 2 * HOUR)
     act(row, Verb.RETURN, now=now + HOUR, part_serial="S-new")
-    add_checks(node, at=now + HOUR, statuses=("pass", "pass"))
+    add_validation(node, at=now + HOUR)
     closed = act(row, Verb.CLOSE, now=now + 2 * HOUR)
     assert (closed.state, closed.part.serial, closed.action) == ("closed", "S-new", "replace")
     row.refresh_from_db()
@@ -67,7 +68,7 @@ def test_a_verb_changes_a_row_only_where_the_life_cycle_allows_it(
 ) -> None:
     row = report()
     Repair.objects.filter(pk=row.pk).update(state=state, returned_at=now)
-    add_checks(node, at=now, statuses=("pass",))
+    add_validation(node, at=now)
     before = Entry.objects.count()
     if verb in repairs.possible(state):
         assert act(row, verb, now=now).stage is repairs.MOVES[verb].target
@@ -80,28 +81,20 @@ def test_a_verb_changes_a_row_only_where_the_life_cycle_allows_it(
 
 
 @pytest.mark.parametrize(
-    ("statuses", "finished", "refusal", "state"),
+    ("found", "refusal", "state"),
     [
-        ((), True, "repair_not_validated", "returned"),
-        (("pass", "skipped"), True, "repair_not_validated", "returned"),
-        (("pass", "warn"), True, "repair_not_validated", "returned"),
-        (("error",), True, "repair_not_validated", "returned"),
-        ((), False, "repair_validation_runs", "validating"),
-        (("pass", "fail"), True, "repair_validation_failed", "accepted"),
-        (("pass",), True, None, "validating"),
+        ("error", "repair_not_validated", "returned"),
+        ("cancelled", "repair_not_validated", "returned"),
+        ("waiting", "repair_validation_runs", "validating"),
+        ("failed", "repair_validation_failed", "accepted"),
+        ("passed", None, "validating"),
     ],
 )
-def test_checks_since_the_return_are_the_proof(
-    report: Report,
-    node: Node,
-    now: datetime,
-    statuses: tuple[str, ...],
-    finished: bool,
-    refusal: str | None,
-    state: str,
+def test_a_validation_since_the_return_is_the_proof(
+    report: Report, node: Node, now: datetime, found: str, refusal: str | None, state: str
 ) -> None:
     row = report(*BACK)
-    add_checks(node, at=now, statuses=statuses, finished=finished)
+    add_validation(node, at=now, state=found)
     if refusal is None:
         with transaction.atomic():
             assert act(row, Verb.CLOSE, now=now).state == "closed"
@@ -116,19 +109,20 @@ def test_checks_since_the_return_are_the_proof(
     assert row.state == state
 
 
-def test_checks_before_the_return_and_of_other_nodes_prove_nothing(report: Report, node: Node, now: datetime) -> None:
+def test_validations_before_the_return_or_of_others_prove_nothing(report: Report, node: Node, now: datetime) -> None:
     row = report(*BACK)
-    add_checks(node, at=now - HOUR, statuses=("pass",))
-    add_checks(add_node(node.cluster, "gpu-2", now), at=now, statuses=("pass",))
+    add_validation(node, at=now - HOUR)
+    add_validation(add_node(node.cluster, "gpu-2", now), at=now)
+    ValidatedNode.objects.filter(pk=add_validation(node, at=now).nodes.get().pk).update(machine="another")
     with pytest.raises(services.RepairRefused) as error:
         act(row, Verb.CLOSE, now=now)
     assert code(error) == "repair_not_validated"
 
 
-def test_a_later_run_that_passes_does_not_undo_a_failure(report: Report, node: Node, now: datetime) -> None:
+def test_a_later_validation_that_passes_does_not_undo_a_failure(report: Report, node: Node, now: datetime) -> None:
     row = report(*BACK)
-    add_checks(node, at=now, statuses=("fail",))
-    add_checks(node, at=now + HOUR, statuses=("pass",))
+    add_validation(node, at=now, state="failed")
+    add_validation(node, at=now + HOUR)
     with pytest.raises(services.RepairRefused) as error:
         act(row, Verb.CLOSE, now=now + HOUR)
     assert code(error) == "repair_validation_failed"
@@ -136,21 +130,21 @@ def test_a_later_run_that_passes_does_not_undo_a_failure(report: Report, node: N
 
 def test_a_failed_machine_is_repaired_again(report: Report, node: Node, now: datetime) -> None:
     row = report(*BACK)
-    add_checks(node, at=now, statuses=("fail",))
+    add_validation(node, at=now, state="failed")
     services.look_at_validations(now=now)
     moved = acts(row)[-1]
     assert isinstance(moved, audit.RepairMoved)
-    assert (moved.state, moved.because.code if moved.because else "") == (State.ACCEPTED, "repair_checks_failed")
+    assert (moved.state, moved.because.code if moved.because else "") == (State.ACCEPTED, "repair_failed_validation")
     later = now + HOUR
     for verb in (Verb.HAND_OVER, Verb.RETURN):
         act(row, verb, now=later)
-    add_checks(node, at=later, statuses=("pass",))
+    add_validation(node, at=later)
     assert act(row, Verb.CLOSE, now=later).state == "closed"
 
 
 def test_a_machine_that_is_gone_is_never_proved(report: Report, node: Node, now: datetime) -> None:
     row = report(*BACK)
-    add_checks(node, at=now, statuses=("pass",))
+    add_validation(node, at=now)
     node.delete()
     row.refresh_from_db()
     assert (row.node, row.node_name) == (None, "gpu-1")

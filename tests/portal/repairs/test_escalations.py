@@ -16,7 +16,7 @@ from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.api.conftest import add_story
-from tests.portal.repairs.conftest import GPU, Report, add_checks
+from tests.portal.repairs.conftest import GPU, Report, add_validation
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -52,7 +52,7 @@ def test_a_fault_that_only_hands_can_repair(world: World) -> None:
     assert [reason.code for reason in row.reasons] == ["repair_of_rescue", "escalated"]
     for verb in (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN):
         services.act(row, verb, actor="user:ann", reason="go on", now=timezone.now())
-    add_checks(world.node(), at=timezone.now() + timedelta(seconds=1), statuses=("pass",))
+    add_validation(world.node(), at=timezone.now() + timedelta(seconds=1))
     tasks.sweep()
     row.refresh_from_db()
     assert row.state == "validating"
