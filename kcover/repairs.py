@@ -12,6 +12,7 @@ from typing import Final
 
 from kcover import lifecycle, reasons
 
+MAX_DUE_YEARS: Final = 10  # from now to the next date of a repair
 UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs a person
 
 
@@ -68,10 +69,10 @@ REPAIR: Final[lifecycle.Table] = {
     State.REPORTED: frozenset({State.ACCEPTED, State.REFUSED}),
     State.ACCEPTED: frozenset({State.IN_REPAIR, State.REFUSED}),
     State.IN_REPAIR: frozenset({State.RETURNED, State.REFUSED}),
-    State.RETURNED: frozenset({State.VALIDATING, State.ACCEPTED, State.CLOSED}),
-    State.VALIDATING: frozenset({State.ACCEPTED, State.CLOSED}),
+    State.RETURNED: frozenset({State.VALIDATING, State.ACCEPTED, State.REFUSED, State.CLOSED}),
+    State.VALIDATING: frozenset({State.RETURNED, State.ACCEPTED, State.REFUSED, State.CLOSED}),
     State.CLOSED: frozenset(),
-    State.REFUSED: frozenset({State.ACCEPTED}),
+    State.REFUSED: frozenset({State.ACCEPTED, State.CLOSED}),
 }
 AT_THE_DESK: Final = (State.RETURNED, State.VALIDATING)  # the machine is back and awaits its validation
 OPEN: Final = tuple(state for state in State if state is not State.CLOSED)
@@ -79,24 +80,18 @@ OPEN: Final = tuple(state for state in State if state is not State.CLOSED)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """A verb: the states in which it is possible, the state that follows, and whether it takes details.
-
-    Details are an assignee, a due date, the part and the action.
-    """
+    """A verb: the states in which it is possible, and the state that follows."""
 
     sources: tuple[State, ...]
     target: State
-    takes_details: bool = True
 
 
 MOVES: Final[Mapping[Verb, Move]] = {
     Verb.ACCEPT: Move(sources=(State.REPORTED, State.REFUSED), target=State.ACCEPTED),
     Verb.HAND_OVER: Move(sources=(State.ACCEPTED,), target=State.IN_REPAIR),
     Verb.RETURN: Move(sources=(State.IN_REPAIR,), target=State.RETURNED),
-    Verb.CLOSE: Move(sources=AT_THE_DESK, target=State.CLOSED, takes_details=False),
-    Verb.REFUSE: Move(
-        sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR), target=State.REFUSED, takes_details=False
-    ),
+    Verb.CLOSE: Move(sources=(*AT_THE_DESK, State.REFUSED), target=State.CLOSED),
+    Verb.REFUSE: Move(sources=(State.REPORTED, State.ACCEPTED, State.IN_REPAIR, *AT_THE_DESK), target=State.REFUSED),
 }
 
 
@@ -141,10 +136,13 @@ def refusal(state: State, verb: Verb, validation: Validation) -> reasons.Reason 
 def after_validation(state: State, validation: Validation) -> State:
     """The state of a repair once the portal has looked at the validation of its machine; the same if nothing changed.
 
-    A passed validation is shown as ``validating`` until a person closes the repair.
+    A passed validation is shown as ``validating`` until a person closes the repair. One that was cancelled or that
+    proved nothing leaves the machine ``returned``.
     """
-    if state not in AT_THE_DESK or validation is Validation.MISSING:
+    if state not in AT_THE_DESK:
         return state
+    if validation is Validation.MISSING:
+        return State.RETURNED
     return State.ACCEPTED if validation is Validation.FAILED else State.VALIDATING
 
 

@@ -17,8 +17,8 @@ SENTENCES: Mapping[str, str] = {
     "repair_validation_runs": _("The validation of the machine is running. Close the repair when it has passed."),
     "repair_validation_failed": _("The machine failed its last validation. It must be repaired again."),
     "repair_open_already": _("Repair {repair} of this part of {node} is open. Change that one."),
-    "repair_detail_unused": _("{verb} does not take this field."),
     "repair_due_past": _("Must be in the future."),
+    "repair_due_far": _("Must be within {years} years."),
     "repair_part_kind": _("Must be a word in lower case such as gpu, nic or power-supply, at most {most} characters."),
     "repair_node_unknown": _("Cluster {cluster} has no node {node}."),
     # What the portal saw.

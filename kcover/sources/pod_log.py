@@ -82,7 +82,7 @@ def read(
         if seen is None:
             continue
         at = _time(line) or at
-        if len(found) == MAX_FAULTS:
+        if len(found) + len(rejected) == MAX_FAULTS:
             is_cut, last = True, at
             break
         try:

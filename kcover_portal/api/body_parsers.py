@@ -1,18 +1,14 @@
 """Parsers of REST request bodies, with size limits and precise errors."""
 
-import json
-import math
-from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 from rest_framework import parsers
 from rest_framework.request import Request
 
-from kcover import reasons
+from kcover import reasons, strict_json
 from kcover_portal.api import http_errors
 
 MAX_BYTES = 1024 * 1024
-MAX_DEPTH = 64  # of JSON; the serializers read three levels
 
 
 class StrictJsonParser(parsers.JSONParser):
@@ -22,25 +18,11 @@ class StrictJsonParser(parsers.JSONParser):
         """Returns the decoded value. Raises BadRequest or TooLarge."""
         body = whole(stream, parser_context, most=MAX_BYTES)
         try:
-            value = json.loads(
-                body.decode("utf-8-sig"),
-                object_pairs_hook=_unique,
-                parse_constant=_no_constant,
-                parse_float=_finite,
-            )
-        except RecursionError:
-            raise _parse_error(reasons.of("json_too_deep", levels=MAX_DEPTH)) from None
+            return strict_json.loads(body.decode("utf-8-sig"))
         except reasons.ExplainedError as error:
             raise _parse_error(error.reason) from error
         except ValueError as error:
             raise _parse_error(str(error)) from error
-        if any(depth > MAX_DEPTH for depth in _depths(value)):
-            raise _parse_error(reasons.of("json_too_deep", levels=MAX_DEPTH))
-        try:
-            json.dumps(value, ensure_ascii=False).encode()
-        except UnicodeEncodeError:  # it could neither be stored nor quoted in the response
-            raise _parse_error(reasons.of("json_lone_surrogate")) from None
-        return value
 
 
 def whole(stream: Any, parser_context: Any, *, most: int) -> bytes:
@@ -61,32 +43,3 @@ def taken(request: Request) -> list[str]:
     """Returns the media types that the request's view accepts."""
     view = request.parser_context.get("view") if request.parser_context else None
     return [str(parser.media_type) for parser in getattr(view, "parser_classes", ())]
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        keys = [key for key, _ in pairs]
-        duplicate = next(key for key in keys if keys.count(key) > 1)
-        raise reasons.ExplainedError(reasons.of("json_duplicate_key", key=json.dumps(duplicate[:60])))
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise reasons.ExplainedError(reasons.of("json_constant", name=name))
-
-
-def _finite(digits: str) -> float:
-    """Python reads 1e400 as infinity, which PostgreSQL does not store in JSON."""
-    value = float(digits)
-    return value if math.isfinite(value) else _no_constant(digits[:60])
-
-
-def _depths(value: Any) -> Iterator[int]:
-    """Yields the depth of each container."""
-    stack = [(value, 1)]
-    while stack:
-        node, depth = stack.pop()
-        if isinstance(node, dict | list):
-            yield depth
-            stack.extend((inner, depth + 1) for inner in (node.values() if isinstance(node, dict) else node))

@@ -71,7 +71,7 @@ VERBS: Final = {
     "accept": ActionLabel(
         pgettext_lazy("repair", "Accept"),
         "check",
-        _("Somebody owns the repair from now on. Name a date."),
+        _("The repair gets an owner. Set the next date."),
     ),
     "hand-over": ActionLabel(
         _("Hand over"),
@@ -86,7 +86,7 @@ VERBS: Final = {
     "close": ActionLabel(
         _("Close repair"),
         "circle-check",
-        _("Requires a validation that the machine has passed since it was returned."),
+        _("The machine must have passed a validation since it was returned."),
     ),
     "refuse": ActionLabel(
         pgettext_lazy("repair", "Refuse"),

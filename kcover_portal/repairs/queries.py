@@ -66,5 +66,5 @@ def decisions_at_a_limit() -> QuerySet[Decision]:
 
 def _uncovered(rows: QuerySet[Row], at: str) -> QuerySet[Row]:
     """The rows, oldest first, whose node has had no open repair at the time ``at`` (a lookup) or later."""
-    of_node = Repair.objects.filter(node=OuterRef("node"))
+    of_node = Repair.objects.filter(cluster=OuterRef("cluster"), node_name=OuterRef("node__name"))
     return rows.exclude(Exists(of_node.filter(Q(closed_at=None) | Q(closed_at__gte=OuterRef(at))))).order_by("pk")

@@ -9,5 +9,5 @@ from kcover_portal.repairs import services
 @shared_task(name="repairs.sweep")
 def sweep() -> None:
     """Reports repairs for rescues that called a person, and follows the validation of returned machines."""
-    services.report_escalated(now=timezone.now())
     services.look_at_validations(now=timezone.now())
+    services.report_escalated(now=timezone.now())

@@ -20,6 +20,9 @@ ALLOWED = {
     (Verb.REFUSE, State.REPORTED): State.REFUSED,
     (Verb.REFUSE, State.ACCEPTED): State.REFUSED,
     (Verb.REFUSE, State.IN_REPAIR): State.REFUSED,
+    (Verb.REFUSE, State.RETURNED): State.REFUSED,
+    (Verb.REFUSE, State.VALIDATING): State.REFUSED,
+    (Verb.CLOSE, State.REFUSED): State.CLOSED,
 }
 
 
@@ -57,10 +60,8 @@ def test_other_verbs_do_not_look_at_the_validation(verb: Verb, state: State, val
 @pytest.mark.parametrize(("state", "validation"), list(itertools.product(State, Validation)))
 def test_the_portal_moves_only_machines_that_are_back(state: State, validation: Validation) -> None:
     after = repairs.after_validation(state, validation)
-    if state not in repairs.AT_THE_DESK or validation is Validation.MISSING:
-        assert after is state
-    else:
-        assert after is (State.ACCEPTED if validation is Validation.FAILED else State.VALIDATING)
+    moved = {Validation.MISSING: State.RETURNED, Validation.FAILED: State.ACCEPTED}
+    assert after is (moved.get(validation, State.VALIDATING) if state in repairs.AT_THE_DESK else state)
     assert after is state or after in repairs.REPAIR[state]
 
 

@@ -137,7 +137,9 @@ def _parts(waiting: needs_person.NeedsPerson, clusters: list[Cluster], *, now: d
         Need.APPROVAL: part(waiting.approvals.select_related("node"), "expires_at", lambda rows: map(_approval, rows)),
         Need.INCIDENT: part(waiting.incidents.select_related("node"), "opened_at", _unhandled),
         Need.JOB: part(waiting.orders, "requested_at", lambda rows: map(_order, rows)),
-        Need.REPAIR: part(waiting.repairs, "reported_at", lambda rows: [_repair(row, now=now) for row in rows]),
+        Need.REPAIR: part(
+            waiting.repairs.select_related("node"), "reported_at", lambda rows: [_repair(row, now=now) for row in rows]
+        ),
         Need.WATCH: (len(waiting.clusters), [_unwatched(cluster) for cluster in waiting.clusters[:MAX_LISTED]]),
         Need.SOURCE: part(waiting.sources, "error_at", lambda rows: map(_failing, rows)),
     }

@@ -17,7 +17,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.errors import FieldError
@@ -102,7 +102,7 @@ class DetailsBody(base.StrictSerializer):
 
 
 class RepairVerbBody(DetailsBody):
-    """``close`` and ``refuse`` take a reason only."""
+    """A reason, and details to change. ``refuse`` hands the repair back, whatever ``assignee`` and ``due`` say."""
 
     action = serializers.CharField(required=False, allow_blank=True, max_length=200, help_text="to the part")
 
@@ -225,6 +225,7 @@ class Terms(base.ActionView):
         base.known_only(request)
         require(request, Verb.CONFIGURE, None)
         body = base.body_of(request, VendorTermsBody)
+        step_up(request)
         terms = core.Terms(accept_days=body["accept_days"], return_days=body["return_days"])
         actor = accounts.actor(principal(request))
         services.set_terms(body["vendor"], terms, actor=actor, reason=body["reason"], now=timezone.now())

@@ -41,6 +41,7 @@ MAX_WAIT_FOR_ROOM: Final = timedelta(hours=1)  # a later result says little abou
 State = WatchedJob.State
 
 
+MAX_LEVEL: Final = 2  # of dcgm; the next one takes a quarter of an hour
 # The validation profile by the value of the annotation. Not burn-in: an owner may ask after every job.
 PROFILES: Final[Mapping[str, str]] = MappingProxyType(
     {"true": profiles.LIGHT, profiles.LIGHT: profiles.LIGHT, profiles.FULL: profiles.FULL}
@@ -241,7 +242,7 @@ def _ask(row: WatchedJob, nodes: Sequence[Node], *, now: datetime) -> bool:
             row.cluster,
             nodes,
             checks=profile.names,
-            level=profile.level,
+            level=min(profile.level, MAX_LEVEL),
             limits=profile.limits,
             batch=-(-len(nodes) // BATCHES) if name == profiles.FULL else 0,
             actor=eligibility.actor_of_job(row.namespace, row.name),

@@ -1,5 +1,6 @@
 """The validation profiles in force: the built-in ones, with the changes that admins made."""
 
+import logging
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -13,13 +14,14 @@ from kcover_portal.checks.models import ValidationProfile
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.ledger import services as ledger
 
+log = logging.getLogger(__name__)
+
 
 def in_force() -> dict[str, profiles.Profile]:
     """Every profile by its name. One query."""
     changed = dict(ValidationProfile.objects.values_list("name", "document"))
     return {
-        name: profiles.parse(changed[name]) if name in changed else default
-        for name, default in profiles.DEFAULTS.items()
+        name: parsed(name, changed[name]) if name in changed else default for name, default in profiles.DEFAULTS.items()
     }
 
 
@@ -29,7 +31,16 @@ def named(name: str) -> profiles.Profile:
         known = ", ".join(profiles.DEFAULTS)
         raise FieldError("profile", reasons.of("profile_unknown", profile=short_text(name), known=known))
     row = ValidationProfile.objects.filter(name=name).first()
-    return profiles.parse(row.document) if row is not None else profiles.DEFAULTS[name]
+    return parsed(name, row.document) if row is not None else profiles.DEFAULTS[name]
+
+
+def parsed(name: str, document: Mapping[str, object]) -> profiles.Profile:
+    """The stored profile; the built-in one if another version of the portal has stored what this one cannot read."""
+    try:
+        return profiles.parse(document)
+    except profiles.ProfileInvalid as invalid:
+        log.warning("the stored profile %s cannot be read, the built-in one is used: %s", name, invalid.problems)
+        return profiles.DEFAULTS[name]
 
 
 def change(name: str, document: Mapping[str, object] | None, *, actor: str, reason: str, now: datetime) -> None:

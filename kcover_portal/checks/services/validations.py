@@ -88,7 +88,7 @@ def start(key: int, *, now: datetime) -> None:
             if not Validation.objects.filter(pk=key, state=State.WAITING).update(state=State.RUNNING):
                 return
             row = Validation.objects.select_related("cluster").get(pk=key)
-            profile = profiles.parse(row.document)
+            profile = validation_profiles.parsed(row.profile, row.document)
             run = runs.begin(
                 row.cluster,
                 [one.node for one in row.nodes.select_related("node")],
@@ -167,7 +167,7 @@ def _cancel(
 
 def _judge(row: Validation, run: CheckRun) -> list[ValidatedNode]:
     """Stores the verdict on each node and returns the nodes."""
-    profile = profiles.parse(row.document)
+    profile = validation_profiles.parsed(row.profile, row.document)
     nodes = list(row.nodes.select_related("node"))
     targets = {target.node_id: target for target in run.targets.all()}
     probes = _probes([one.node_id for one in nodes], profile.probes)

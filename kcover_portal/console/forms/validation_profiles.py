@@ -7,7 +7,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy
 
-from kcover import reasons
+from kcover import reasons, strict_json
 from kcover.validation import profiles
 from kcover_portal import localization
 from kcover_portal.console.forms import Act
@@ -35,11 +35,13 @@ class ProfileText(Act):
         if not text:
             return None
         try:
-            document = json.loads(text)
+            document = strict_json.loads(text)
             profiles.parse(document)
         except profiles.ProfileInvalid as invalid:
             raise ValidationError([_at(path, localization.say(why)) for path, why in invalid.problems]) from invalid
-        except (ValueError, RecursionError) as error:
+        except reasons.ExplainedError as error:
+            raise ValidationError(localization.say(reasons.of("parse_error", problem=error.reason))) from error
+        except ValueError as error:
             raise ValidationError(localization.say(reasons.of("parse_error", problem=str(error)))) from error
         return document
 

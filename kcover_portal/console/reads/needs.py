@@ -199,7 +199,7 @@ def _repairs(rows: QuerySet[Repair], *, now: datetime) -> tuple[list[Need], int]
             repair.cluster.name,
             repair.node_name,
         )
-        for repair in rows.select_related("cluster").order_by("reported_at", "pk")[:MAX_ROWS]
+        for repair in rows.select_related("cluster", "node").order_by("reported_at", "pk")[:MAX_ROWS]
     ]
     return found, _total(rows, found)
 

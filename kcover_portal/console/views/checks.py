@@ -129,9 +129,7 @@ def stop(request: Request, pk: int) -> HttpResponse:
         back=reverse("console:check-run", args=(pk,)),
         address=reverse("console:check-run-stop", args=(pk,)),
         title=_("Stop run"),
-        text=_(
-            "No further nodes are checked. Checks that have started run to the end, but their results are not awaited."
-        ),
+        text=_("No further nodes are checked. Checks that have started finish, but their results are ignored."),
         verb=_("Stop run"),
         icon="ban",
     )

@@ -20,6 +20,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import action_labels, form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
 from kcover_portal.errors import FieldError
@@ -66,7 +67,7 @@ def repair(request: Request, pk: int) -> HttpResponse:
         "verbs": [verb.value for verb in row.verbs] if may else [],
         "changes": may and row.state != Repair.State.CLOSED,
         "entries": list(entries[:MAX_HISTORY]),
-        "validates": row.stage in core.AT_THE_DESK and accounts.may(request.user, Verb.CHECK, row.cluster),
+        "validates": core.Verb.CLOSE in row.verbs and accounts.may(request.user, Verb.CHECK, row.cluster),
         "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.node_name)}",
     }
     return render(request, "console/pages/repair.html", context)
@@ -161,6 +162,7 @@ def terms(request: Request) -> HttpResponse:
     form = repair_forms.TermsForm(request.POST or None, initial=initial)
     back = reverse("console:repairs")
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         given, actor = form.cleaned_data, accounts.actor(request.user)
         try:
             services.set_terms(given["vendor"], form.terms(), actor=actor, reason=given["reason"], now=timezone.now())
@@ -174,7 +176,7 @@ def terms(request: Request) -> HttpResponse:
         back=back,
         address=reverse("console:repair-terms"),
         title=_("Terms of a vendor"),
-        text=_("The next date of a repair without another one. Without days, the terms are removed."),
+        text=_("Sets the next date of a repair if nobody names one. Leave both fields blank to remove the terms."),
         verb=_("Save"),
         icon="calendar",
     )

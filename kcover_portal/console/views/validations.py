@@ -124,9 +124,7 @@ def cancel(request: Request, pk: int) -> HttpResponse:
         back=reverse("console:validation", args=(pk,)),
         address=reverse("console:validation-cancel", args=(pk,)),
         title=_("Cancel validation"),
-        text=_(
-            "No further nodes are checked. Checks that have started run to the end, but their results are not awaited."
-        ),
+        text=_("No further nodes are checked. Checks that have started finish, but their results are ignored."),
         verb=_("Cancel validation"),
         icon="ban",
     )
@@ -152,7 +150,7 @@ def profile(request: Request, name: str) -> HttpResponse:
         back=reverse("console:validations"),
         address=reverse("console:validation-profile", args=(name,)),
         title=_("Change the profile %(name)s") % {"name": name},
-        text=_("It holds for all clusters. Validations that are open keep the profile that they began with."),
+        text=_("The profile applies to all clusters. Validations that are open keep the profile that they began with."),
         verb=_("Change"),
         icon="shield-check",
     )

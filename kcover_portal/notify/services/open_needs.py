@@ -22,6 +22,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import OpenNeed
 from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.repairs.models import Repair
 from kcover_portal.sources.models import Source
 
 STEADY_TIME = timedelta(minutes=1)
@@ -74,7 +75,7 @@ def _present(*, now: datetime) -> dict[Key, _Present]:
         found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
     for source in waiting.sources:
         found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
-    for repair in waiting.repairs.select_related("cluster"):
+    for repair in waiting.repairs.select_related("cluster", "node"):
         because = repair.need(now=now)
         found[Need.REPAIR, repair.pk] = _Present(cluster=repair.cluster.name, name=repair.title, because=because)
     return found
@@ -133,7 +134,7 @@ def _withdrawn(row: OpenNeed) -> reasons.Reason | None:
     if row.kind == Need.WATCH:
         there = Cluster.objects.filter(pk=row.record).exists()
     elif row.kind == Need.REPAIR:
-        there = True  # repairs are never deleted
+        there = Repair.objects.filter(pk=row.record).exists()
     else:
         there = Source.objects.filter(pk=row.record, enabled=True).exists()
     return None if there else reasons.of("need_withdrawn", name=row.name or row.cluster)

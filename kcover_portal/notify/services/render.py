@@ -54,7 +54,7 @@ TITLES: Final = {
     "agent.back": gettext_lazy("Agent reports again"),
     "watch.cleared": gettext_lazy("Watch failure ended"),
     "source.cleared": gettext_lazy("Source failure ended"),
-    "repair.cleared": gettext_lazy("A repair needs nobody any more"),
+    "repair.cleared": gettext_lazy("A repair no longer needs a person"),
 }
 SEVERITIES: Final = dict(Route.SEVERITIES)
 # The page of each record. The console is a higher layer, so its paths are repeated here; a test opens them.

@@ -23,8 +23,6 @@ __all__ = ["RepairRefused", "act", "change", "report"]
 
 PART_KIND: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 MAX_PART_KIND: Final = 32  # characters
-PART_COLUMNS: Final = ("part_kind", "part_serial", "part_slot")
-DETAILS: Final = ("assignee", "due", "action", *PART_COLUMNS)  # that a verb may change
 
 
 def report(
@@ -82,15 +80,11 @@ def report(
 def act(
     repair: Repair, verb: Verb, details: Mapping[str, Any] | None = None, *, actor: str, reason: str, now: datetime
 ) -> Repair:
-    """Takes a repair to its next state. ``details``: any of DETAILS.
+    """Takes a repair to its next state. ``details``: its assignee, due date and action, and the columns of its part.
 
     Raises FieldError, and RepairRefused if the verb is not possible now.
     """
     given = dict(details or {})
-    if not repairs.MOVES[verb].takes_details:
-        for name in given:
-            field = "part" if name in PART_COLUMNS else name
-            raise FieldError(field, reasons.of("repair_detail_unused", verb=verb.value))
     _check(given, now=now)
     with transaction.atomic():
         row = moves.locked(repair.pk)
@@ -124,8 +118,10 @@ def change(repair: Repair, details: Mapping[str, Any], *, actor: str, reason: st
 
 
 def _check(details: Mapping[str, Any], *, now: datetime) -> None:
-    """Raises FieldError for a date in the past and a part that is no word."""
+    """Raises FieldError for a date in the past or far away, and for a part that is no word."""
     due, kind = details.get("due"), details.get("part_kind")
+    if due is not None and due.year > now.year + repairs.MAX_DUE_YEARS:  # other time zones may have no such date
+        raise FieldError("due", reasons.of("repair_due_far", years=repairs.MAX_DUE_YEARS))
     if due is not None and due <= now:
         raise FieldError("due", reasons.of("repair_due_past"))
     if kind is not None and not PART_KIND.fullmatch(kind):

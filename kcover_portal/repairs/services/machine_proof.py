@@ -35,10 +35,11 @@ def prove_with(function: Prove) -> None:
 
 
 def proof_of(repair: Repair) -> Proof:
-    """The proof about the machine of a repair since it was returned."""
-    if repair.node is None or repair.returned_at is None:
+    """The proof about the machine of a repair since it was returned, or since the repair was refused."""
+    since = repair.refused_at if repair.state == Repair.State.REFUSED else repair.returned_at
+    if repair.node is None or since is None:
         return Proof(validation=Validation.MISSING)
-    found = (prove(repair.node, repair.returned_at) for prove in _proofs)
+    found = (prove(repair.node, since) for prove in _proofs)
     return next(found, Proof(validation=Validation.MISSING))
 
 

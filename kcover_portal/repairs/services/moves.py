@@ -40,7 +40,8 @@ def enter(row: Repair, state: repairs.State, occasion: Occasion, details: Mappin
     before = row.stage
     changed = assign(row, details or {})
     row.state = Repair.State(state)
-    setattr(row, f"{state}_at", occasion.now)
+    if before is not repairs.State.VALIDATING or state is not repairs.State.RETURNED:  # it was returned before
+        setattr(row, f"{state}_at", occasion.now)
     save(row, {*changed, "state", f"{state}_at"})
     act = audit.RepairMoved(
         repair=row.pk,

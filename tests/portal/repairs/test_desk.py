@@ -1,6 +1,6 @@
 """The repair desk: what people do with a repair, what proves the machine sound, and what the log keeps of it."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -166,13 +166,17 @@ def test_a_repair_of_the_portal_is_refused_to_nobody(node: Node, now: datetime) 
     assert act(row, Verb.REFUSE, now=now).assignee == ""
 
 
-@pytest.mark.parametrize("verb", [Verb.CLOSE, Verb.REFUSE])
-@pytest.mark.parametrize("details", [{"due": None}, {"assignee": "x"}, {"part_slot": "x"}, {"action": "x"}])
-def test_some_verbs_take_a_reason_only(report: Report, now: datetime, verb: Verb, details: dict[str, Any]) -> None:
-    row = report()
-    with pytest.raises(FieldError) as error:
-        act(row, verb, now=now, **details)
-    assert (code(error), error.value.field) == ("repair_detail_unused", next(iter(details)).replace("_slot", ""))
+def test_a_refusal_takes_the_action_and_hands_the_repair_back(report: Report, now: datetime) -> None:
+    refused = act(report(), Verb.REFUSE, now=now, action="reseated", assignee="cy")
+    assert (refused.action, refused.assignee, refused.due) == ("reseated", "ann", None)
+
+
+def test_a_date_that_no_calendar_shows_is_refused(report: Report, now: datetime) -> None:
+    for due in (datetime(9999, 12, 31, 23, 59, tzinfo=UTC), now.replace(year=now.year + 11)):
+        with pytest.raises(FieldError) as error:
+            act(report(), Verb.ACCEPT, now=now, due=due)
+        assert (code(error), error.value.field) == ("repair_due_far", "due")
+        Repair.objects.all().delete()
 
 
 def test_one_open_repair_a_part(report: Report, node: Node, now: datetime) -> None:

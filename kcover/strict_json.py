@@ -1,0 +1,61 @@
+"""JSON from people and programs, without what Python accepts beyond the standard or a database cannot store."""
+
+import json
+import math
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+from kcover import reasons
+
+MAX_DEPTH = 64  # levels; no document of the portal has more than ten
+
+
+def loads(text: str) -> Any:
+    """Returns the decoded value. Raises ValueError if it is no JSON.
+
+    Raises ExplainedError for duplicate keys, NaN, 1e400, lone surrogates and deep nesting.
+    """
+    try:
+        value = json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+    except RecursionError:
+        raise _too_deep() from None
+    if any(depth > MAX_DEPTH for depth in _depths(value)):
+        raise _too_deep()
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:  # it could neither be stored nor quoted in an answer
+        raise reasons.ExplainedError(reasons.of("json_lone_surrogate")) from None
+    return value
+
+
+def _too_deep() -> reasons.ExplainedError:
+    return reasons.ExplainedError(reasons.of("json_too_deep", levels=MAX_DEPTH))
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        keys = [key for key, _ in pairs]
+        duplicate = next(key for key in keys if keys.count(key) > 1)
+        raise reasons.ExplainedError(reasons.of("json_duplicate_key", key=json.dumps(duplicate[:60])))
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise reasons.ExplainedError(reasons.of("json_constant", name=name))
+
+
+def _finite(digits: str) -> float:
+    """Python reads 1e400 as infinity, which PostgreSQL does not store in JSON."""
+    value = float(digits)
+    return value if math.isfinite(value) else _no_constant(digits[:60])
+
+
+def _depths(value: Any) -> Iterator[int]:
+    """Yields the depth of each container."""
+    stack = [(value, 1)]
+    while stack:
+        node, depth = stack.pop()
+        if isinstance(node, dict | list):
+            yield depth
+            stack.extend((inner, depth + 1) for inner in (node.values() if isinstance(node, dict) else node))
