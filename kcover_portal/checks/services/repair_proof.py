@@ -16,8 +16,6 @@ def of_node(node: Node, since: datetime) -> Proof:
     A failure counts more than a later validation that passed: that one may have tested something else.
     """
     rows = ValidatedNode.objects.filter(node=node, machine=node.uid, validation__requested_at__gte=since)
-    if not node.uid:  # a name that the cluster has never listed is no machine
-        return Proof(validation=repairs.Validation.MISSING)
     found = dict(rows.order_by("pk").values_list("state", "validation"))
     for state, validation, code in (
         (State.FAILED, repairs.Validation.FAILED, "repair_failed_validation"),

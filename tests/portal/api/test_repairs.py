@@ -120,8 +120,9 @@ def test_details_are_changed_all_or_none(repair: int, operator: Api) -> None:
     assert "action" in fields(operator.call("patch", f"repairs/{repair}", {"action": "x", **WHY}))
 
 
-def test_a_field_that_a_verb_does_not_take_is_named(repair: int, operator: Api) -> None:
-    assert set(fields(operator.post(f"repairs/{repair}/refuse", {**WHY, "assignee": "x"}))) == {"assignee"}
+def test_a_field_that_is_wrong_is_named(repair: int, operator: Api) -> None:
+    far = {**WHY, "due": "9999-12-31T23:59:59Z"}
+    assert set(fields(operator.post(f"repairs/{repair}/accept", far))) == {"due"}
     assert "reason" in fields(operator.post(f"repairs/{repair}/accept", {}))
 
 

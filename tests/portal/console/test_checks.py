@@ -241,7 +241,8 @@ def test_admins_change_a_profile_and_go_back_to_the_default(world: World, person
     assert page in admin.get("/checks/validations/").content.decode()
     assert admin.get(page).status_code == 200
     assert admin.get("/checks/profiles/deep/").status_code == 404
-    for text in ("{", "[" * 9_999, '{"checks": [{"check": "dcgm", "level": 9}]}'):
+    surrogate, level = '{"checks": [{"check": "pciebw"}], "\\ud800": 1}', '{"checks": [{"check": "dcgm", "level": 9}]}'
+    for text in ("{", "[" * 9_999, '{"checks": NaN}', surrogate, level):
         refused = admin.post(page, {"document": text, "reason": "x"})
         assert (refused.status_code, list(refused.context["form"].errors)) == (422, ["document"])
     assert "checks/0/level: " in refused.context["form"].errors["document"][0]

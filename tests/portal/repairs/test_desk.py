@@ -67,7 +67,7 @@ def test_a_verb_changes_a_row_only_where_the_life_cycle_allows_it(
     report: Report, node: Node, now: datetime, verb: Verb, state: State
 ) -> None:
     row = report()
-    Repair.objects.filter(pk=row.pk).update(state=state, returned_at=now)
+    Repair.objects.filter(pk=row.pk).update(state=state, returned_at=now, refused_at=now)
     add_validation(node, at=now)
     before = Entry.objects.count()
     if verb in repairs.possible(state):
@@ -286,3 +286,25 @@ def test_bad_terms_are_named(db: None, now: datetime, vendor: str, terms: Terms,
     with pytest.raises(FieldError) as error:
         services.set_terms(vendor, terms, actor="user:ann", reason="x", now=now)
     assert error.value.field == field
+
+
+def test_a_machine_whose_validation_proved_nothing_is_returned_again(report: Report, node: Node, now: datetime) -> None:
+    row = report(*BACK)
+    validation = add_validation(node, at=now, state="waiting")
+    assert services.look_at_validations(now=now) == 1
+    ValidatedNode.objects.filter(validation=validation).update(state="cancelled")
+    assert services.look_at_validations(now=now + HOUR) == 1
+    row.refresh_from_db()
+    assert (row.state, row.returned_at) == ("returned", now)
+
+
+def test_a_machine_that_cannot_be_proved_goes_back_and_closes_with_a_later_proof(
+    report: Report, node: Node, now: datetime
+) -> None:
+    row = report(*BACK)
+    add_validation(node, at=now)
+    act(row, Verb.REFUSE, now=now + HOUR)
+    with pytest.raises(services.RepairRefused):  # the proof is older than the refusal
+        act(row, Verb.CLOSE, now=now + HOUR)
+    add_validation(node, at=now + HOUR)
+    assert act(row, Verb.CLOSE, now=now + HOUR).state == "closed"
