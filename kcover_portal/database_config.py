@@ -11,7 +11,7 @@ from kcover_portal import private_files
 def of_url(url: str, *, folder: Path) -> dict[str, Any]:
     """Returns an entry of DATABASES. Creates the file of SQLite below ``folder``; raises OSError if it cannot."""
     config: dict[str, Any] = dict(dj_database_url.parse(url))
-    config["CONN_MAX_AGE"] = 60  # a new connection costs milliseconds of CPU, to SQLite as well
+    config["CONN_MAX_AGE"] = 600  # a new connection costs milliseconds of CPU (SQLite, too) and has prepared nothing
     options = config.setdefault("OPTIONS", {})
     if config["ENGINE"].endswith("sqlite3"):
         path = folder / config["NAME"]
@@ -32,4 +32,6 @@ def of_url(url: str, *, folder: Path) -> dict[str, Any]:
         # Detects a vanished server after seconds; Linux's default is a quarter of an hour.
         options |= {"connect_timeout": 5, "tcp_user_timeout": 10_000}
         options |= {"keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 2}
+        # Prepared statements save parsing and planning, a third of the time of short ones.
+        options |= {"server_side_binding": True, "prepare_threshold": 1}
     return config

@@ -13,6 +13,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import occurrences, source_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, worst_of
+from kcover_portal.prepared import Prepared
 
 
 def open_one(
@@ -96,5 +97,9 @@ def _gpu_uuids(node: Node, groups: Sequence[FaultGroup]) -> dict[str, str]:
     """
     if not any(group.fresh[0].pci and not group.fresh[0].gpu_uuid for group in groups):
         return {}
-    devices = Gpu.objects.filter(node=node).values_list("pci", "uuid")
-    return {slot: uuid for pci, uuid in devices if (slot := xid.slot(pci))}
+    return {slot: uuid for pci, uuid in _GPUS.rows(node=node.pk) if (slot := xid.slot(pci))}
+
+
+_GPUS: Prepared[tuple[str, str]] = Prepared(
+    lambda node: Gpu.objects.order_by().filter(node=node).values_list("pci", "uuid"), node=int
+)

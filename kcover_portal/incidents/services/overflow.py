@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
 
 from kcover import reasons
 from kcover.faults import fault
@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, Reading, weight, worst_of
+from kcover_portal.prepared import Prepared
 
 MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node; twice: of real faults, and of the others together
 MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE = 8  # of a node that the cluster does not list; twice as well
@@ -31,12 +32,20 @@ Place = tuple[str, bool]  # the kind of an incident, and whether it is of a real
 def open_by_kind(nodes: Collection[int]) -> dict[int, Counter[Place]]:
     """The number of open incidents of nodes (by key) by place; one query. Nodes without incidents are left out."""
     found: dict[int, Counter[Place]] = {}
-    columns = ("kind", "is_user_fault", "severity", "drill")
-    rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN).order_by()
-    for row in rows.values("node_id", *columns).annotate(count=Count("pk")):
-        place = row["kind"], _is_real(row, drill=row["drill"])
-        found.setdefault(row["node_id"] or 0, Counter())[place] += row["count"]
+    rows = _OPEN_ON_NODE.rows(node=next(iter(nodes))) if len(nodes) == 1 else _counted(Q(node__in=nodes))
+    for node, kind, is_user_fault, severity, drill, count in rows:
+        is_real = _is_real({"is_user_fault": is_user_fault, "severity": severity}, drill=drill)
+        found.setdefault(node or 0, Counter())[kind, is_real] += count
     return found
+
+
+def _counted(nodes: Q) -> QuerySet[Incident, tuple[Any, ...]]:
+    """The open incidents of nodes: their number by node, kind, and what tells whether a fault is real."""
+    rows = Incident.objects.filter(nodes, state=Incident.State.OPEN).order_by()
+    return rows.values_list("node_id", "kind", "is_user_fault", "severity", "drill").annotate(count=Count("pk"))
+
+
+_OPEN_ON_NODE: Prepared[tuple[Any, ...]] = Prepared(lambda node: _counted(Q(node=node)), node=int)
 
 
 def limit_of(node: Node) -> int:
