@@ -93,10 +93,10 @@ def withdraw_commands(requester: Requester, *, because: Reason, now: datetime) -
 
 
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
-    """Stores the result of a command of this node; returns whether it settled the command.
+    """Stores the result of a command of this node; returns whether it was stored.
 
     A second result, or one for another node's command, changes nothing. A result after the command expired or was
-    withdrawn does not settle it either, but is stored with it.
+    withdrawn does not settle it, but is stored with it.
     """
     try:
         command_id = uuid.UUID(result.id)
@@ -112,9 +112,7 @@ def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) ->
         run_command = Command.objects.filter(pk=command_id, requester_kind=Command.Requester.CHECK_RUN).first()
         if run_command is not None and run_command.requester_id is not None:
             doorbell.ring("checks.advance_run", run_command.requester_id)
-    if not changed:
-        late_results.note(node, command_id, result, now=now)
-    return bool(changed)
+    return bool(changed) or late_results.note(node, command_id, result, now=now)
 
 
 def expire_commands(*, now: datetime) -> int:

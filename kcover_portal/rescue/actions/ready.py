@@ -7,7 +7,7 @@ from kcover.actions import reboot
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll
 
 POLL_SECONDS = 1.0
 
@@ -24,4 +24,4 @@ def run(context: Context) -> Outcome:
     waited = context.now - (context.step.started_at or context.now)
     if waited > timedelta(seconds=context.cluster.ready_within):
         return Hold(reasons.of("ready_timeout", seconds=context.cluster.ready_within))
-    return Wait(POLL_SECONDS, reasons.of("booted_not_ready" if node.boot_id != old else "not_back_yet"))
+    return Poll(POLL_SECONDS, reasons.of("booted_not_ready" if node.boot_id != old else "not_back_yet"))

@@ -18,7 +18,7 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Driver, agent, job
-from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 DRIVERS: dict[str, Driver] = {"agent": agent, "job": job}
 POLL_SECONDS = 1.0
@@ -66,7 +66,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
     wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
     request = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
     context.remember(request=request, requested_at=context.now)
-    return Wait(POLL_SECONDS, reasons.of("reboot_requested", request=request))
+    return Poll(POLL_SECONDS, reasons.of("reboot_requested", request=request))
 
 
 def _drained_at(context: Context) -> datetime:
@@ -95,7 +95,7 @@ def _await_reboot(context: Context) -> Outcome:
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         return Hold(reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit)))
-    return Wait(POLL_SECONDS, waiting)
+    return Poll(POLL_SECONDS, waiting)
 
 
 def _driver(context: Context) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Resetter, agent, agent_reset
-from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 DRIVERS: dict[str, Resetter] = {"agent": agent_reset}
 POLL_SECONDS = 1.0
@@ -34,7 +34,7 @@ def run(context: Context) -> Outcome:
         return _request_reset(context)
     ended = DRIVERS[progress.driver].ended(context, key=agent.key_of(context.step))
     if ended is None:
-        return Wait(POLL_SECONDS, reasons.of("reset_requested", request=progress.request))
+        return Poll(POLL_SECONDS, reasons.of("reset_requested", request=progress.request))
     gpu = next(iter(progress.gpu.values()))
     if ended.done:
         return Done(reasons.of("gpu_reset", gpu=gpu))
@@ -66,7 +66,7 @@ def _request_reset(context: Context) -> Outcome:
         wanted=audit.GpuReset(driver=progress.driver, key=key, **wanted),
     )
     context.remember(request=request)
-    return Wait(POLL_SECONDS, reasons.of("reset_requested", request=request))
+    return Poll(POLL_SECONDS, reasons.of("reset_requested", request=request))
 
 
 def _in_use(context: Context, users: list[port.Pod]) -> Outcome:

@@ -20,7 +20,7 @@ from kcover_portal.kube.training_jobs import PROTECTED, Job, RestartProgress
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
-from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 __all__ = ["PROTECTED", "run"]
 
@@ -142,7 +142,7 @@ def _how_far(
         return Hold(
             reasons.both(reasons.of("jobs_not_back", minutes=int(RESTART_TIME_LIMIT.total_seconds() // 60)), what)
         )
-    return Wait(POLL_SECONDS, what)
+    return Poll(POLL_SECONDS, what)
 
 
 def _free_pods(context: Context, node: port.Node, *, stuck: bool, ends: bool) -> reasons.Reason | None:

@@ -14,7 +14,7 @@ from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
-from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Wait
+from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll
 
 PERIODIC = ("remapped", "gpupower", "pciebw", "dcgm")  # what agents run each hour unless told otherwise
 TIME_LIMIT = timedelta(hours=1)  # includes an agent that starts after a reboot, and DCGM's second level
@@ -39,10 +39,10 @@ def run(context: Context) -> Outcome:
 
         wanted = audit.CheckRequest(key=key, checks=tuple(args["checks"]))
         context.remember(request=context.write(audit.Call.RUN_CHECKS, ask, wanted=wanted))
-        return Wait(POLL_SECONDS, _requested(context))
+        return Poll(POLL_SECONDS, _requested(context))
     command = agent.answer(context, key=key)
     if command is None:
-        return Wait(POLL_SECONDS, _requested(context))
+        return Poll(POLL_SECONDS, _requested(context))
     if command.state != Command.State.DONE:
         return Hold(reasons.of("checks_not_run", why=agent.outcome_of(command)))
     return _judge(command.output.get("checks"), named)

@@ -20,7 +20,7 @@ from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, StartOver, Wait
+from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait
 
 POLL_SECONDS = 1.0
 AGENT_TIME_LIMIT = timedelta(minutes=5)  # ten default heartbeats
@@ -44,11 +44,11 @@ def run(context: Context) -> Outcome:
     if boot_id and node.boot_id != boot_id:
         return Failed(reasons.of("rebooted_again"))
     if not node.ready:
-        return Wait(POLL_SECONDS, reasons.of("verify_not_ready"))
+        return Poll(POLL_SECONDS, reasons.of("verify_not_ready"))
     if context.step.args_as(core.Args).agent and not _agent_is_fresh(context, since=since, boot_id=node.boot_id):
         if context.now - since > AGENT_TIME_LIMIT:
             return Hold(reasons.of("agent_not_back"))
-        return Wait(POLL_SECONDS, reasons.of("verify_waits_for_agent"))
+        return Poll(POLL_SECONDS, reasons.of("verify_waits_for_agent"))
     left = since + timedelta(seconds=context.cluster.hold_down) - context.now
     if left > timedelta(0):
         return Wait(left.total_seconds(), reasons.of("hold_down", seconds=context.cluster.hold_down))

@@ -20,6 +20,7 @@ from kcover_portal.rescue.step.outcomes import (
     NeedsApproval,
     Outcome,
     Overruled,
+    Poll,
     Postponed,
     Replaced,
     Retry,
@@ -28,6 +29,8 @@ from kcover_portal.rescue.step.outcomes import (
 )
 
 BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+POLL_SHARE = 0.1  # of the time that a step has waited
+MAX_POLL_SECONDS = 10.0
 MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
 WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {HandedOver: Rescue.Hold.EXTERNAL, Postponed: Rescue.Hold.GUARD}
 
@@ -45,8 +48,9 @@ def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> boo
             return _done(rescue, step, because=because, now=now)
         case NeedsApproval(seconds):  # from here on the step is gated, as if it had been planned with a gate
             return _ask(rescue, step, seconds=seconds, now=now)
-        case Wait(seconds, because):
+        case Wait(_, because):
             waits_for = WAITS_FOR.get(type(outcome), Rescue.Hold.NOTHING)
+            seconds = _seconds_of(outcome, step, now=now)
             return _pause(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
         case Retry(because, after, counts):
             return _try_again(rescue, step, because=because, after=after, counts=counts, now=now)
@@ -101,6 +105,17 @@ def _overruled(rescue: Rescue, step: Step, *, because: Reason, now: datetime) ->
 def _close_step(step: Step, state: str, *, because: Reason, now: datetime) -> None:
     step.state, step.because, step.finished_at, step.failures = state, because.to_json(), now, 0
     step.save(update_fields=["state", "because", "finished_at", "failures"])
+
+
+def _seconds_of(outcome: Wait, step: Step, *, now: datetime) -> float:
+    """The seconds until the next check of a waiting step.
+
+    A reboot takes minutes. With a check every second, a thousand nodes that reboot at once would keep ten cores busy.
+    """
+    if not isinstance(outcome, Poll) or step.started_at is None:
+        return outcome.seconds
+    waited = (now - step.started_at).total_seconds()
+    return max(outcome.seconds, min(waited * POLL_SHARE, MAX_POLL_SECONDS))
 
 
 def _pause(

@@ -21,6 +21,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Poll(Wait):
+    """Something else must happen first: check again after ``seconds``, and more rarely the longer the step waits.
+
+    For what also wakes the rescue when it happens: a change of the node, or the agent's answer.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Postponed(Wait):
     """A guard, a pause or the mode holds the step back; it is evaluated again after ``seconds``."""
 

@@ -5,6 +5,7 @@ from typing import Any
 from kcover.faults.fault import CommandResult
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command, Gpu
+from kcover_portal.rescue import services
 from tests.portal.rescue.world import NODE, PCI, World
 
 
@@ -26,4 +27,5 @@ def commands(kind: str, node: str = NODE) -> list[Command]:
 def answers(world: World, command: Command, status: str = "done", message: str = "", **output: Any) -> None:
     """The result of a command comes in."""
     result = CommandResult(id=str(command.pk), status=status, message=message, finished_at=world.now, output=output)
-    fleet.settle_command(command.node, result, now=world.now)
+    if fleet.settle_command(command.node, result, now=world.now):
+        services.nudge(command.node, now=world.now)  # as ingest does

@@ -218,8 +218,7 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
     [request] = dict(found_in(rescue.because, "requests_withdrawn").params)["requests"]
     assert request == reasons.of("agent_command", command=str(command.pk))
     result = CommandResult(id=str(command.pk), status="done", message="rebooting", finished_at=world.now)
-    for _ in range(2):
-        assert not fleet.settle_command(world.node(), result, now=world.now)
+    assert [fleet.settle_command(world.node(), result, now=world.now) for _ in range(2)] == [True, False]
     command.refresh_from_db()
     assert (command.state, command.output) == ("expired", {"late": "done"})
     assert codes_of(command.because) == ["answered_after_withdrawal", "command_withdrawn", "its_rescue_ended"]
