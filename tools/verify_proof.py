@@ -479,7 +479,9 @@ class Rule:
         names_none = codes is None and not any(match.get(key) for key in ("sxid", "checks", "codes", "kinds"))
         if kind not in match.get("kinds", ()) and not (names_none and numeric):
             return False
-        return not numeric or not facts["program_fault"]
+        if numeric:
+            return not facts["program_fault"]
+        return match.get("applicationFaults", True) or not facts["fault"].get("application", False)  # not in old proofs
 
     def _selects(self, labels: Json) -> bool:
         selector = self.written.get("nodeSelector")

@@ -50,6 +50,7 @@ class FaultFacts:
     count: int = 1
     seen_within: dict[int, int] = field(default_factory=dict)  # occurrences by window in seconds (match.windows)
     drill: bool = False
+    application: bool = False  # an application fault; of Xids and SXids the catalog decides (``match``)
     last_seen_at: datetime | None = None  # by the portal's clock; None: a held decision does not expire
 
 
@@ -72,7 +73,7 @@ class Situation:
     ``external_queried``: the external decider was asked, so that ``decision_mode`` ``external`` no longer stops the
     decision: ``rules`` holds the decider's answer, or the policies stand in for a silent decider. ``counts``: what the
     guards evaluate; None where they are not evaluated (see ``needs_counts``). ``matched``: the rule that applies,
-    computed by whoever gathered the facts; None if ``decide`` is to compute it.
+    None if ``decide`` is to compute it.
     """
 
     now: datetime
@@ -152,10 +153,7 @@ def needs_counts(situation: Situation, chosen: match.Candidate) -> bool:
 
 
 def helps_nobody(situation: Situation, steps: tuple[plan.PlannedStep, ...]) -> reasons.Reason | None:
-    """The reason why another system's plan would not help, given the node's past rescues; None if it may.
-
-    Neither rules nor guards are evaluated.
-    """
+    """The reason why another system's plan would not help, by the past rescues of the node alone; None if it may."""
     if situation.node.left_to_people is not None:
         return reasons.of("left_to_people", rescue=str(situation.node.left_to_people))
     return _repair_objection(situation, Decision(answer="none", because=(), mode="enforce", steps=steps))
@@ -176,6 +174,7 @@ def match_rules(situation: Situation) -> match.MatchResult:
         cause=fault.cause,
         labels=situation.node.labels,
         fatal=fault.fatal,
+        application=fault.application,
         seen_within=fault.seen_within,
     )
 

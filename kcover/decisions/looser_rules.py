@@ -14,7 +14,7 @@ def loosened_by(candidate: match.Candidate, own: Iterable[match.Candidate]) -> m
     """The first of the portal's ``own`` rules that ``candidate`` would loosen; None if there is none.
 
     A rule is loosened if the candidate is tried before it, both can match the same fault of a node, and the candidate
-    has a looser mode, approval, budget, cooldown, verification, end of a drain or minimum.
+    has a looser mode, approval, budget, cooldown, verification, end of a drain or minimum, or adds application faults.
     """
     for other in match.rank(own):
         earlier, _ = match.rank((candidate, other))
@@ -39,6 +39,7 @@ def is_looser(rule: document.Rule, other: document.Rule) -> bool:
         or (other.verify_agent and not rule.verify_agent)
         or (other.on_drain_timeout == "hold" and rule.on_drain_timeout != "hold")
         or (other.minimum is not None and rule.minimum != other.minimum)
+        or bool(overlap.reserved_kinds(other) & (overlap.whole_kinds(rule) - overlap.reserved_kinds(rule)))
     )
 
 

@@ -88,16 +88,18 @@ def match(
     cause: int | None,
     labels: Mapping[str, str],
     fatal: bool | None = None,
+    application: bool = False,
     seen_within: Mapping[int, int] | None = None,
 ) -> MatchResult:
     """Compare the fault with the candidates by rank until one matches.
 
-    ``fatal``: the severity that the log line itself printed. ``seen_within``: occurrences of this fault on this device,
-    by window in seconds (see ``windows``); a missing window counts as one occurrence.
+    ``fatal``: the severity that the log line itself printed. ``application``: see ``fault_refusal``. ``seen_within``:
+    occurrences of this fault on this device, by window in seconds (see ``windows``); a missing window counts as one
+    occurrence.
     """
     tried: list[TriedRule] = []
     for candidate in rank(candidates):
-        refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal)
+        refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal, application=application)
         refusal = refusal or label_refusal(candidate.rule, labels)
         refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
         tried.append(TriedRule(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
@@ -113,19 +115,30 @@ def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:
 
 
 def fault_refusal(
-    rule: document.Rule, *, kind: str, code: str, cause: int | None = None, fatal: bool | None = None
+    rule: document.Rule,
+    *,
+    kind: str,
+    code: str,
+    cause: int | None = None,
+    fatal: bool | None = None,
+    application: bool = False,
 ) -> reasons.Reason | None:
     """The reason why the rule does not cover this fault; None if it does.
 
     A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
     faults of the node but not those of a user's program. A code that is in no catalog is a fault of the node.
+    ``application``: the fault's source calls it an application fault. A rule that names its kind covers it unless the
+    rule leaves application faults out. The catalog decides about Xids and SXids, whatever their source says.
     """
     if code in rule.listed.get(kind, ()):
         return None
     if kind not in rule.kinds and not (rule.any_fault and kind in fault.NUMERIC_KINDS):
         return _fault_mismatch(rule, kind=kind, code=code)
-    if kind in fault.NUMERIC_KINDS and catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal):
-        return reasons.of("program_fault", kind=kind, code=code)
+    if kind in fault.NUMERIC_KINDS:
+        is_program = catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal)
+        return reasons.of("program_fault", kind=kind, code=code) if is_program else None
+    if application and not rule.application_faults:
+        return reasons.of("application_faults_left_out", kind=kind, code=code)
     return None
 
 

@@ -30,9 +30,12 @@ def shared(first: document.Rule, second: document.Rule) -> Reason | str | None:
 
 def covers(first: document.Rule, second: document.Rule) -> bool:
     """Return whether ``first`` matches everything that ``second`` matches, so ``second`` never applies after it."""
+    reserved = reserved_kinds(first)
     means = whole_kinds(second) <= whole_kinds(first) and all(
-        key in listed(first) or (key[0] in whole_kinds(first) and is_node_fault(*key)) for key in listed(second)
+        key in listed(first) or (key[0] in whole_kinds(first) - reserved and is_node_fault(*key))
+        for key in listed(second)
     )
+    means = means and not reserved & (whole_kinds(second) - reserved_kinds(second))
     selects = all(any(left.items() <= right.items() for left in label_sets(first)) for right in label_sets(second))
     return means and selects and _implies_minimum(first.minimum, second.minimum)
 
@@ -45,6 +48,11 @@ def listed(rule: document.Rule) -> list[tuple[str, str]]:
 def whole_kinds(rule: document.Rule) -> frozenset[str]:
     """The kinds of which the rule selects every fault of the node."""
     return frozenset(fault.NUMERIC_KINDS if rule.any_fault else rule.kinds)
+
+
+def reserved_kinds(rule: document.Rule) -> frozenset[str]:
+    """The whole kinds of which the rule leaves out faults that their sources call application faults."""
+    return frozenset() if rule.application_faults else whole_kinds(rule) - frozenset(fault.NUMERIC_KINDS)
 
 
 def is_node_fault(kind: str, code: str) -> bool:

@@ -71,6 +71,9 @@ SENTENCES: Mapping[str, str] = {
     "check_name_invalid": _('{name} is not a check name: write "remapped" for example'),
     "match_codes_type": _("codes must be a mapping from kinds to lists of codes; the kinds are {known}"),
     "match_code_invalid": _("{code} is not a code of kind {kind}: it must match {form}"),
+    "match_application_faults": _(
+        "applicationFaults must be true or false, not {value}: write false to leave application faults out"
+    ),
     "match_companion": _("{key} needs {other}: write {other}: {example} beside it, for example"),
     "min_count_invalid": _("minCount must be a whole number from 1 to {most}, not {value}"),
     # Actions.

@@ -169,9 +169,17 @@ def effective(
     labels: Mapping[str, str],
     cause: int | None = None,
     fatal: bool | None = None,
+    application: bool = False,
     seen_within: Mapping[int, int] | None = None,
 ) -> tuple[match.Candidate | None, tuple[match.TriedRule, ...]]:
     """Returns the active rule that matches the fault on a node with these labels, and the rules evaluated before it."""
     return match.match(
-        candidates(), kind=kind, code=code, cause=cause, labels=labels, fatal=fatal, seen_within=seen_within
+        candidates(),
+        kind=kind,
+        code=code,
+        cause=cause,
+        labels=labels,
+        fatal=fatal,
+        application=application,
+        seen_within=seen_within,
     )

@@ -57,7 +57,9 @@ def _preview(pack: services.Pack, faults: Sequence[Incident]) -> Preview:
     matched = persons = 0
     for row in faults:
         labels = row.node.labels if row.node is not None else {}
-        found = match.match(rules, kind=row.kind, code=row.code, cause=row.cause, labels=labels).candidate
+        found = match.match(
+            rules, kind=row.kind, code=row.code, cause=row.cause, labels=labels, application=row.is_user_fault
+        ).candidate
         if found is None:
             continue
         matched += 1

@@ -72,11 +72,12 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
         sxids, checks = draw(_some(CODES)), draw(_some(WORDS))
         taken = {kind for kind, listed in (("xid", codes), ("sxid", sxids), ("check", checks)) if listed}
         free = [kind for kind in fault.KINDS if kind not in taken]
-        verify = draw(st.booleans())
+        verify, kinds = draw(st.booleans()), draw(_some(st.sampled_from(free)))
         more = {
             "sxids": sxids,
             "checks": checks,
-            "kinds": draw(_some(st.sampled_from(free))),
+            "kinds": kinds,
+            "application_faults": draw(st.booleans()) if kinds else True,
             "minimum": draw(st.none() | st.builds(document.Minimum, count=st.integers(1, 1_000_000), within=WAITS)),
             "mode": draw(st.sampled_from(document.RULE_MODES)),
             "budget": draw(

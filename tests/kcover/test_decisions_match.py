@@ -246,6 +246,27 @@ def test_a_kind_means_its_faults_of_the_node() -> None:
     )
 
 
+@pytest.mark.parametrize("kind", ["pod", "other", "gpud", "event"])
+def test_a_kind_may_leave_application_faults_out(kind: str) -> None:
+    asked = {"kind": kind, "code": "x", "cause": None, "labels": {}}
+    reserved, listed = candidate(kinds=(kind,), application_faults=False), candidate(phrases={kind: ("x",)})
+    for rule in (reserved, listed, candidate(kinds=(kind,))):
+        assert match.match([rule], **asked).candidate == rule
+    for rule in (listed, candidate(kinds=(kind,))):
+        assert match.match([rule], **asked, application=True).candidate == rule
+    chosen, [tried] = match.match([reserved], **asked, application=True)
+    assert (chosen, tried.because) == (None, reasons.of("application_faults_left_out", kind=kind, code="x"))
+
+
+@pytest.mark.parametrize("reserved", [True, False])
+def test_the_catalog_says_which_xids_are_application_faults(reserved: bool) -> None:
+    rule = candidate(kinds=("xid",), application_faults=not reserved)
+    for application in (True, False):
+        asked = {"kind": "xid", "cause": None, "labels": {}, "application": application}
+        assert match.match([rule], code="62", **asked).candidate == rule
+        assert match.match([rule], code="31", **asked).candidate is None
+
+
 def test_a_listed_sxid_is_met_though_harmless() -> None:
     assert meet(candidate(sxids=("12021",)), kind="sxid", code="12021") == "p#1"
 

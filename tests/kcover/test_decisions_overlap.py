@@ -19,10 +19,14 @@ def rule(index: int = 0, **fields: Any) -> document.Rule:
     return document.Rule(index=index, priority=0, **fields)
 
 
-def matches(one: document.Rule, kind: str, code: str, labels: dict[str, str], seen: int) -> bool:
+def matches(
+    one: document.Rule, kind: str, code: str, labels: dict[str, str], seen: int, *, application: bool = False
+) -> bool:
     made = match.Candidate(policy="p", revision=1, created_at=datetime(2026, 1, 1, tzinfo=UTC), rule=one)
     windows = dict.fromkeys(match.windows([made]), seen)
-    found, _ = match.match([made], kind=kind, code=code, cause=None, labels=labels, seen_within=windows)
+    found, _ = match.match(
+        [made], kind=kind, code=code, cause=None, labels=labels, seen_within=windows, application=application
+    )
     return found is not None
 
 
@@ -36,6 +40,7 @@ RULES = st.builds(
     sxids=some("11004", "12021"),
     checks=some("remapped", "dcgm"),
     kinds=some("agent", "check", "sxid"),
+    application_faults=st.booleans(),
     operator=st.sampled_from(("any", "all")),
     labels=st.none() | st.fixed_dictionaries({}, optional=dict.fromkeys("ab", st.sampled_from("xy"))),
     minimum=st.none() | st.builds(document.Minimum, count=st.integers(1, 3), within=st.just(timedelta(hours=1))),
@@ -50,8 +55,9 @@ def test_what_covers_matches_whatever_the_other_matches(first: document.Rule, se
     for kind, code in FAULTS:
         for labels in LABELS:
             for seen in (1, 2, 3):
-                if matches(second, kind, code, labels, seen):
-                    assert matches(first, kind, code, labels, seen)
+                for application in (False, True):
+                    if matches(second, kind, code, labels, seen, application=application):
+                        assert matches(first, kind, code, labels, seen, application=application)
 
 
 @given(RULES, RULES)
@@ -86,6 +92,10 @@ def test_a_rule_covers_itself(one: document.Rule) -> None:
         (rule(kinds=("xid",)), rule(codes=("31",)), False),  # a program's doing: meant only where it is listed
         (rule(kinds=("xid",)), rule(sxids=("11004",)), False),
         (rule(codes=("79",)), rule(kinds=("xid",)), False),
+        (rule(kinds=("pod",), application_faults=False), rule(kinds=("pod",)), False),
+        (rule(kinds=("pod",), application_faults=False), rule(phrases={"pod": ("Error",)}), False),
+        (rule(kinds=("pod",)), rule(kinds=("pod",), application_faults=False), True),
+        (rule(kinds=("xid",), application_faults=False), rule(kinds=("xid",)), True),
     ],
 )
 def test_a_kind_covers_its_faults_of_the_node(first: document.Rule, second: document.Rule, covers: bool) -> None:

@@ -38,6 +38,9 @@ def candidate(name: str, **keys: Any) -> match.Candidate:
         ({}, {"cooldown": "1h"}, True),
         ({"cooldown": "2h"}, {"cooldown": "1h"}, False),
         ({}, {"match": {"minCount": 3, "within": "1h"}}, True),
+        ({"match": {"kinds": ["pod"]}}, {"match": {"kinds": ["pod"], "applicationFaults": False}}, True),
+        ({"match": {"kinds": ["pod"], "applicationFaults": False}}, {"match": {"kinds": ["pod"]}}, False),
+        ({"match": {"kinds": ["agent"]}}, {"match": {"kinds": ["pod"], "applicationFaults": False}}, False),
     ],
 )
 def test_what_is_looser(theirs: dict[str, Any], ours: dict[str, Any], looser: bool) -> None:

@@ -41,7 +41,9 @@ def test_every_kind_is_accepted(kind: str) -> None:
 
 @pytest.mark.parametrize("value", [{}, [], "sxid", 7, False])
 def test_match_is_a_mapping(value: object) -> None:
-    message = "match must be a mapping with at least one of sxid, checks, codes, kinds, minCount, within"
+    message = (
+        "match must be a mapping with at least one of sxid, checks, codes, kinds, applicationFaults, minCount, within"
+    )
     assert rule_problems(match=value) == [(("match",), message)]
 
 
@@ -51,7 +53,8 @@ def test_match_is_a_mapping(value: object) -> None:
         (
             {"sxids": ["1"]},
             ("sxids",),
-            "Unknown key 'sxids': known keys are sxid, checks, codes, kinds, minCount, within (did you mean sxid?)",
+            "Unknown key 'sxids': known keys are sxid, checks, codes, kinds, applicationFaults, minCount, within"
+            " (did you mean sxid?)",
         ),
         ({"sxid": []}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
         ({"sxid": "12028"}, ("sxid",), "sxid must be a list with at least one entry: add one, or remove sxid"),
@@ -121,6 +124,28 @@ def test_an_invalid_match_is_a_problem(match: object, path: tuple[str | int, ...
 def test_some_faults_of_a_kind_contradict_the_whole_kind(fields: dict[str, Any], key: str, kind: str) -> None:
     message = f"{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
     assert rule_problems(**fields) == [(("match", "kinds", 1), message)]
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_a_whole_kind_may_leave_application_faults_out(value: bool) -> None:
+    read = rule(match={"kinds": ["pod"], "applicationFaults": value})
+    assert (read.kinds, read.application_faults) == (("pod",), value)
+    assert rule(match={"kinds": ["pod"]}).application_faults
+
+
+@pytest.mark.parametrize(
+    ("match", "code"),
+    [
+        ({"kinds": ["pod"], "applicationFaults": "false"}, "match_application_faults"),
+        ({"kinds": ["pod"], "applicationFaults": 0}, "match_application_faults"),
+        ({"kinds": ["pod"], "applicationFaults": None}, "match_application_faults"),
+        ({"applicationFaults": False}, "match_companion"),
+        ({"checks": ["remapped"], "applicationFaults": True}, "match_companion"),
+    ],
+)
+def test_leaving_application_faults_out_needs_a_boolean_and_a_kind(match: object, code: str) -> None:
+    [problem] = rule_reasons(match=match)
+    assert (problem.path[-2:], problem.reason.code) == (("match", "applicationFaults"), code)
 
 
 def test_codes_by_kind() -> None:

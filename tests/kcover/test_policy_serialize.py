@@ -22,6 +22,7 @@ from tests.kcover.policy_documents import policy, rule_problems, standby
                     "sxid": ["12028"],
                     "checks": ["remapped"],
                     "kinds": ["agent"],
+                    "applicationFaults": False,
                     "minCount": 3,
                     "within": "1h30min",
                 },

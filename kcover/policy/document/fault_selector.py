@@ -13,7 +13,7 @@ from kcover.quote import short_repr, short_text
 from kcover.reasons import Reason, Value
 
 CODE = re.compile(r"0|[1-9][0-9]{0,9}")
-MATCH = ("sxid", "checks", "codes", "kinds", "minCount", "within")
+MATCH = ("sxid", "checks", "codes", "kinds", "applicationFaults", "minCount", "within")
 NAMED_KINDS = (*fault.PHRASED_KINDS, "preflight", "agent", "other")  # whose codes ``match.codes`` lists
 MAX_MIN_COUNT = 1_000_000
 
@@ -27,6 +27,7 @@ class FaultSelector:
     checks: tuple[str, ...] = ()
     phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
+    application_faults: bool = True
     minimum: Minimum | None = None
 
 
@@ -54,6 +55,7 @@ def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> FaultSel
         checks=checks,
         phrases=phrases,
         kinds=kinds,
+        application_faults=_application_faults(content, where, problems),
         minimum=_minimum(content, where, problems),
     )
 
@@ -142,6 +144,18 @@ def _check_error(value: object) -> Reason | None:
     if isinstance(value, str) and fault.CODE_WORD.fullmatch(value):
         return None
     return reasons.of("check_name_invalid", name=short_repr(value))
+
+
+def _application_faults(content: dict[Any, Any], at: Path, problems: ProblemCollector) -> bool:
+    """Whether ``kinds`` select application faults too, which is the default."""
+    if "applicationFaults" not in content:
+        return True
+    value, where = content["applicationFaults"], (*at, "applicationFaults")
+    if not isinstance(value, bool):
+        problems.add(where, "match_application_faults", value=short_repr(value))
+    elif "kinds" not in content:
+        problems.add(where, "match_companion", key="applicationFaults", other="kinds", example='["other"]')
+    return value is not False
 
 
 def _minimum(content: dict[Any, Any], at: Path, problems: ProblemCollector) -> Minimum | None:

@@ -70,9 +70,10 @@ class Rule:
 
     It selects the union of ``codes`` (Xids), ``sxids``, ``checks`` (failed health checks by name), ``phrases`` (codes
     of other kinds, by kind) and ``kinds`` (every fault of the kind); without any of them it selects every fault of the
-    node itself, Xid or SXid. ``labels`` None: any node. ``budget``: how many of its nodes the rule may keep isolated
-    at one time. ``cooldown``: how long the rule does not act on a node again. ``minimum``: how often the fault must
-    have occurred to match.
+    node itself, Xid or SXid. ``application_faults`` False: ``kinds`` leave out the application faults of every kind;
+    those of Xids and SXids they always leave out. ``labels`` None: any node. ``budget``: how many of its nodes the rule
+    may keep isolated at one time. ``cooldown``: how long the rule does not act on a node again. ``minimum``: how often
+    the fault must have occurred to match.
     """
 
     index: int
@@ -82,6 +83,7 @@ class Rule:
     checks: tuple[str, ...] = ()
     phrases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     kinds: tuple[str, ...] = ()
+    application_faults: bool = True
     minimum: Minimum | None = None
     operator: str = "all"
     labels: Mapping[str, str] | None = None

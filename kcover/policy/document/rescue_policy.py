@@ -55,6 +55,7 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         checks=selected.checks,
         phrases=selected.phrases,
         kinds=selected.kinds,
+        application_faults=selected.application_faults,
         minimum=selected.minimum,
         operator=selector.operator,
         labels=selector.labels,

@@ -46,6 +46,8 @@ def _match(rule: Rule) -> dict[str, Any]:
     match: dict[str, Any] = {"sxid": list(rule.sxids), "checks": list(rule.checks), "kinds": list(rule.kinds)}
     if rule.phrases:
         match["codes"] = {kind: list(codes) for kind, codes in rule.phrases.items()}
+    if not rule.application_faults:
+        match["applicationFaults"] = False
     if rule.minimum is not None:
         match |= {"minCount": rule.minimum.count, "within": durations.render(rule.minimum.within)}
     return {key: value for key, value in match.items() if value != []}

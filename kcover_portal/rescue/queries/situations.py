@@ -156,6 +156,7 @@ def _fault(incident: Incident, rules: Sequence[match.Candidate], *, now: datetim
         count=incident.count,
         seen_within=seen_within(incident, rules, now=now),
         drill=incident.drill,
+        application=incident.is_user_fault,
         last_seen_at=incident.last_at,
     )
 

@@ -131,6 +131,14 @@ def test_the_rule_that_would_win(admin: Api, viewer: Api, node: Node) -> None:
     assert (nobody["rule"], nobody["steps"], len(nobody["tried"])) == (None, [], 2)
 
 
+def test_an_application_fault_may_match_no_rule(admin: Api, viewer: Api) -> None:
+    text = policy("a", codes="~", extra="      match: {kinds: [pod], applicationFaults: false}\n")
+    [rule] = admin.call("put", "policies/a", text=text).json()["rules"]
+    assert (rule["match"]["kinds"], rule["match"]["applicationFaults"]) == (["pod"], False)
+    query = "policies/effective?kind=pod&code=Error&application="
+    assert [viewer.get(query + value).json()["rule"] for value in ("false", "true")] == ["a#1", None]
+
+
 @pytest.mark.parametrize(
     ("query", "field"),
     [
@@ -140,6 +148,7 @@ def test_the_rule_that_would_win(admin: Api, viewer: Api, node: Node) -> None:
         ("code=62&label=pool", "label"),
         ("code=62&node=east/none", "node"),
         ("code=62&nod=x", "nod"),
+        ("code=62&application=x", "application"),
     ],
 )
 def test_a_question_that_is_none(query: str, field: str, viewer: Api) -> None:

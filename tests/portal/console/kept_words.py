@@ -83,6 +83,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "labels_type": "labels",
     "left_to_external": "decision_mode external",
     "left_to_policies": "decision_mode policies",
+    "match_application_faults": "applicationFaults true false",
     "match_codes_type": "codes",
     "match_covered": "kinds",
     "match_type": "match",

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
+from kcover.faults.fault import Fault
 from kcover_portal.fleet import services as fleet
+from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
@@ -28,6 +30,13 @@ spec:
       errorCode: ["62"]
       approval: {required: true, approvers: 2, expires: 1h}
       actions: [{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: "true"}}]
+"""
+
+WHOLE_KIND = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: others}
+spec: {rules: [{priority: 10, match: {kinds: [other], applicationFaults: false}, actions: [{name: cordon}]}]}
 """
 
 
@@ -153,6 +162,33 @@ def test_the_proof_of_a_cordon_in_a_storm_is_valid_and_bound_to_its_class_of_fau
     forged["facts"]["fault"]["drill"] = True
     forgeries.rewrite(forged)
     assert proofs.refusal(proofs.sign(forged)) == "guards"
+
+
+def test_a_rule_for_a_whole_kind_acts_on_no_application_fault_and_its_proof_says_so() -> None:
+    world = World(policy=WHOLE_KIND)
+    world.report(Fault(kind="other", code="mce", source="kmsg"))
+    Incident.objects.update(is_user_fault=True)
+    world.work()
+    decision = Decision.objects.get()
+    assert (decision.answer, decision.tried[0]["because"]["code"]) == ("none", "application_faults_left_out")
+    Incident.objects.update(is_user_fault=False, decide_at=world.now)
+    world.work()
+    world.uninstall()
+    assert world.kube.get_node("gpu-1").unschedulable
+    statements = proof.unsigned(Rescue.objects.get())
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    forged = copy.deepcopy(statements)
+    forged["facts"]["fault"]["application"] = True
+    assert proofs.refusal(proofs.sign(forged)) == "facts"
+    forgeries.rewrite(forged)
+    assert proofs.refusal(proofs.sign(forged)) == "rule"
+    listed = copy.deepcopy(forged)
+    listed["rules"][0]["rule"]["match"].pop("applicationFaults")
+    forgeries.rewrite(listed)
+    assert proofs.refusal(proofs.sign(listed)) == "", "such a rule matches application faults too"
+    del statements["facts"]["fault"]["application"]  # as in the proofs of earlier versions
+    forgeries.rewrite(statements)
+    assert proofs.refusal(proofs.sign(statements)) == ""
 
 
 def test_a_policy_that_changed_since_changes_no_proof() -> None:

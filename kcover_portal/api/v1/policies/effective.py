@@ -18,6 +18,9 @@ from kcover_portal.views import policy_tries
 
 KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="default xid")
 CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")
+APPLICATION = OpenApiParameter(
+    "application", bool, description="an application fault, of a kind other than xid and sxid"
+)
 NODE = OpenApiParameter("node", str, description="cluster/name of a node, whose labels are used")
 LABEL = OpenApiParameter("label", str, many=True, description="key=value, instead of a node; may be repeated")
 
@@ -53,14 +56,15 @@ class Effective(base.ActionView):
 
     @extend_schema(
         operation_id="policies_effective",
-        parameters=[KIND, CODE, NODE, LABEL],
+        parameters=[KIND, CODE, APPLICATION, NODE, LABEL],
         responses={200: EffectiveSerializer},
     )
     def get(self, request: Request) -> Response:
         """Returns the active rule that matches the fault on a node, or on any node with these labels."""
-        base.known_only(request, ("kind", "code", "node", "label"))
+        base.known_only(request, ("kind", "code", "application", "node", "label"))
         kind, code = _fault(request)
-        chosen, tried = queries.effective(kind=kind, code=code, labels=_labels(request))
+        application = base.flag(request, "application")
+        chosen, tried = queries.effective(kind=kind, code=code, application=application, labels=_labels(request))
         steps = plan.of_rule(chosen.rule, code=code) if chosen else ()
         return Response(
             {

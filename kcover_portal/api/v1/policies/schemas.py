@@ -35,6 +35,7 @@ class MatchSerializer(serializers.Serializer[Any]):
     checks = serializers.ListField(child=serializers.CharField())
     codes = serializers.DictField(child=serializers.ListField(child=serializers.CharField()))
     kinds = serializers.ListField(child=serializers.CharField())
+    applicationFaults = serializers.BooleanField(help_text="false: kinds leave out application faults")
     minCount = serializers.IntegerField(allow_null=True)
     within = serializers.CharField(allow_blank=True)
     seconds = serializers.IntegerField(allow_null=True)
@@ -241,6 +242,7 @@ def _match(rule: document.Rule) -> dict[str, Any] | None:
         "checks": list(rule.checks),
         "codes": {kind: list(codes) for kind, codes in rule.phrases.items()},
         "kinds": list(rule.kinds),
+        "applicationFaults": rule.application_faults,
         "minCount": minimum.count if minimum else None,
         "within": durations.render(minimum.within) if minimum else "",
         "seconds": _seconds(minimum.within) if minimum else None,
