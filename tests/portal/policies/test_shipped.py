@@ -50,6 +50,7 @@ def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> N
         ("kcover", "preflight", "slow", ["cordon"], False),
         ("kcover", "preflight", "abnormal", ["cordon"], False),
         ("kcover", "event", "Error", ["cordon"], False),
+        ("kcover", "event", "Day2CheckFailed", ["cordon"], False),
         ("kcover", "check", "metax_ecc", ["cordon"], False),
         ("kcover", "xid", 79, [], False),
         ("konduktor", "xid", 79, ["taint"], False),
