@@ -35,8 +35,10 @@ CUT_FROM: Final = BYTES - 16 * 1024
 PAGES_PER_LOG: Final = 4  # answers of one container in a turn
 MAX_TURN: Final = timedelta(seconds=20)  # then the requests that have begun end, and no other begins
 MAX_BEHIND: Final = timedelta(minutes=10)  # of a container that writes faster than it is read
-MAX_UNREAD: Final = 1_000  # pods of a namespace that are read from a time of their own
-MAX_ENDED: Final = 1_000  # failed pods of a namespace that are known to be read to the end
+# The position is stored as a whole with each write, so it must stay small: 1 MiB at most.
+MAX_KNOWN: Final = 1_000  # pods of a namespace that are read from a time of their own, and as many that have ended
+MAX_KNOWN_OF_SOURCE: Final = 5_000  # shared equally by the namespaces
+MAX_UID: Final = 64  # characters; a cluster whose uids are longer is not a Kubernetes cluster
 TESTED: Final = 20  # pods that a test reads
 READ_PHASES: Final = ("Running", "Failed")
 
@@ -142,7 +144,7 @@ def _list(turn: Turn, *, now: datetime) -> None:
         position = turn.positions[name]
         position.begun = position.begun or log_lines.nanoseconds(now)
         try:
-            pods = turn.kube.list_pods(namespace=name)
+            pods = [pod for pod in turn.kube.list_pods(namespace=name) if len(pod.uid) <= MAX_UID]
         except port.Unavailable as error:  # the API server: the other namespaces would not answer either
             raise _not_read(error) from error
         except port.KubeError as error:
@@ -160,8 +162,7 @@ def _list(turn: Turn, *, now: datetime) -> None:
 
 def _in_turn(by_namespace: Mapping[str, Sequence[port.Pod]]) -> Iterator[port.Pod]:
     """The first pod of each namespace, then the second of each, and so on."""
-    rows = zip_longest(*by_namespace.values())
-    return (pod for pod in chain.from_iterable(rows) if pod is not None)
+    return (pod for pod in chain.from_iterable(zip_longest(*by_namespace.values())) if pod is not None)
 
 
 def _read_some(turn: Turn, pods: Sequence[port.Pod], *, now: datetime) -> None:
@@ -193,9 +194,10 @@ def _move_on(turn: Turn, pod: port.Pod, one: PodReading) -> None:
     else:
         turn.has_read = True
     position.unread.pop(pod.uid, None)
-    if one.until is not None and len(position.unread) < MAX_UNREAD:
+    room = min(MAX_KNOWN, MAX_KNOWN_OF_SOURCE // len(turn.positions))
+    if one.until is not None and len(position.unread) < room:
         position.unread[pod.uid] = one.until
-    elif one.until is None and pod.terminal and len(position.ended) < MAX_ENDED:
+    elif one.until is None and pod.terminal and len(position.ended) < room:
         position.ended.append(pod.uid)
     if pod.namespace not in turn.problems:
         position.after = pod.name
@@ -287,8 +289,7 @@ def _tell(turn: Turn, *, now: datetime) -> None:
 
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     """The number of faults in the logs of some pods since then. Raises NotRead."""
-    begin = log_lines.nanoseconds(now - since)
-    positions = {name: Position(until=begin) for name in _positions(source, now=now)}
+    positions = {name: Position(until=log_lines.nanoseconds(now - since)) for name in _positions(source, now=now)}
     turn = Turn(source=source, kube=_connect(source), clock=lambda: now, end=now, positions=positions)
     _list(turn, now=now)
     found = _ask(turn, list(_in_turn(turn.left))[:TESTED], now=now)

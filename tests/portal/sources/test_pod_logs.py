@@ -118,6 +118,21 @@ def test_namespaces_have_equal_shares(
     assert seen() == [("other", "invalid_device_ordinal", 2)]
 
 
+def test_the_position_has_a_bound_that_the_namespaces_share(
+    east: Cluster, kube: FakeCluster, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pod_log_pull, "MAX_KNOWN_OF_SOURCE", 4)
+    Node.objects.filter(name="gpu-2").update(ready=False)
+    for number in range(4):
+        train(kube, f"silent-{number}", node="gpu-2")
+        train(kube, f"failed-{number}", phase="Failed")
+    train(kube, "endless", phase="Failed")
+    kube.objects.edit("Pod", "default", "endless", lambda manifest: manifest["metadata"].update(uid="x" * 65))
+    row = pull(add(east, "pod-logs", now=now, pod_namespaces="default,small"), at=now)
+    known = row.cursor["default"]
+    assert (len(known["unread"]), len(known["ended"]), len(asked(kube))) == (2, 2, 4)
+
+
 def test_a_log_that_grows_too_fast_is_read_for_a_while_and_then_left_out(
     logs: Source, kube: FakeCluster, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
