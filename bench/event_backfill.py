@@ -179,7 +179,7 @@ def _event(name: str, node: str, gpu: int, *, at: datetime, healthy: bool) -> Ev
 
 
 def _stored(product: products.Product, sender: Sender) -> list[tuple[str, str, str]]:
-    """What is in the database afterwards, and what a repetition changes."""
+    """Returns rows about the stored events, and about what a repeated request changes."""
     again = sender.post(sender.last)
     [(accepted,)] = scene.ask(product, "SELECT accepted FROM sources_source WHERE name = %s", SOURCE)
     [(still_open,)] = scene.ask(product, "SELECT count(*) FROM incidents_incident WHERE state = 'open'")

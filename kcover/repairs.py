@@ -29,7 +29,7 @@ class State(StrEnum):
 
 
 class Verb(StrEnum):
-    """What people do with a repair."""
+    """The verbs by which people change the state of a repair."""
 
     ACCEPT = "accept"
     HAND_OVER = "hand-over"
@@ -39,7 +39,7 @@ class Verb(StrEnum):
 
 
 class Validation(StrEnum):
-    """What is known about the validation of a machine since it was returned."""
+    """The states of the validation of a machine since it was returned."""
 
     MISSING = "missing"
     RUNNING = "running"

@@ -18,7 +18,7 @@ SENTENCES: Mapping[str, str] = {
     "validation_node_count": _("Must name 1 to {most} nodes."),
     "validation_ended": _("Validation {validation} has ended."),
     "profile_unknown": _("Unknown profile {profile}; the profiles are {known}."),
-    # What is wrong in a profile.
+    # Errors in a profile.
     "profile_list_expected": _("Must be a list."),
     "profile_check_unknown": _("Unknown check {check}; a profile may have {known}."),
     "profile_check_twice": _("The profile has the check {check} already."),

@@ -1,4 +1,4 @@
-"""What people do with repairs: they report one, take it through its states, and change its details."""
+"""The services by which people report a repair, take it through its states and change its details."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -18,7 +18,7 @@ from kcover_portal.repairs.services import moves
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What is known about the validation of a node since a time. ``because``: where it can be read; None if nowhere."""
+    """The state of a node's validation since a time. ``because`` names the validation; None if there is none."""
 
     validation: Validation
     because: Reason | None = None

@@ -21,7 +21,7 @@ class RepairRefused(reasons.ExplainedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occasion:
-    """Who changes a repair, when and why. ``reason``: a person's own words; ``because``: what the portal saw."""
+    """The actor, time and reason of a change. ``reason`` is a person's own words, ``because`` the portal's finding."""
 
     actor: str
     now: datetime
