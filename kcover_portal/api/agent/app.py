@@ -115,8 +115,8 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
         except wire.EnvelopeError as error:
             raise Refusal(400, error.reason, field=error.path or "body") from error
         credentials.speaks_for(credential, incoming.node)
-        report_rates.charge(sender, incoming.faults)
-        answer = await _writer.keep(incoming)
+        has_many = report_rates.charge(sender, incoming.faults)
+        answer = await _writer.keep(incoming, alone=has_many)
     return 202, wire.encode_answer(answer)
 
 

@@ -30,14 +30,14 @@ class ReportRates(LeakyBuckets[NodeKey]):
             ingest_counters.limited()
             raise Refusal(429, limit, retry_after=math.ceil(wait))
 
-    def charge(self, node: NodeKey, faults: Sequence[Fault]) -> None:
-        """Counts a report with many distinct faults as several, because each one costs statements."""
-        if more := distinct_faults(faults, more_than=DISTINCT_FAULTS_PER_REPORT) // DISTINCT_FAULTS_PER_REPORT:
+    def charge(self, node: NodeKey, faults: Sequence[Fault]) -> bool:
+        """Counts a report with many distinct faults as several, because each one costs statements.
+
+        Returns whether it has more than DISTINCT_FAULTS_PER_REPORT.
+        """
+        if len(faults) <= DISTINCT_FAULTS_PER_REPORT:
+            return False
+        distinct = len({(fault.kind, fault.code, fault.pci, fault.gpu_uuid) for fault in faults})
+        if more := distinct // DISTINCT_FAULTS_PER_REPORT:
             self.add(node, more)
-
-
-def distinct_faults(faults: Sequence[Fault], *, more_than: int) -> int:
-    """Returns the number of distinct faults, or 0 if there are at most ``more_than`` faults."""
-    if len(faults) <= more_than:
-        return 0
-    return len({(fault.kind, fault.code, fault.pci, fault.gpu_uuid) for fault in faults})
+        return distinct > DISTINCT_FAULTS_PER_REPORT

@@ -16,7 +16,6 @@ from django.utils import timezone
 from kcover import wire
 from kcover_portal.api.agent import ingest_counters
 from kcover_portal.api.agent.group_commit import GroupCommit, QueueFull
-from kcover_portal.api.agent.report_rates import DISTINCT_FAULTS_PER_REPORT, distinct_faults
 from kcover_portal.incidents import services as incidents
 
 log = logging.getLogger(__name__)
@@ -65,13 +64,15 @@ class Writer:
             if not self._held_by[owner]:
                 del self._held_by[owner]
 
-    async def keep(self, incoming: incidents.IncomingReport) -> wire.Answer:
-        """Returns once the report is durable. Raises QueueFull, or the database's error."""
-        many = distinct_faults(incoming.faults, more_than=DISTINCT_FAULTS_PER_REPORT) > DISTINCT_FAULTS_PER_REPORT
+    async def keep(self, incoming: incidents.IncomingReport, *, alone: bool) -> wire.Answer:
+        """Returns once the report is durable. Raises QueueFull, or the database's error.
+
+        ``alone``: the report takes long, so that it shares no transaction with other nodes.
+        """
         return await self._reports.ask(
             incoming,
             at_once=bool(incoming.faults or incoming.command_results),
-            alone=(incoming.cluster.pk, incoming.node) if many else None,
+            alone=(incoming.cluster.pk, incoming.node) if alone else None,
         )
 
 
