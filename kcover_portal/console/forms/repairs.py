@@ -9,10 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from kcover.repairs import Part, Terms, Verb
-from kcover_portal import localization
 from kcover_portal.console import part_names
 from kcover_portal.console.forms import Act, widgets
-from kcover_portal.errors import FieldError
 from kcover_portal.repairs.models import Repair
 
 MINUTES: Final = "%Y-%m-%dT%H:%M"
@@ -76,11 +74,6 @@ class RepairForm(Act):
         """The part of a new repair."""
         given = self.cleaned_data
         return Part(kind=given["part_kind"], serial=given["part_serial"], slot=given["part_slot"])
-
-    def refuse(self, error: FieldError) -> None:
-        """Attach a service's error to its field."""
-        field = "part_kind" if error.field == "part" else error.field
-        self.add_error(field if field in self.fields else None, localization.say(error.reason))
 
 
 class TermsForm(Act):

@@ -23,7 +23,6 @@ from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
@@ -160,20 +159,17 @@ def terms(request: Request) -> HttpResponse:
     row = VendorTerms.objects.filter(vendor=request.GET.get("vendor", "").replace("\0", "")).first()
     initial = {name: getattr(row, name) for name in ("vendor", "accept_days", "return_days")} if row else {}
     form = repair_forms.TermsForm(request.POST or None, initial=initial)
-    back = reverse("console:repairs")
-    if request.method == "POST" and form.is_valid():
+
+    def do(given: dict[str, Any], now: datetime) -> None:
         confirm(request)
-        given, actor = form.cleaned_data, accounts.actor(request.user)
-        try:
-            services.set_terms(given["vendor"], form.terms(), actor=actor, reason=given["reason"], now=timezone.now())
-        except FieldError as error:
-            form.add_error(error.field, localization.say(error.reason))
-        else:
-            return lead(request, back)
-    return form_dialog.ask(
+        actor = accounts.actor(request.user)
+        services.set_terms(given["vendor"], form.terms(), actor=actor, reason=given["reason"], now=now)
+
+    return form_dialog.act(
         request,
         form,
-        back=back,
+        do,
+        back=reverse("console:repairs"),
         address=reverse("console:repair-terms"),
         title=_("Terms of a vendor"),
         text=_("Sets the next date of a repair if nobody names one. Leave both fields blank to remove the terms."),
@@ -189,16 +185,12 @@ def _ask(
     zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
     with timezone.override(zone):
         form = RepairForm(request.POST or None, names=names, initial=initial, zone=zone)
-        if request.method == "POST" and form.is_valid():
-            try:
-                done = do(form, accounts.actor(request.user), timezone.now())
-            except FieldError as error:
-                form.refuse(error)
-            except services.RepairRefused as error:
-                form.add_error(None, localization.say(error.reason))
-            else:
-                return lead(request, reverse("console:repair", args=(done.pk,)))
-        return form_dialog.ask(request, form, back=back, **shown)
+
+        def carry_out(_given: dict[str, Any], now: datetime) -> HttpResponse:
+            done = do(form, accounts.actor(request.user), now)
+            return lead(request, reverse("console:repair", args=(done.pk,)))
+
+        return form_dialog.act(request, form, carry_out, back=back, **shown)
 
 
 def _need(row: Repair, *, now: datetime) -> str:
