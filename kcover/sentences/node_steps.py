@@ -58,6 +58,7 @@ SENTENCES: Mapping[str, str] = {
     "reboot_job_failed": _("The reboot job failed ({why})."),
     "old_boot": _("The node still reports the old boot."),
     "went_down": _("The node has gone down and reports no new boot yet."),
+    "rebooted_by_itself": _("The node's agent reports another boot. Waiting for the kubelet to report it."),
     "may_go_down": _("The node may be about to go down."),
     "reboot_timeout": _(
         "Reboot requested ({request}), but no new boot was reported within {limit}. Check the machine."

@@ -6,6 +6,10 @@ by the node's boot ID, never by a second request for the same boot (invariants 1
 The request may end with the machine that it reboots: a job's pod dies and the job fails, or its deadline passes while
 the firmware tests memory; a command gets no answer in time. So a failed request alone does not hold the rescue. The
 step looks at the node afterwards, and waits for its boot ID if the node went down or may be about to.
+
+A machine that rebooted by itself has ended the boot that had to end, and its agent refuses the request. The step then
+waits for the kubelet to report the new boot. It never reboots that one: the cluster has not shown whose boot it is, and
+could not show its end.
 """
 
 from datetime import datetime, timedelta
@@ -15,7 +19,7 @@ from kcover import audit, reasons
 from kcover.actions import reboot as core
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Driver, agent, job
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
@@ -88,14 +92,24 @@ def _await_reboot(context: Context) -> Outcome:
         done = _rebooted(context, node)
         if done is not None:
             return done
-        went_down = progress.was_ready and not node.ready
-        if not went_down and asked_for >= driver.BELIEVED_AFTER:
+        if progress.was_ready and not node.ready:
+            looks = "went_down"
+        elif _rebooted_by_itself(context, node, since=progress.requested_at):
+            looks = "rebooted_by_itself"
+        elif asked_for < driver.BELIEVED_AFTER:
+            looks = "may_go_down"
+        else:
             return Hold(reasons.both(ended, reasons.of("old_boot")))
-        waiting = reasons.both(waiting, ended, reasons.of("went_down" if went_down else "may_go_down"))
+        waiting = reasons.both(waiting, ended, reasons.of(looks))
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         return Hold(reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit)))
     return Poll(POLL_SECONDS, waiting)
+
+
+def _rebooted_by_itself(context: Context, node: port.Node, *, since: datetime) -> bool:
+    """Returns whether the agent reports a boot that the kubelet does not: a reason to wait, and no proof."""
+    return out_of_service.is_silent(node) and out_of_service.is_rebooted(context, node, silent_since=since)
 
 
 def _driver(context: Context) -> dict[str, Any]:

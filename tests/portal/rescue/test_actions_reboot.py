@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from kcover import reasons
+from kcover.faults.fault import CommandResult
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.fleet.services import cluster_settings
@@ -191,6 +192,38 @@ def test_a_command_that_nobody_ever_answers_is_for_a_person_and_asked_for_once(w
     )
     assert len(agents.commands("reboot")) == 1
     assert world.kube.called("ensure_job") == []
+
+
+def refused_in_another_boot(world: World) -> None:
+    """The machine rebooted by itself before it was asked, and its kubelet has not come up."""
+    world.kube.set_ready(NODE, False)
+    world.sync()
+    command = asked_of_the_agent(world)
+    result = CommandResult(id=str(command.pk), status="refused", message="another boot", finished_at=world.now)
+    world.now += timedelta(seconds=1)
+    world.report(boot_id="by-itself", results=(result,))
+    world.pass_time()
+
+
+def test_a_machine_that_rebooted_by_itself_is_waited_for_and_not_rebooted_again(world: World) -> None:
+    refused_in_another_boot(world)
+    assert (world.step("reboot").state, world.rescue().needs_human) == ("waiting", False)
+    assert found_in(world.step("reboot").because, "rebooted_by_itself")
+    world.pass_time(60)
+    world.report(boot_id="by-itself")
+    info = {"bootID": "by-itself"}
+    world.kube.objects.edit("Node", "", NODE, lambda manifest: manifest["status"]["nodeInfo"].update(info))
+    world.kube.set_ready(NODE, True)
+    world.pass_time()
+    assert world.step("reboot").state == "done"
+    assert len(agents.commands("reboot")) == 1
+
+
+def test_a_kubelet_that_stays_dead_after_a_reboot_of_its_own_is_for_a_person(world: World) -> None:
+    refused_in_another_boot(world)
+    world.until("held", seconds=100)
+    assert found_in(world.step("reboot").because, "reboot_timeout")
+    assert len(agents.commands("reboot")) == 1
 
 
 @pytest.mark.parametrize("status", ["refused", "failed", "expired"])
