@@ -1,4 +1,4 @@
-"""A new person signs in through a real identity provider in Chromium, and sees the cluster of their group only."""
+"""A new person signs in through a real identity provider in Chromium, and an administrator chooses a first pack."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -91,3 +91,26 @@ def test_an_old_answer_is_explained(
         expect(page.locator('[data-code="oidc_state_missing"]')).to_be_visible()
         page.get_by_role("link", name="Back to sign-in").click()
         expect(page.get_by_label("Password")).to_be_visible()
+
+
+def test_the_first_sign_in_of_an_administrator_installs_a_first_pack(
+    browser: Browser, installation: tuple[products.Product, oidc_provider.Provider]
+) -> None:
+    """This installation has no policy, as a portal at its first start."""
+    portal, _provider = installation
+    with closing(browser.new_context(viewport={"width": 1440, "height": 900})) as context:
+        page, errors = context.new_page(), list[str]()
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.goto(f"{portal.url}/sign-in/")
+        page.get_by_label("User").fill("anna")
+        page.get_by_label("Password").fill(products.PASSWORD)
+        page.get_by_role("button", name="Sign in", exact=True).click()
+        page.wait_for_url(f"{portal.url}/policy-packs/first/")
+        expect(page.get_by_role("radio", name="nvidia")).to_be_checked()
+        expect(page.locator("#first-mode-shadow")).to_be_checked()
+        page.get_by_role("radio", name="kce").check()
+        page.get_by_role("button", name="Install").click()
+        page.wait_for_url(f"{portal.url}/policies/")
+        expect(page.get_by_role("link", name="kce-global")).to_be_visible()
+        assert errors == []
