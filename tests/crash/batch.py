@@ -106,11 +106,20 @@ class Course:
         """Hurts the node, or has a decision system ask: until it is heard, as a server may just have been struck."""
         plan = PLANS[trial.plan]
         trial.began = time.monotonic()
-        if plan.asked:
+        if plan.order:
+            self._until(lambda: self._ordered(trial), deadline=time.monotonic() + HEARD_SECONDS)
+        elif plan.asked:
             self._until(lambda: self._asked(trial), deadline=time.monotonic() + HEARD_SECONDS)
         else:
             how = {"cure": "reset"} if trial.plan == "mend" else {"crash": True} if plan.dead else {}
             self._product.inject(trial.node, plan.xid, **how)
+
+    def _ordered(self, trial: Trial) -> bool:
+        """Returns whether the portal has the order. 409: it took the order and its answer was lost."""
+        about = f"/api/v1/jobs/sim/default/PyTorchJob/{trial.node}-job/{PLANS[trial.plan].order}"
+        status, answer = self._product.post(about, {"reason": "by hand"})
+        assert status < 300 or status == 409 or status >= 500, answer
+        return status < 500
 
     def _asked(self, trial: Trial) -> bool:
         body = {"nodeName": trial.node, "xid": PLANS[trial.plan].xid, "escalateTime": "", "actions": HEAL}

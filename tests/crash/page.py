@@ -23,7 +23,8 @@ Written by `make crash`. Do not edit. {date}.
 {verdict}
 
 Each run is one simulated node with one fault and one failure. At one call of one step, a process is killed or
-restarted, or the API server answers wrongly.
+restarted, or the API server answers wrongly. The rows `order` are a person's orders to restart or stop a training job,
+two attempts of which failed first on the node.
 
 - *Before* means that the call is recorded as begun and has had no effect.
 - *After* means that the call has had its effect and the portal does not know. For a call that only reads, it means an
@@ -44,6 +45,8 @@ A run passes if all of these hold:
 - People received each message once. (A channel that answers 409 refuses it, and is not asked again.)
 - The node's labels, annotations and spec are the same as before the fault, byte for byte. So are those of the standby
   that replaced it, once a person has released it.
+- An order about a job ended done. The pod of a restarted job was deleted once, and its template excludes the node once.
+  (If the API server refuses the exclusion, the restart does not wait for it.)
 - The hash chain of the audit log is intact, and replaying it gives the row of each rescue.
 
 """

@@ -5,10 +5,15 @@ from collections.abc import Sequence
 
 from tests.crash import rescues
 from tests.crash.installation import Installation
-from tests.crash.plans import PLANS
+from tests.crash.plans import PLANS, Plan
 from tests.crash.rescues import Row
 from tests.crash.trials import Trial
 from tests.story.product import call
+
+
+def _has_ended(plan: Plan, states: Sequence[str]) -> bool:
+    """``states``: of the node's rescues, or of the order about its job."""
+    return len(states) >= max(1, len(plan.ends)) and not set(states) & set(rescues.UNDER_WAY)
 
 
 class People:
@@ -19,16 +24,16 @@ class People:
 
     def look(self) -> None:
         """Does what plans need from outside, and notes which are over."""
-        found = rescues.by_node(self._product)
+        found, orders = rescues.by_node(self._product), rescues.orders_by_node(self._product)
         for trial in self._trials:
             mine, plan = found.get(trial.node, []), PLANS[trial.plan]
-            states = [row.state for row in mine]
+            states = orders.get(trial.node, []) if plan.order else [row.state for row in mine]
             if mine and self._ordered_in_vain(trial):
                 self._order_again(trial, mine[-1])
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
-            elif not trial.seconds and len(mine) >= len(plan.ends) and not set(states) & set(rescues.UNDER_WAY):
+            elif not trial.seconds and _has_ended(plan, states):
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
 

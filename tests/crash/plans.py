@@ -94,7 +94,8 @@ class Plan:
     ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back.
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
-    person reboots it. ``released``: a person releases the node in the end."""
+    person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
+    about the training job on the node, whose attempts failed first there."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -108,6 +109,7 @@ class Plan:
     hung: bool = False
     dead: bool = False
     released: bool = False
+    order: str = ""
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -119,6 +121,8 @@ PLANS = {
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
+    "restart": Plan(xid=0, ends=(), drained=False, jobs=True, order="restart"),
+    "halt": Plan(xid=0, ends=(), drained=False, jobs=True, order="stop"),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, commanded=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(

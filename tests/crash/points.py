@@ -13,6 +13,7 @@ from typing import Any
 from tests.crash.plans import PODS
 
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
+ORDER = "order"  # of a person, about a training job
 SOON = 5.0  # seconds: what comes later is late
 
 
@@ -58,6 +59,8 @@ def _filled(text: str, places: dict[str, str]) -> str:
 _NODE = "/api/v1/nodes/{node}$"
 _EVICTION = "POST /api/v1/namespaces/default/pods/{node}-%s/eviction$"
 _REBOOTING = f'"{STATE}":"rebooting"'
+_JOB = "PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$"
+_JOB_POD = "DELETE /api/v1/namespaces/default/pods/{node}-job"
 _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
 POINTS = (
     Point(step="cordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body='"unschedulable":true'),
@@ -133,7 +136,7 @@ POINTS = (
         step="restart_jobs",
         call="DELETE pod",
         plan="mend",
-        match="DELETE /api/v1/namespaces/default/pods/{node}-job",
+        match=_JOB_POD,
         comes=2.0,
     ),
     Point(
@@ -156,7 +159,7 @@ POINTS = (
         step="stop_jobs",
         call="PATCH job",
         plan="stop",
-        match="PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$",
+        match=_JOB,
         body='"suspend":true',
         comes=2.0,
     ),
@@ -206,6 +209,10 @@ POINTS = (
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),
     Point(step="release", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null', comes=2.0),
+    # Orders about jobs, which are no steps of a rescue.
+    Point(step=ORDER, call="PATCH job (exclude)", plan="restart", match=_JOB, body='"nodeAffinity"'),
+    Point(step=ORDER, call="DELETE pod", plan="restart", match=_JOB_POD),
+    Point(step=ORDER, call="PATCH job (suspend)", plan="halt", match=_JOB, body='"suspend":true'),
 )
 
 
@@ -294,4 +301,4 @@ def sample() -> list[list[Case]]:
 
 def _spread(points: list[Point]) -> Iterator[Point]:
     """The points over and over, in strides, so that neighbours in a list strike different steps."""
-    return (points[(number * 5 + 3) % len(points)] for number in cycle(range(len(points))))
+    return (points[(number * 7 + 3) % len(points)] for number in cycle(range(len(points))))

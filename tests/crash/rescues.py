@@ -1,4 +1,4 @@
-"""Reads the rescues of nodes from their rows."""
+"""Reads the rescues of nodes, and the orders about their jobs, from their rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,6 +27,14 @@ def by_node(product: Installation) -> dict[str, list[Row]]:
     )
     for node, *row in product.rows(query):
         found.setdefault(node, []).append(Row(*row))
+    return found
+
+
+def orders_by_node(product: Installation) -> dict[str, list[str]]:
+    """The states of the orders about each node's training job, oldest first."""
+    found: dict[str, list[str]] = {}
+    for job, state in product.rows("SELECT name, state FROM jobs_joborder ORDER BY id"):
+        found.setdefault(job.removesuffix("-job"), []).append(state)
     return found
 
 

@@ -12,6 +12,21 @@ from tests.crash.trials import Trial
 
 HELD_SECONDS = 120.0
 SILENT_SECONDS = 600.0  # an agent heard of so long ago is none that could be asked for a reboot
+# Two attempts of each job failed first on its node, so that a restart keeps the job off it.
+ACCUSE = """
+from django.utils import timezone
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.jobs.models import PodFailure
+now = timezone.now()
+for node in Node.objects.select_related("cluster").filter(name__in={names}):
+    about = dict(cluster=node.cluster, opened_at=now, last_at=now, is_user_fault=True)
+    Incident.objects.create(node=node, kind="pod", code=PodFailure.FAILS_FIRST, **about)
+    for pod in ("worker-0", "worker-1"):
+        job = dict(namespace="default", kind="PyTorchJob", name=node.name + "-job")
+        end = dict(pod=pod, pod_uid=node.name + pod, container="main", exit_code=1, at=now, seen_at=now, over_at=now)
+        PodFailure.objects.create(cluster=node.cluster, node=node.name, first=True, **job, **end)
+"""
 JOB, PROTECTED = "training.kubeflow.org/job-name", "kcover.io/cascading-recovery"
 
 
@@ -28,7 +43,11 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     query = "SELECT count(*) FROM fleet_agent"
     product.wait(lambda: product.rows(query)[0][0] >= len(trials), "the agents to report", seconds=90)
     product.share_secret()
-    decider = _by_command(product, [trial.node for trial in trials if PLANS[trial.plan].commanded])
+    decider = _by_command(
+        product,
+        [trial.node for trial in trials if PLANS[trial.plan].commanded],
+        [trial.node for trial in trials if PLANS[trial.plan].order],
+    )
     known = spares.make(product, loose[: sum(PLANS[trial.plan].standby for trial in trials)])
     for trial in trials:
         trial.before = product.sim_node(trial.node)
@@ -45,14 +64,19 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     return Prepared(decider=decider, spares=known)
 
 
-def _by_command(product: Installation, commanded: Sequence[str]) -> str:
-    """What administrators do by command, in one process: a token for a decision system, rules that tell people."""
+def _by_command(product: Installation, commanded: Sequence[str], accused: Sequence[str]) -> str:
+    """What administrators do by command, in one process: a token for a decision system, rules that tell people.
+
+    ``accused``: the nodes on which attempts of a job failed first.
+    """
     commands = [["token", "create", "--kind", "decision", "--cluster", "sim"]]
     if commanded:
         product.open_channels([channel(node) for node in commanded])
         path = product.folder / "tell.yaml"
         path.write_text(tell(commanded), encoding="utf-8")
         commands.append(["policy", "apply", "-f", str(path)])
+    if accused:
+        commands.append(["shell", "--no-imports", "-c", ACCUSE.format(names=list(accused))])
     return product.manage_all(commands)[0].strip()
 
 

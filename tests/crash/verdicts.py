@@ -21,9 +21,9 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
     pending, _ = product.faults()
     query = (
         "SELECT n.name, i.kind, i.code FROM incidents_incident i JOIN fleet_node n ON n.id = i.node_id "
-        "WHERE i.state = 'open'"
+        "WHERE i.state = 'open' AND i.code <> 'FailsFirst'"  # nothing that the portal does disproves that one
     )
-    incidents = product.rows(query)
+    incidents, orders = product.rows(query), rescues.orders_by_node(product)
     undisturbed = {trial.plan: _applied(product, trial) for trial in trials if trial.case is None}
     for trial in trials:
         if audit["chains"]:
@@ -31,6 +31,7 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
         if trial.case and (trial.node in pending or trial.aimed):
             trial.wrong.append("it was not struck")
         trial.wrong += _wrong_ends(product, trial, found.get(trial.node, []), audit)
+        trial.wrong += _wrong_order(product, trial, orders.get(trial.node, []))
         trial.wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
         applied = _applied(product, trial)
         if applied != undisturbed[trial.plan]:
@@ -49,6 +50,33 @@ def _wrong_ends(product: Installation, trial: Trial, mine: Sequence[Any], audit:
         yield f"rescues ended {ends}: {_story(product, trial)}"
     yield from (text for row in mine if (text := audit["rescues"][str(row.pk)]))
     yield from (f"proof: {text}" for row in mine if (text := audit["proofs"][str(row.pk)]))
+
+
+def _wrong_order(product: Installation, trial: Trial, states: Sequence[str]) -> Iterator[str]:
+    """Orders that are not done, and a job that a restart did not keep off its node, or more than once."""
+    order = PLANS[trial.plan].order
+    if order and states != ["done"]:
+        query = "SELECT state, attempts, because FROM jobs_joborder WHERE name = %s ORDER BY id"
+        yield f"orders ended {product.rows(query, f'{trial.node}-job')}"
+    if order == "restart":
+        excluded = _excluded(product, trial.node)
+        if excluded != [trial.node] and not (excluded == [] and _may_be_skipped(trial)):
+            yield f"the job is kept off {excluded}"
+
+
+def _may_be_skipped(trial: Trial) -> bool:
+    """Returns whether the API server refused the exclusion: the restart does not wait for it."""
+    case = trial.case
+    return case is not None and "exclude" in case.point.call and case.failure.status is not None and not case.after
+
+
+def _excluded(product: Installation, node: str) -> list[str]:
+    """The hosts that the template of the node's job excludes."""
+    job = product.kube("GET", f"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job")
+    affinity = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"].get("affinity", {})
+    required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
+    found = (one["values"] for term in required.get("nodeSelectorTerms", []) for one in term["matchExpressions"])
+    return [host for hosts in found for host in hosts]
 
 
 def _wrong_standbys(product: Installation, trial: Trial) -> Iterator[str]:
