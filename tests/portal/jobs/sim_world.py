@@ -86,6 +86,10 @@ class SimWorld(JobWorld):
         self.uids[name] |= {pod["metadata"]["uid"] for pod in found}
         return {pod["metadata"]["uid"] for pod in found if pods.ready(pod) and not pods.deleting(pod)}
 
+    def nodes_of(self, kind: str, name: str) -> set[str]:
+        """The nodes of the job's pods."""
+        return {pods.node_of(pod) for pod in self.rig.inside(lambda: self.simulated.pods(kind, name))}
+
     def crash(self, kind: str, name: str) -> None:
         """A container of the job's first pod ends with an error."""
         first = self.rig.inside(lambda: self.simulated.pods(kind, name))[0]

@@ -1,4 +1,4 @@
-"""Orders about jobs over HTTP: a job loses a pod and runs again; every call meets every failure."""
+"""Jobs over HTTP: one that loses a pod or a node runs again; every call of an order meets every failure."""
 
 import threading
 from collections.abc import Iterator
@@ -6,14 +6,21 @@ from datetime import timedelta
 
 import pytest
 
+from kcover.faults.fault import Fault
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.operate import pod_watch
+from kcover_portal.policies import services as policies
+from kcover_portal.rescue import services as rescues
+from kcover_portal.rescue.models import Rescue
 from kcover_portal.sources import services as sources
 from tests.contract import over_http
 from tests.portal.jobs.sim_world import KINDS, Simulated, SimWorld
+from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY
+from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
+MINUTE = timedelta(seconds=60)
 FAST = (409, 429, 500, 503, "cut")  # failures that cost no time; a time-out is hit once for each call
 CALLS = {
     "pods/delete": ("PyTorchJob", "restart", "DELETE /pods/"),
@@ -49,13 +56,36 @@ def test_a_job_that_loses_a_pod_runs_again(sim: SimWorld, kind: str) -> None:
     pod_watch.PodWatch(sim.cluster, clock=sim.clock, stop=threading.Event()).list()
     order = JobOrder.objects.get()
     assert sim.until_settled(order).state == "done"
-    assert sim.now - crashed_at < timedelta(seconds=60)
+    assert sim.now - crashed_at < MINUTE
     after = sim.running(kind, name)
     assert (len(after), after & before) == (3, set())
     assert len(sim.uids[name]) == 6  # each pod was replaced once
     assert order.incident is not None
     order.incident.refresh_from_db()
     assert order.incident.state == "closed"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_that_loses_a_node_runs_again_elsewhere(sim: SimWorld, kind: str) -> None:
+    sim.cluster.guards = GUARDS
+    sim.cluster.save()
+    policies.apply(POLICY, author="test", reason="", now=sim.now)
+    name = f"moved-{kind.lower()}"
+    sim.add(kind, name, size=3)
+    before = sim.running(kind, name)
+    node = sim.node(sorted(sim.nodes_of(kind, name))[0])
+    began = sim.now
+    sim.report(Fault(kind="xid", code=62, source="kmsg"), node=node.name, boot_id=node.boot_id)
+    while not (ended := Rescue.objects.filter(node=node, state="succeeded").exists()) and sim.now - began < MINUTE:
+        World.work(sim)
+        sim.pass_time()
+    assert ended, [(step.name, step.state, str(step.why)) for step in sim.rescue(node.name).steps.all()]
+    after = sim.running(kind, name)
+    assert (len(after), after & before, len(sim.uids[name])) == (3, set(), 6)
+    assert node.name not in sim.nodes_of(kind, name)
+    rescues.request(node, "release", actor="user:ann", reason="", now=sim.now)
+    World.work(sim)
+    assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes
 
 
 @pytest.mark.parametrize("call", CALLS)
