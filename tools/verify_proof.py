@@ -1050,6 +1050,7 @@ class Story:
         if phase == "done":
             self._check_done(place, step)
         if phase == "started_over" and data.get("steps"):
+            claim(self.state not in CLOSED, "ended", "the second round is later than the end of the rescue")
             self._start_over(place, data)
         elif state != "waiting":
             step.state = state
