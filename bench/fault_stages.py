@@ -116,6 +116,9 @@ def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
     boots = dict(cluster.nodes.values_list("name", "boot_id"))
     found = []
     for node in nodes:
+        # An agent has reported before it reports a fault.
+        first = report_decoder.read(cluster, scene.report(node, [], boot_id=boots[node]), now=timezone.now())
+        incidents.ingest([first], now=timezone.now())
         clock = _Clock()
         body = scene.report(node, [scene.xid(62)], boot_id=boots[node])
         with (
