@@ -14,9 +14,13 @@ import psutil
 import pytest
 
 TESTS = Path(__file__).parent
-# At the end of the list, the longest last: these wait for processes and browsers, and the workers that take tests from
-# the end (tests/isolation.py) begin with them.
-WAITING = [TESTS / place for place in ("story", "crash", "story/test_serve.py", "browser")]
+# At the end of the list, the longest last: these wait for processes, deadlines and browsers. Workers that take tests
+# from the end (tests/isolation.py) begin with them, while the others have the processor.
+PLACES = (
+    *("simulator", "contract", "agents", "portal/sources/test_monitoring.py", "story"),
+    *("portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
+)
+WAITING = [TESTS / place for place in PLACES]
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)

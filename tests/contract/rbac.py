@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import yaml
-
 from kcover_portal.kube import http
+from tests.deploy import manifests
 
 FILES = [Path(__file__).parents[2] / "deploy" / name for name in ("rbac.yaml", "pod-logs.yaml")]
 # Read by every authenticated account (ClusterRole system:discovery); no resources, so no rules here.
@@ -24,7 +23,7 @@ class Asked(NamedTuple):
 
 def documents() -> list[dict[str, Any]]:
     """The manifests, in order."""
-    return [document for file in FILES for document in yaml.safe_load_all(file.read_text())]
+    return manifests.documents(*FILES)
 
 
 def rules(documents: list[dict[str, Any]]) -> Iterator[Asked]:

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.contract import apiserver as real
 from tests.contract import over_http
+from tests.deploy.manifests import documents
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 FILES = sorted((*DEPLOY.glob("agent/*.yaml"), *DEPLOY.glob("portal/*.yaml")))
-DOCUMENTS = [document for file in FILES for document in yaml.safe_load_all(file.read_text())]
+DOCUMENTS = documents(*FILES)
 PLACES = over_http.PLACES | {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
     "Service": "/api/v1/namespaces/{}/services",

@@ -7,9 +7,16 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "portal"
-MANIFESTS = [one for file in sorted(FOLDER.glob("*.yaml")) for one in yaml.safe_load_all(file.read_text())]
-RBAC = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
-AGENT = list(yaml.safe_load_all((ROOT / "deploy" / "agent" / "daemonset.yaml").read_text()))
+
+
+def documents(*files):
+    """The documents of the files, by libyaml: each worker reads them when it collects the tests."""
+    return [one for file in files for one in yaml.load_all(file.read_text(encoding="utf-8"), Loader=yaml.CSafeLoader)]
+
+
+MANIFESTS = documents(*sorted(FOLDER.glob("*.yaml")))
+RBAC = documents(ROOT / "deploy" / "rbac.yaml")
+AGENT = documents(ROOT / "deploy" / "agent" / "daemonset.yaml")
 DEPLOYMENTS = {
     one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]
     for one in MANIFESTS

@@ -13,19 +13,19 @@ from pathlib import Path
 
 import psutil
 import pytest
-import yaml
 
 from agents import VERSION, config, setup
 from agents.checks.host_lock import HostLock
 from kcover_portal import env
 from kcover_portal.api.agent import jwt_claims
 from tests.agents import shim
+from tests.deploy.manifests import documents
 from tools import agent_zip
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "deploy" / "agent"
-MANIFESTS = list(yaml.safe_load_all((FOLDER / "daemonset.yaml").read_text()))
-RBAC = list(yaml.safe_load_all((ROOT / "deploy" / "rbac.yaml").read_text()))
+MANIFESTS = documents(FOLDER / "daemonset.yaml")
+RBAC = documents(ROOT / "deploy" / "rbac.yaml")
 VARIABLES = {name for names, _ in config.SETTINGS.values() for name in names}
 INSTALLED = "/usr/lib/kcover/kcover-agent.pyz"
 
@@ -137,7 +137,7 @@ def test_the_image_has_every_tool_of_debians_that_the_agent_calls():
 # Before a job
 
 
-PREFLIGHT = yaml.safe_load((FOLDER / "preflight.yaml").read_text())["spec"]["template"]["spec"]
+PREFLIGHT = documents(FOLDER / "preflight.yaml")[0]["spec"]["template"]["spec"]
 
 
 def preflight():

@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-import yaml
+from tests.deploy.manifests import DEPLOYMENTS, FOLDER, PODS, SETTINGS, documents, only
 
-from tests.deploy.manifests import DEPLOYMENTS, FOLDER, PODS, SETTINGS, only
-
-CLAIM = yaml.safe_load((FOLDER / "anchor" / "volume.yaml").read_text())
-PATCH = yaml.safe_load((FOLDER / "anchor" / "worker-patch.yaml").read_text())["spec"]["template"]["spec"]
+(CLAIM,) = documents(FOLDER / "anchor" / "volume.yaml")
+PATCH = documents(FOLDER / "anchor" / "worker-patch.yaml")[0]["spec"]["template"]["spec"]
 
 
 def test_the_patch_mounts_the_claim_where_the_worker_writes_the_anchor() -> None:

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-import yaml
-
 from kcover_portal.kube import port
+from tests.deploy.manifests import documents
 
 FOLDER = Path(__file__).resolve().parents[2] / "deploy" / "crds"
-FILES = {path.name: yaml.safe_load(path.read_text(encoding="utf-8")) for path in FOLDER.iterdir()}
+FILES = {path.name: documents(path)[0] for path in FOLDER.iterdir()}
 
 
 def test_there_is_one_for_each_kind_that_the_portal_reads() -> None:

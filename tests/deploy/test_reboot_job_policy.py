@@ -6,15 +6,14 @@ from typing import Any
 
 import cel
 import pytest
-import yaml
 
 from kcover_portal.fleet.models import Cluster
-from tests.deploy.manifests import RBAC, ROOT
+from tests.deploy.manifests import RBAC, ROOT, documents
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
-POLICY, BINDING = yaml.safe_load_all((ROOT / "deploy" / "reboot-job-policy.yaml").read_text())
+POLICY, BINDING = documents(ROOT / "deploy" / "reboot-job-policy.yaml")
 BOOT_ID = "5b3c9c1e-6d0f-4c2a-9f57-0b1d2f7a4e10"
 
 
