@@ -1,5 +1,6 @@
 """Tags of the console's templates: icons, states, times."""
 
+import functools
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -27,6 +28,12 @@ register = template.Library()
 @register.simple_tag
 def icon(name: str, css: str = "") -> SafeString:
     """An icon of the sprite. It is hidden from screen readers, because text stands beside it."""
+    return _icon(name, css)
+
+
+@functools.lru_cache(maxsize=512)
+def _icon(name: str, css: str) -> SafeString:
+    """A page has fifty icons, of a hundred that there are; to build one takes as long as a small query."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true"><use href="{}#tabler-{}"></use></svg>',
         css,

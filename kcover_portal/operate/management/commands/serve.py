@@ -26,6 +26,7 @@ POLL_SECONDS = 0.2
 class Command(BaseCommand):
     """Runs web, live, worker, beat and watch, and restarts processes that exit."""
 
+    requires_system_checks = ()  # of the code (`make check`); they would load all pages, a third of the start
     help = "run web, live, worker, beat and watch on this machine; PORT (8000) serves everything"
 
     def add_arguments(self, parser: ArgumentParser) -> None:

@@ -16,6 +16,7 @@ POLL_SECONDS = 0.5
 class Command(BaseCommand):
     """Runs the watch until it is stopped."""
 
+    requires_system_checks = ()  # of the code (`make check`); they would load all pages, a third of the start
     help = "list and watch every registered cluster; of several processes, only the leader works"
 
     def handle(self, *args: Any, **options: Any) -> None:
