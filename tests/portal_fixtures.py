@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 from django.conf import settings
 from django.db import connection
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
@@ -13,9 +15,17 @@ from tests.portal.ledger import tampered_rows
 
 
 def pytest_configure() -> None:
-    """Leaves out two costs of each test: Argon2, slow on purpose, and the list of static files of each new client."""
+    """Leaves out costs of each test: Argon2, slow on purpose, the list of static files of each new client, and
+    statements that are prepared again."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.WHITENOISE_AUTOREFRESH = True
+    connection_created.connect(_keep_every_statement, weak=False)
+
+
+def _keep_every_statement(connection: BaseDatabaseWrapper, **_: object) -> None:
+    """All tests of a worker share a connection. It would prepare most statements, drop them and prepare them again."""
+    if connection.vendor == "postgresql":
+        connection.connection.prepared_max = 2000
 
 
 @pytest.fixture(autouse=True)
