@@ -187,6 +187,8 @@ class Postgres(Server):
             options |= {"autovacuum": "off", "track_counts": "off", "track_activities": "off"}
             options |= {"checkpoint_timeout": "1h", "max_wal_size": "8GB", "update_process_title": "off"}
             options |= {"max_parallel_workers_per_gather": "0"}
+            # Tables have few rows, so that one plan of a statement is good for all values.
+            options |= {"plan_cache_mode": "force_generic_plan"}
         pairs = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return [str(self.bin / "postgres"), "-D", str(self.data), *pairs]
 
