@@ -147,7 +147,7 @@ def _check_error(value: object) -> Reason | None:
 
 
 def _application_faults(content: dict[Any, Any], at: Path, problems: ProblemCollector) -> bool:
-    """Whether ``kinds`` select application faults too, which is the default."""
+    """Returns whether ``kinds`` select application faults too, which is the default."""
     if "applicationFaults" not in content:
         return True
     value, where = content["applicationFaults"], (*at, "applicationFaults")
