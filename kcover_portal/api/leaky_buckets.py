@@ -35,8 +35,8 @@ class LeakyBuckets(Generic[Sender]):
     def __len__(self) -> int:
         return len(self._current) + len(self._earlier)
 
-    def take(self, sender: Sender) -> float:
-        """Counts a request and returns 0, or returns the seconds to wait if the sender has sent too many."""
+    def take(self, sender: Sender, count: int = 1) -> float:
+        """Counts a request as ``count`` and returns 0, or the seconds to wait if the sender has sent too many."""
         with self._lock:
             now = self._clock()
             if now - self._renewed_at > RETENTION_SECONDS or len(self._current) >= MAX_SENDERS:
@@ -44,7 +44,7 @@ class LeakyBuckets(Generic[Sender]):
             ahead = self._ahead(sender, now)
             if ahead > self._burst - self._interval + _ROUNDING_SECONDS:
                 return ahead - self._burst + self._interval
-            self._current[sender] = now + ahead + self._interval
+            self._current[sender] = now + min(ahead + count * self._interval, _MAX_AHEAD_SECONDS)
             return 0.0
 
     def add(self, sender: Sender, count: int) -> None:

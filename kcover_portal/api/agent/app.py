@@ -105,11 +105,10 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
 
 
 async def _report(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
-    sender = credential.cluster.pk, credential.node
-    if credential.node:
-        report_rates.admit(sender)
+    sender = _admitted(credential)
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=REPORT, hold=hold)
+        report_rates.admit_body(sender, sent)
         try:
             incoming = report_decoder.read(credential.cluster, sent, now=timezone.now())
         except wire.EnvelopeError as error:
@@ -120,9 +119,21 @@ async def _report(headers: Headers, receive: Receive, credential: credentials.Cr
     return 202, wire.encode_answer(answer)
 
 
+def _admitted(credential: credentials.Credential) -> tuple[int, str]:
+    """Returns the sender of a report. Raises Refusal before the body is read: 429, and 403 for an enrolment token."""
+    credentials.speaks_for(credential, credential.node)
+    sender = credential.cluster.pk, credential.node
+    report_rates.admit(sender)
+    return sender
+
+
 async def _enrol(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
+    if credential.node:
+        report_rates.admit((credential.cluster.pk, credential.node))
     with _writer.room(credential.digest) as hold:
-        node = enrolment.node_of(await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold))
+        sent = await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold)
+        report_rates.admit_body((credential.cluster.pk, credential.node), sent)
+        node = enrolment.node_of(sent)
     secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(credential, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
 
@@ -130,10 +141,10 @@ async def _enrol(headers: Headers, receive: Receive, credential: credentials.Cre
 async def _preflight(
     headers: Headers, receive: Receive, credential: credentials.Credential
 ) -> tuple[int, dict[str, Any]]:
-    if credential.node:
-        report_rates.admit((credential.cluster.pk, credential.node))
+    sender = _admitted(credential)
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=preflight.WANTED, hold=hold)
+        report_rates.admit_body(sender, sent)
         return 202, await sync_to_async(preflight.take, thread_sensitive=False)(credential, sent)
 
 

@@ -14,6 +14,9 @@ BURST_REPORTS = 20  # of one node at once, after a pause
 SUSTAINED_REPORTS_PER_SECOND = 10  # of one node; an agent sends its spool of 10,000 reports after an outage
 DISTINCT_FAULTS_PER_REPORT = 8  # each further 8 in a report count as another report, because each costs statements
 
+# Each 128 KiB, or 256 objects, of a body count as another report, because the parser is one for all nodes.
+BYTES_PER_REPORT, OBJECTS_PER_REPORT = 128 << 10, 256
+
 NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
 
@@ -25,10 +28,18 @@ class ReportRates(LeakyBuckets[NodeKey]):
 
     def admit(self, node: NodeKey) -> None:
         """Counts a report of the node. Raises Refusal (429) with the seconds to wait if it has sent too many."""
-        if wait := self.take(node):
+        self._admit(node, 1)
+
+    def _admit(self, node: NodeKey, count: int) -> None:
+        if wait := self.take(node, count):
             limit = reasons.of("report_rate", node=node[1], rate=SUSTAINED_REPORTS_PER_SECOND, burst=BURST_REPORTS)
             ingest_counters.limited()
             raise Refusal(429, limit, retry_after=math.ceil(wait))
+
+    def admit_body(self, node: NodeKey, body: bytes) -> None:
+        """Counts a large body as several reports before it is decoded. Raises Refusal (429) as ``admit`` does."""
+        if more := max(len(body) // BYTES_PER_REPORT, body.count(b"{") // OBJECTS_PER_REPORT):
+            self._admit(node, more)
 
     def charge(self, node: NodeKey, faults: Sequence[Fault]) -> bool:
         """Counts a report with many distinct faults as several, because each one costs statements.

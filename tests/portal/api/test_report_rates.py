@@ -11,6 +11,7 @@ from kcover_portal.api.agent import app
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.agent.report_rates import (
     BURST_REPORTS,
+    BYTES_PER_REPORT,
     DISTINCT_FAULTS_PER_REPORT,
     SUSTAINED_REPORTS_PER_SECOND,
     ReportRates,
@@ -94,6 +95,22 @@ def test_many_distinct_faults_count_as_several_reports(rates: ReportRates, clock
     rates.charge((1, "gpu-2"), [Fault(kind="xid", code=79)] * 1_000)
     rates.charge((1, "gpu-2"), faults(DISTINCT_FAULTS_PER_REPORT))
     assert accepted(rates, 2 * BURST_REPORTS, (1, "gpu-2")) == BURST_REPORTS
+
+
+def test_a_large_body_counts_as_several_reports_before_it_is_decoded(rates: ReportRates, clock: Clock) -> None:
+    rates.admit_body(NODE, b" " * (BYTES_PER_REPORT - 1))
+    assert accepted(rates, 2 * BURST_REPORTS) == BURST_REPORTS
+    clock.at += 60
+    rates.admit(NODE)
+    rates.admit_body(NODE, b" " * 32 * BYTES_PER_REPORT)
+    with pytest.raises(Refusal) as refused:
+        rates.admit_body(NODE, b" " * BYTES_PER_REPORT)
+    assert refused.value.status == 429
+    clock.at += refused.value.retry_after or 0
+    rates.admit(NODE)
+    clock.at += 60
+    rates.admit_body(NODE, b"{}," * 300_000)  # takes a third of a second to decode: a quiet node may send one a minute
+    assert wait_of(rates) > 50
 
 
 def test_a_node_never_waits_for_longer_than_it_is_remembered(rates: ReportRates, clock: Clock) -> None:
