@@ -3,14 +3,13 @@
 The body is that of ``POST /api/v1/preflight/reports``. This endpoint also accepts the token of the agent's pod.
 """
 
-import json
 from typing import Any
 
 from django.db import close_old_connections
 from django.utils import timezone
 from rest_framework.exceptions import ValidationError
 
-from kcover import reasons
+from kcover import reasons, strict_json
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.v1 import base
@@ -45,15 +44,10 @@ def take(credential: Credential, sent: bytes) -> dict[str, Any]:
     return door.answer_to(taken)
 
 
-def _refuse(constant: str) -> None:
-    """PostgreSQL stores no NaN and no infinity."""
-    raise ValueError(f"{constant} is not JSON")
-
-
 def _parsed(sent: bytes) -> dict[str, Any]:
     try:
-        content = json.loads(sent, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
+        content = strict_json.loads(sent.decode())
+    except (ValueError, reasons.ExplainedError) as error:
         raise Refusal(400, reasons.of("preflight_not_json", error=str(error)[:200]), field="body") from error
     if not isinstance(content, dict):
         raise Refusal(400, WANTED, field="body")

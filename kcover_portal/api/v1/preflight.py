@@ -17,6 +17,7 @@ from kcover import reasons
 from kcover.quote import short_repr, short_text
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, query_params
+from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, deadlines, status
 from kcover_portal.errors import FieldError
@@ -27,6 +28,10 @@ from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, Pr
 from kcover_portal.preflight.services import node_reports
 
 NAMESPACE = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+# Of one agent's token in one process: each report asks the cluster for the pods of the node.
+REPORTS_PER_SECOND, BURST_REPORTS = 2, 20
+
+report_rates: LeakyBuckets[int] = LeakyBuckets(rate=REPORTS_PER_SECOND, burst=BURST_REPORTS)  # by key of the token
 
 
 class Reporting(RolePermission):
@@ -93,10 +98,11 @@ class Reports(base.ActionView):
     def post(self, request: Request) -> Response:
         """Stores a node's report (202). Repeating the same report changes nothing.
 
-        An agent can report about its own node only; others need the role operator. 400 explains why a report is
-        rejected.
+        An agent can report about its own node only, twice per second, 20 reports at once (429); others need the role
+        operator. 400 explains why a report is rejected.
         """
         base.known_only(request, ("cluster",))
+        _limit_rate(request)
         cluster = _cluster(request)
         sent = sent_report(base.body_of(request, ReportBody))
         node = sent.report.get("node_name")
@@ -147,6 +153,14 @@ def _cluster(request: Request) -> Cluster:
     cluster = status.cluster_of(request)
     require(request, Verb.CHECK, cluster)
     return cluster
+
+
+def _limit_rate(request: Request) -> None:
+    """Raises RetryAfter for an agent that has sent too many reports."""
+    token = request.auth
+    if isinstance(token, ApiToken) and _is_agent(request) and (wait := report_rates.take(token.pk)):
+        limit = reasons.of("report_rate", node=token.node, rate=REPORTS_PER_SECOND, burst=BURST_REPORTS)
+        raise http_errors.RetryAfter(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
 
 
 def _is_agent(request: Request) -> bool:

@@ -10,7 +10,7 @@ from django.test import Client
 from kcover import audit
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app
-from kcover_portal.api.v1 import sources
+from kcover_portal.api.v1 import preflight, sources
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.kube import connections
@@ -163,6 +163,7 @@ def _agents_loop() -> Iterator[None]:
 def _no_reports_counted() -> None:
     """Tests share this process, and their nodes have the same names."""
     app.report_rates.forget()
+    preflight.report_rates.forget()
     sources.request_rates.forget()
 
 

@@ -69,6 +69,14 @@ def test_a_wrong_field_is_named(kube: FakeCluster, changes: dict[str, Any]) -> N
     assert "NaN" in hand_in(kube, nan).problem(400)
 
 
+@pytest.mark.parametrize("text", ['"\\ud800"', '"a", "workload": "b"', "1e400", "[" * 100 + "]" * 100])
+def test_json_that_cannot_be_stored_is_refused(text: str, kube: FakeCluster) -> None:
+    sent = encoded(body()).replace(b'"job"', text.encode(), 1)
+    assert hand_in(kube, sent).problem(400)
+    field = encoded(body()).replace(b'"namespace"', b'"\\ud800": 1, "namespace"', 1)
+    assert hand_in(kube, field).problem(400)
+
+
 def test_a_silent_cluster_means_later(kube: FakeCluster) -> None:
     kube.fail("list_pods", Unavailable("down"))
     answer = hand_in(kube, body())

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.v1 import preflight
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube.errors import Unavailable
@@ -99,6 +101,16 @@ def test_an_agent_reports_only_for_workloads_with_a_pod_on_its_node(
     assert PreflightRun.objects.get().received == 1
     in_job(east, 2)
     assert stranger.post("preflight/reports", body(2)).json()["state"] == "complete"
+
+
+def test_an_agents_reports_are_limited(nodes: list[Node], east: Cluster, now: datetime) -> None:
+    mine = agent(east, "gpu-1", now)
+    assert mine.post("preflight/reports", {}).status_code == 400
+    preflight.report_rates.add(ApiToken.objects.get(node="gpu-1").pk, 2 * preflight.BURST_REPORTS)
+    refused = mine.post("preflight/reports", {})
+    assert problem(refused, 429)["code"] == "report_rate"
+    assert int(refused["Retry-After"]) >= 1
+    assert agent(east, "gpu-2", now).post("preflight/reports", {}).status_code == 400
 
 
 def test_an_agents_report_waits_for_the_cluster_to_answer(nodes: list[Node], east: Cluster, now: datetime) -> None:
