@@ -30,13 +30,15 @@ class BodyRefused(Exception):
 class BodyBuffer:
     """ASGI middleware that passes requests on with their complete body.
 
-    It answers 400 for a target that is not a path, 408 for a body that takes too long, 413 for one that is too large,
-    and 503 while the bodies of all requests together exceed ``MAX_BUFFERED``.
+    It answers 400 for a target that is not a path, 408 for a body that takes too long, and 413 for one that is too
+    large. If the bodies of all requests together exceed ``MAX_BUFFERED``, the largest one that is still being received
+    gets 503. So a few slow clients with large bodies do not keep small requests out.
     """
 
     def __init__(self, application: Application) -> None:
         self._application = application
         self._buffered = 0  # bytes of all requests that are being received or answered
+        self._receiving: dict[asyncio.Timeout, int] = {}  # the bytes so far of each body that is being received
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pieces: list[bytes] = []
@@ -49,14 +51,20 @@ class BodyBuffer:
             self._buffered -= sum(map(len, pieces))
 
     async def _receive_in_time(self, scope: Scope, receive: Receive, pieces: list[bytes]) -> bool:
+        limit = asyncio.timeout(request_limits.REQUEST_SECONDS)
+        self._receiving[limit] = 0
         try:
-            async with asyncio.timeout(request_limits.REQUEST_SECONDS):
-                return await self._receive(scope, receive, pieces)
+            async with limit:
+                return await self._receive(scope, receive, pieces, limit)
         except TimeoutError as error:
+            if limit not in self._receiving:
+                raise _too_many() from error
             detail = f"The body did not arrive within {request_limits.REQUEST_SECONDS:g} s."
             raise BodyRefused(HTTPStatus.REQUEST_TIMEOUT, "body_timeout", detail) from error
+        finally:
+            self._receiving.pop(limit, None)
 
-    async def _receive(self, scope: Scope, receive: Receive, pieces: list[bytes]) -> bool:
+    async def _receive(self, scope: Scope, receive: Receive, pieces: list[bytes], limit: asyncio.Timeout) -> bool:
         """Appends the body's pieces. Returns False if the client disconnected. Raises BodyRefused."""
         if not scope["path"].startswith("/"):
             raise BodyRefused(HTTPStatus.BAD_REQUEST, "target_invalid", "The request target must be a path.")
@@ -75,11 +83,19 @@ class BodyBuffer:
             self._buffered += len(piece)
             if size > most:
                 raise _too_large(most)
-            if self._buffered > request_limits.MAX_BUFFERED:
-                detail = "The portal is receiving too many large requests. Retry in a moment."
-                raise BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_bodies", detail)
+            self._receiving[limit] = size
+            if size and self._buffered > request_limits.MAX_BUFFERED:
+                self._make_room(limit)
             more = message.get("more_body", False)
         return True
+
+    def _make_room(self, limit: asyncio.Timeout) -> None:
+        """Ends the largest request that is being received. Raises BodyRefused if it is this one."""
+        largest = max(self._receiving, key=self._receiving.__getitem__)
+        if largest is limit:
+            raise _too_many()
+        del self._receiving[largest]
+        largest.reschedule(asyncio.get_running_loop().time())
 
     async def _pass_on(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
         replayed = False
@@ -100,6 +116,11 @@ def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
     framed = any(name in framing for name, _ in scope["headers"])
     kept = [(name, value) for name, value in scope["headers"] if name not in framing]
     return [*kept, (b"content-length", str(length).encode())] if framed else kept
+
+
+def _too_many() -> BodyRefused:
+    detail = "The portal is receiving too many large requests. Retry in a moment."
+    return BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_bodies", detail)
 
 
 def _too_large(most: int) -> BodyRefused:

@@ -155,8 +155,8 @@ class WebWorker(ThreadWorker):
         try:
             if incoming.measure():
                 client.send(CONTINUE)
-            if self._buffered > request_limits.MAX_BUFFERED:
-                raise RequestRejected(HTTPStatus.SERVICE_UNAVAILABLE)
+            while self._buffered > request_limits.MAX_BUFFERED:
+                self._make_room(incoming)
         except RequestRejected as refused:
             client.send(_answer(refused.status))
             self._linger(self._forget(incoming.conn))
@@ -166,6 +166,16 @@ class WebWorker(ThreadWorker):
             self._received[conn] = bytes(incoming.received)
             self._buffered += len(incoming.received)
             super().enqueue_req(conn)
+
+    def _make_room(self, incoming: IncomingRequest) -> None:
+        """Drops the largest request that is being received. Raises RequestRejected if it is this one.
+
+        So a few slow clients with large bodies do not keep small requests out.
+        """
+        largest = max(self._incoming.values(), key=lambda one: len(one.received))
+        if largest is incoming:
+            raise RequestRejected(HTTPStatus.SERVICE_UNAVAILABLE)
+        self._drop(largest.conn)
 
     def _linger(self, conn: TConn) -> None:
         """Ends the response and gives the client time to close the connection, so that it can read the answer."""

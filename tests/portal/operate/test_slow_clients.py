@@ -116,6 +116,19 @@ def test_everybody_else_is_answered(port: int, attack: str) -> None:
         assert time.monotonic() - began < 10
 
 
+def test_large_bodies_that_fill_the_buffers_keep_no_small_request_out(
+    port: int, request: pytest.FixtureRequest
+) -> None:
+    head = len(LARGE) if request.node.callspec.params["port"] == "web" else 0  # live counts bodies only
+    count, rest = divmod(request_limits.MAX_BUFFERED, head + 3_900_000)
+    with ExitStack() as stack:
+        for size in (*[3_900_000] * count, rest - head):  # to the last byte
+            stack.enter_context(closing(slow(port, LARGE + "x" * size)))
+        time.sleep(0.5)  # until they are received
+        assert answer(port, BODY + "x" * 95)[0] == 403  # without the token of the form
+        assert all(well(port) for _ in range(5))
+
+
 def test_slow_clients_are_disconnected(port: int) -> None:
     with ExitStack() as stack:
         heads = [stack.enter_context(closing(slow(port, ATTACKS["half heads"]))) for _ in range(CLIENTS)]
