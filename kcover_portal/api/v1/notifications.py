@@ -1,4 +1,8 @@
-"""Channels, routes and deliveries of notifications. They require an admin of all clusters."""
+"""Channels, routes and deliveries of notifications. They require an admin of all clusters.
+
+Creating or changing a channel requires a fresh second factor, because a channel of a person carries links that answer
+in the person's name.
+"""
 
 from typing import Any
 
@@ -18,7 +22,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors, idempotency, pagination
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.errors import FieldError
@@ -154,6 +158,7 @@ class Channels(base.ReadViewSet[Channel]):
         base.known_only(request)
         require(request, Verb.WRITE_CHANNELS, None)
         body = _with_person(base.body_of(request, ChannelBody))
+        step_up(request)
         name, kind = body.pop("name"), body.pop("kind")
         row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
         return Response(ChannelSerializer(row).data, status=201)
@@ -164,6 +169,7 @@ class Channels(base.ReadViewSet[Channel]):
         base.known_only(request)
         row = self.get_object()
         body = _with_person(base.body_of(request, ChannelPatch))
+        step_up(request)
         reason = body.pop("reason")
         services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
         return Response(ChannelSerializer(row).data)

@@ -12,6 +12,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import channels
 from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
@@ -63,6 +64,7 @@ def new_channel(request: Request, kind: str) -> HttpResponse:
         return redirect("console:notifications")
     form = channels.ChannelForm(request.POST or None, kind=kind)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor = accounts.actor(request.user)
         try:
             services.make_channel(form.cleaned_data["name"], kind, form.settings(), actor=actor, now=timezone.now())
@@ -81,6 +83,7 @@ def channel(request: Request, name: str) -> HttpResponse:
     row = get_object_or_404(Channel.objects.select_related("person"), name=name)
     form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             services.change_channel(row, form.settings(), actor=actor, reason=reason, now=timezone.now())

@@ -18,6 +18,7 @@ from tests.portal.accounts.second_factors import App, enrol, give, is_in
 
 pytestmark = pytest.mark.django_db
 WHY = {"reason": "tuned"}
+CHANNEL = {"name": "ops", "url": "https://chat.example.com/x", "language": "en", "batching": "9", "min_interval": "0"}
 
 
 @pytest.fixture
@@ -134,6 +135,7 @@ def test_only_a_looser_mode_asks(mode: str, due: bool, browser: Browser, east: C
         ("/access/users/{bo}/enable/", WHY),
         ("/access/roles/new/", {"name": "night", "verbs": "read"}),
         ("/access/groups/new/", {"group": "ops", "role": "admin"}),
+        ("/notifications/new/slack/", CHANNEL),
     ],
 )
 def test_what_loosens_a_bound_or_gives_rights_asks(

@@ -12,6 +12,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import recovery_codes
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.notify.services import channels
 from tests.portal.accounts.second_factors import App, enrol
 from tests.portal.api.conftest import Api, problem
 
@@ -45,13 +46,18 @@ ACTS: dict[str, Act] = {
     "role": lambda api: api.post("roles", {"name": "night", "verbs": ["read"]}),
     "profile": lambda api: api.call("put", "profiles/light", {"checks": [{"check": "pciebw"}]}),
     "policy": lambda api: api.post("policies?reason=x", text=POLICY),
+    "disable a policy": lambda api: api.call("delete", "policies/heal?reason=x"),
+    "channel": lambda api: api.post("channels", {"name": "ops", **CHANNEL}),
+    "change a channel": lambda api: api.call("patch", "channels/desk", {"url": "https://chat.example.com/y"}),
 }
+CHANNEL = {"kind": "slack", "url": "https://chat.example.com/x"}
 
 
 @pytest.mark.parametrize("act", ACTS.values(), ids=ACTS.keys())
 def test_a_session_must_confirm(act: Act, root: tuple[Api, App], node: Node, now: datetime) -> None:
     Cluster.objects.update(mode="shadow")
     api, app = root
+    channels.make_channel("desk", "slack", {"url": "https://chat.example.com/z"}, actor="test", now=now)
     assert problem(act(api), 403)["code"] == "step_up_required"
     assert api.post("account/step-up", {"code": app.code(now)}).status_code == 204
     done = act(api)

@@ -117,6 +117,7 @@ class Policies(base.ListViewSet[Revision]):
         """Disables a policy. Its revisions are kept, and rescues in progress continue."""
         base.known_only(request, ("reason",))
         require(request, Verb.WRITE_POLICIES, None)
+        step_up(request)  # a rule of lower priority may then apply, with a looser mode
         services.delete(
             name,
             author=documents.author_of(request),

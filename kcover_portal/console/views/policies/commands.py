@@ -59,6 +59,7 @@ def archive(request: Request, name: str, kind: str = queries.RESCUE) -> HttpResp
     row = get_object_or_404(Policy, kind=kind, name=name, revision__gt=0)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         try:
             services.delete(
                 name,
