@@ -190,6 +190,8 @@ class Clusters(base.ReadViewSet[Cluster]):
         loosens = pending_changes.loosens_settings(cluster, body)
         if loosens or ADMINS.intersection(body):
             require(request, Verb.CONFIGURE, cluster)
+        if _resumes(cluster, body):
+            require(request, Verb.RESUME, cluster)
         if loosens or not _tightens(cluster, body):
             step_up(request)
         if loosens and pending_changes.needs_second(cluster):
@@ -200,6 +202,11 @@ class Clusters(base.ReadViewSet[Cluster]):
             cluster, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
         )
         return Response(ClusterSerializer(cluster).data)
+
+
+def _resumes(cluster: Cluster, body: Mapping[str, Any]) -> bool:
+    """Returns whether the change ends a pause."""
+    return cluster.mode == Mode.PAUSED and body.get("mode", cluster.mode) != Mode.PAUSED
 
 
 def _tightens(cluster: Cluster, body: Mapping[str, Any]) -> bool:

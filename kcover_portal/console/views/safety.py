@@ -27,6 +27,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, maintenance_scope, pending_changes
+from kcover_portal.runtime.models import Mode
 
 # Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
@@ -122,6 +123,8 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     if request.method == "POST" and form.is_valid():
         given = form.cleaned_data
         actor, changes = accounts.actor(request.user), {"mode": given["mode"]}
+        if row.mode == Mode.PAUSED and given["mode"] != Mode.PAUSED:
+            require(request, Verb.RESUME, row)
         if document.MODES.index(given["mode"]) > document.MODES.index(row.mode):
             confirm(request)
         if pending_changes.loosens_settings(row, changes):

@@ -56,6 +56,21 @@ def test_a_custom_role_gives_its_verbs_and_no_others(east: Cluster, now: datetim
     assert not queries.may(anna, "approver", east)  # the built-in role contains more
 
 
+def test_who_sets_modes_does_not_resume_without_the_verb(east: Cluster, now: datetime) -> None:
+    Cluster.objects.update(mode="paused", resumes_as="enforce")
+    make_role("tuner", ["read", "guard"], now)
+    user = make_user("tim", now, "tuner")
+    tim = signed_in("tim")
+    assert call(tim, "post", "resume", cluster="east", reason="x").status_code == 403
+    assert call(tim, "patch", "clusters/east", mode="enforce").json()["code"] == "role_required"
+    page = tim.client.post(reverse("console:safety-mode", args=("east",)), {"mode": "enforce", "reason": "x"})
+    assert page.status_code == 403
+    assert Cluster.objects.get().mode == "paused"
+    make_role("starter", ["read", "guard", "resume"], now)
+    services.bind(user, "starter", actor="test", now=now)
+    assert call(tim, "patch", "clusters/east", mode="enforce").status_code == 200
+
+
 def test_roles_over_rest(clock: Clock) -> None:
     make_user("root", clock.now, "admin")
     root = signed_in("root")
