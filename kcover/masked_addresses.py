@@ -14,6 +14,15 @@ def has_key(address: str) -> bool:
     return mask_text(address) != address
 
 
+def contains_key(value: Any) -> bool:
+    """Returns whether an address in the texts of a JSON value has parts that are masked."""
+    if isinstance(value, Mapping):
+        return any(map(contains_key, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(contains_key, value))
+    return isinstance(value, str) and has_key(value)
+
+
 def mask_text(text: str) -> str:
     """Returns the text with each address in it masked: ``https://…@host/path?…``."""
     return ADDRESS.sub(_masked, text)

@@ -188,7 +188,7 @@ DECISIONS = Listing(
             "answer", "mode", "rule", "policy", "revision", "because", "tried", "steps", "count", "at", "last_at"
         ),
     },
-    convert={"because": _because, "tried": _tried},
+    convert={"because": _because, "tried": _tried, "steps": masked_addresses.mask},
 )
 RESCUES = Listing(
     "rescues",

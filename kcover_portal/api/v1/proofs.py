@@ -8,8 +8,9 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import reasons
+from kcover import masked_addresses, reasons
 from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
@@ -33,7 +34,11 @@ class Proof(base.ActionView):
 
     @extend_schema(operation_id="rescues_proof", responses=RescueProofSerializer)
     def get(self, request: Request, pk: int) -> Response:
-        """Returns the proof as a file. The proof of an open rescue states what was done so far."""
+        """Returns the proof as a file. The proof of an open rescue states what was done so far.
+
+        It states the rules as they are. If an address in them has a query or a user part, which may be a key, the proof
+        requires the right to change policies (403).
+        """
         base.known_only(request)
         seen = Rescue.objects.filter(cluster__in=accounts.clusters_of(principal(request)))
         rescue = get_object_or_404(seen.select_related("cluster", "node", "decision"), pk=pk)
@@ -44,5 +49,7 @@ class Proof(base.ActionView):
         except signatures.SigningKeyUnusable as error:
             status = HTTPStatus.SERVICE_UNAVAILABLE
             raise http_errors.RetryAfter(error.reason, status=status, retry_after=RETRY_AFTER) from error
+        if masked_addresses.contains_key(document) and not accounts.may(principal(request), Verb.WRITE_POLICIES, None):
+            raise http_errors.Forbidden(reasons.of("proof_with_key"))
         name = f'attachment; filename="rescue-{pk}-proof.json"'
         return Response(document, headers={"Content-Disposition": name, "Cache-Control": "no-store"})

@@ -69,6 +69,8 @@ class DecisionSerializer(serializers.ModelSerializer[Decision]):
     because = serializers.ListField(child=serializers.CharField(), source="reasons", read_only=True)
     reasons = ReasonSerializer(many=True, read_only=True)
     tried = TriedSerializer(many=True, read_only=True)
+    steps = MaskedField()
+    facts = MaskedField()
 
     class Meta:
         model = Decision

@@ -1,16 +1,20 @@
 """Keys in addresses are shown to nobody: not in REST, not in pages, not in the audit log."""
 
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kcover_portal.errors import FieldError
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.ledger import signatures
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services
-from tests.portal.api.conftest import Api
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.portal.api.conftest import Api, add_story, person, problem
+from tests.portal.rescue.world import HEAL, World
 
 TEXT = """apiVersion: kcover.io/v1
 kind: RescuePolicy
@@ -41,6 +45,38 @@ def test_in_policies(policy: None, admin: Api) -> None:
     assert {page.status_code for page in pages} == {200}
     assert [line for page in pages for line in page.content.decode().splitlines() if "SECRET" in line] == []
     assert "SECRET" not in str([entry.data for entry in Entry.objects.all()])
+
+
+@pytest.mark.django_db
+def test_in_decisions(node: Node, admin: Api, now: datetime) -> None:
+    add_story(node, now)
+    args = {"url": "https://x.example/a?k=SECRET"}
+    step = {"name": "webhook", "args": args}
+    Decision.objects.update(steps=[step], facts={"given": [{"rule": {"actions": [{"attribute": args}]}}]})
+    pk = Decision.objects.get().pk
+    answers = [admin.get(path) for path in ("decisions", f"decisions/{pk}")]
+    answers += [admin.client.get(f"/export/decisions.{shape}") for shape in ("csv", "jsonl")]
+    texts = [b"".join(answer) if answer.streaming else answer.content for answer in answers]
+    assert not any(b"SECRET" in text for text in texts)
+    assert b"https://x.example/a?\\u2026" in texts[1] or "https://x.example/a?…".encode() in texts[1]
+
+
+@pytest.mark.django_db
+def test_a_proof_with_a_key_is_for_those_who_may_change_policies(
+    viewer: Api, admin: Api, now: datetime, tmp_path: Path, settings: Any
+) -> None:
+    settings.KCOVER_SIGNING_KEY = tmp_path / "key.pem"
+    signatures.create_key(settings.KCOVER_SIGNING_KEY)
+    world = World(policy=HEAL)
+    services.apply(TEXT % "", author="test", reason="", now=now)  # in force, so each proof states it
+    world.fault(62)
+    world.work()
+    world.uninstall()
+    path = f"rescues/{Rescue.objects.get().pk}/proof"
+    assert b"SECRET" in admin.get(path).content
+    assert problem(viewer.get(path), 403)["code"] == "proof_with_key"
+    local = person("lou", "admin", now, cluster=world.cluster)
+    assert problem(local.get(path), 403)["code"] == "proof_with_key"
 
 
 def test_a_masked_text_cannot_be_published(policy: None, admin: Api) -> None:
