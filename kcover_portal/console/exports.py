@@ -16,7 +16,8 @@ from kcover_portal.runtime.services import concurrency_limits
 
 CHUNK_ROWS = 500  # rows per chunk
 MAX_DURATION = timedelta(minutes=10)  # of one export
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # text that a spreadsheet reads as the beginning of a formula (OWASP)
+# Text that a spreadsheet reads as the beginning of a formula (OWASP); the wide forms count in East Asian settings.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class TooSlow(Exception):
