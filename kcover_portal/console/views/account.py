@@ -43,7 +43,12 @@ def account(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def password(request: Request) -> HttpResponse:
-    """Change the own password, which ends the person's other sessions."""
+    """Change the own password, which ends the person's other sessions.
+
+    An account of single sign-on has none: the provider keeps the password.
+    """
+    if not request.user.has_usable_password():
+        return lead(request, reverse("console:account"))
     form = sign_in.OwnPassword(request.POST or None)
     refusal: services.RetryLater | None = None
     if request.method == "POST" and form.is_valid():

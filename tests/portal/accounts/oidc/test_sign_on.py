@@ -64,6 +64,17 @@ def test_the_first_sign_in_creates_the_account(provider: hostile.Provider, perso
     assert ledger.verify("").intact
 
 
+def test_an_account_without_role_can_leave_and_one_without_password_is_asked_for_none(
+    clock: Clock, person: SignOn
+) -> None:
+    person.sign_in()
+    page = person.client.get("/")
+    assert (page.status_code, page.content.count(b'action="/sign-out/"')) == (403, 2)  # in the menu, and on the page
+    services.bind(User.objects.get(), "viewer", actor="test", now=clock.now)
+    assert b"/account/password/" not in person.client.get("/account/").content
+    assert person.client.get("/account/password/").headers["Location"] == "/account/"
+
+
 def test_the_next_sign_in_finds_the_account_by_issuer_and_subject(
     clock: Clock, provider: hostile.Provider, person: SignOn
 ) -> None:
