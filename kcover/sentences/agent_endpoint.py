@@ -59,6 +59,9 @@ SENTENCES: Mapping[str, str] = {
         "Node {node} sends too many reports; the limit is {rate} per second, {burst} at once. Keep the report and"
         " retry."
     ),
+    "poll_rate": _(
+        "Node {node} asks for commands too often; the limit is {rate} per second, {burst} at once. Retry later."
+    ),
     "queue_full": _("Too many reports are queued. Retry later."),
     "database_unavailable": _("The portal's database does not answer. Keep the report and retry."),
     "internal_error": _("Internal error; see the portal's log. Keep the report and retry."),

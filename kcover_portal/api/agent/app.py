@@ -51,7 +51,7 @@ known_credentials = credentials.Credentials()
 known_accounts = service_accounts.ServiceAccounts()
 report_rates = ReportRates()
 _writer = Writer()
-_polls = long_poll.Polls()
+polls = long_poll.Polls()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -153,7 +153,7 @@ async def _commands(scope: Scope, credential: credentials.Credential) -> tuple[i
     node = query.get("node", [credential.node])[0]
     credentials.speaks_for(credential, node)
     wait = _seconds(query.get("wait", ["0"])[0])
-    commands = await _polls.wait(credential.cluster.pk, node, seconds=wait)
+    commands = await polls.wait(credential.cluster.pk, node, seconds=wait)
     return 200, {"commands": [wire.encode_command(command) for command in commands]}
 
 

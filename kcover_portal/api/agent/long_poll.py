@@ -1,19 +1,31 @@
-"""The long poll for commands. Database queries are shared by all waiting agents."""
+"""The long poll for commands. Database queries are shared by all waiting agents.
+
+The polls of a node are bounded, so that a stolen credential cannot take the connections of the other nodes.
+"""
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 
 from django.db import close_old_connections
 from django.utils import timezone
 
+from kcover import reasons
 from kcover.faults.fault import Command
 from kcover_portal.api.agent.group_commit import GroupCommit
+from kcover_portal.api.agent.problem_responses import Refusal
+from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
+MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection
+POLLS_PER_SECOND, BURST_POLLS = 5, 50  # of one node; an agent polls again after each command
+
+NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
 
 class Polls:
@@ -21,6 +33,8 @@ class Polls:
 
     def __init__(self) -> None:
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
+        self._open: defaultdict[NodeKey, list[asyncio.Timeout]] = defaultdict(list)  # oldest first
+        self.rates: LeakyBuckets[NodeKey] = LeakyBuckets(rate=POLLS_PER_SECOND, burst=BURST_POLLS)
         self._watcher: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offers")
         self._lookups: GroupCommit[tuple[int, str], tuple[int | None, list[Command]]] = GroupCommit(
@@ -28,24 +42,54 @@ class Polls:
         )
 
     async def wait(self, cluster_id: int, name: str, *, seconds: float) -> list[Command]:
-        """Returns the commands on offer for a node. Waits up to ``seconds`` for one; returns [] if none arrives."""
-        node_id, offered = await self._lookups.ask((cluster_id, name), at_once=True)
-        if offered or seconds <= 0 or node_id is None:
-            if not offered and seconds > 0:
-                await asyncio.sleep(min(seconds, 5.0))  # avoids a tight loop of a node that never reported
+        """Returns the commands on offer for a node. Waits up to ``seconds`` for one; returns [] if none arrives.
+
+        If the node has too many open polls, its oldest one ends. Raises Refusal (429) if it polls too often.
+        """
+        key = cluster_id, name
+        if pause := self.rates.take(key):
+            limit = reasons.of("poll_rate", node=name, rate=POLLS_PER_SECOND, burst=BURST_POLLS)
+            raise Refusal(429, limit, retry_after=math.ceil(pause))
+        node_id, offered = await self._lookups.ask(key, at_once=True)
+        if offered or seconds <= 0:
             return offered
+        try:
+            async with self._place(key, seconds=seconds):
+                if node_id is None:
+                    await asyncio.sleep(min(seconds, 5.0))  # avoids a tight loop of a node that never reported
+                    return []
+                return await self._offered(node_id, key)
+        except (TimeoutError, asyncio.CancelledError):
+            return []  # cancelled: the server is shutting down
+
+    @asynccontextmanager
+    async def _place(self, node: NodeKey, *, seconds: float) -> AsyncIterator[None]:
+        """Raises TimeoutError after ``seconds``, or once the node has too many newer polls."""
+        async with asyncio.timeout(seconds) as limit:
+            polls = self._open[node]
+            polls.append(limit)
+            if len(polls) > MAX_OPEN_POLLS:
+                polls.pop(0).reschedule(asyncio.get_running_loop().time())
+            try:
+                yield
+            finally:
+                if limit in polls:
+                    polls.remove(limit)
+                if not polls:
+                    self._open.pop(node, None)
+
+    async def _offered(self, node_id: int, node: NodeKey) -> list[Command]:
+        """Waits until a command is on offer."""
         wake_up = asyncio.Event()
         self._waiting[node_id].add(wake_up)
         if self._watcher is None or self._watcher.done():
             self._watcher = asyncio.create_task(self._watch())
+        offered: list[Command] = []
         try:
-            async with asyncio.timeout(seconds):
-                while not offered:  # commands that are withheld in a pause wake it too
-                    await wake_up.wait()
-                    wake_up.clear()
-                    _, offered = await self._lookups.ask((cluster_id, name), at_once=True)
-        except (TimeoutError, asyncio.CancelledError):
-            return []  # cancelled: the server is shutting down
+            while not offered:  # commands that are withheld in a pause wake it too
+                await wake_up.wait()
+                wake_up.clear()
+                _, offered = await self._lookups.ask(node, at_once=True)
         finally:
             self._waiting[node_id].discard(wake_up)
             if not self._waiting[node_id]:

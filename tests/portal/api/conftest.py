@@ -163,6 +163,7 @@ def _agents_loop() -> Iterator[None]:
 def _no_reports_counted() -> None:
     """Tests share this process, and their nodes have the same names."""
     app.report_rates.forget()
+    app.polls.rates.forget()
     preflight.report_rates.forget()
     sources.request_rates.forget()
 
