@@ -10,12 +10,16 @@ from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
 
+TOGETHER = "kueueTogether"
 DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minutes, then hold (docs/interfaces.md)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(moved_jobs.Args):
-    """``seconds``: how long to evict. ``on_timeout``: what to do with the remaining pods after that."""
+    """``seconds``: how long to evict, and before that how long to wait for another drain of a Kueue workload.
+
+    ``on_timeout``: what to do with the remaining pods after that. ``kueue_together``: do not wait for another drain.
+    """
 
     seconds: int = shown(_("Time limit"), ValueFormat.SECONDS)
     on_timeout: str = shown(
@@ -29,6 +33,7 @@ class Args(moved_jobs.Args):
             "force": _("force delete them"),
         },
     )
+    kueue_together: bool = shown(_("Drain nodes of one Kueue workload at once"), ValueFormat.YES_NO, default=False)
 
     @property
     def time_limit(self) -> timedelta:
@@ -41,7 +46,9 @@ class Progress(moved_jobs.Progress):
     """``entered``: the guards let the step begin.
 
     ``eviction_requested``: the eviction of at least one pod was requested. ``held_since`` and ``held_seconds``: how
-    long guards held the evictions back; this time does not count towards the drain's limit.
+    long guards held the evictions back; this time does not count towards the drain's limit. ``turn_since`` and
+    ``turn_over``: when the wait for another drain of a Kueue workload began and ended. ``workloads``: the Kueue
+    workloads of the node, each with the number of its pods that ran before the first eviction.
     """
 
     entered: bool = hidden(default=False)
@@ -51,7 +58,17 @@ class Progress(moved_jobs.Progress):
     evicted: tuple[str, ...] = shown(_("Pods evicted"), ValueFormat.NAMES, default=())
     left: tuple[str, ...] = shown(_("Pods left"), ValueFormat.NAMES, default=())
     blocked: Mapping[str, Sequence[str]] = shown(_("Blocked by a disruption budget"), ValueFormat.BUDGETS, default={})
+    turn_since: datetime | None = shown(_("Waited for another drain from"), ValueFormat.MOMENT, default=None)
+    turn_over: datetime | None = shown(_("Waited for another drain until"), ValueFormat.MOMENT, default=None)
+    workloads: Mapping[str, int] = hidden(default={}, kept=True)
     refusals: int = shown(_("Refused rounds"), ValueFormat.NUMBER, default=0)
+
+    @property
+    def turn_waited(self) -> timedelta:
+        """How long the drain waited for another one; zero while it waits."""
+        if self.turn_since is None or self.turn_over is None:
+            return timedelta(0)
+        return self.turn_over - self.turn_since
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
@@ -60,6 +77,7 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     return Args(
         seconds=int(wait.total_seconds()),
         on_timeout=options.on_drain_timeout,
+        kueue_together=attribute.get(TOGETHER) == "true",
         **moved_jobs.arguments(options),
     )
 
@@ -71,7 +89,7 @@ SPEC = ActionSpec(
     policy=PolicyAction(
         name="drain",
         own=False,
-        attributes={"waittime": attributes.wait, **moved_jobs.ATTRIBUTES},
+        attributes={"waittime": attributes.wait, **moved_jobs.ATTRIBUTES, TOGETHER: attributes.truth(TOGETHER)},
         together=moved_jobs.TOGETHER,
     ),
     implies=("cordon",),

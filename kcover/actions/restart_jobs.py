@@ -16,12 +16,14 @@ from kcover.sentences.i18n import gettext_noop as _
 class Progress(moved_jobs.Progress):
     """``restarted``: by namespace/name of the job, how its pods are found, and its ``pods`` then as name to uid.
 
-    It is stored before the first pod is deleted. ``since``: when every one of these jobs had been requested to restart.
-    ``silent_since``: when the step first saw that the node's kubelet is silent while pods of these jobs are stuck.
+    It is stored before the first pod is deleted. ``swapped``: jobs of which Kueue replaces the node. ``since``: when
+    every one of these jobs had been requested to restart. ``silent_since``: when the step first saw that the node's
+    kubelet is silent while pods of these jobs are stuck.
     """
 
     restarted: Mapping[str, Mapping[str, Any]] = shown(_("Jobs restarted"), ValueFormat.NAMES, default={})
     left: tuple[str, ...] = shown(_("Jobs left alone"), ValueFormat.NAMES, default=())
+    swapped: tuple[str, ...] = shown(_("Jobs left to Kueue"), ValueFormat.NAMES, default=())
     since: datetime | None = shown(_("Restarted at"), ValueFormat.MOMENT, default=None)
     silent_since: datetime | None = shown(_("Kubelet silent since"), ValueFormat.MOMENT, default=None)
 

@@ -6,6 +6,7 @@ Policies that people keep as objects of a cluster may add rules. They never loos
 from collections.abc import Iterable
 from datetime import timedelta
 
+from kcover.actions import drain
 from kcover.decisions import match, overlap
 from kcover.policy import document
 
@@ -14,7 +15,8 @@ def loosened_by(candidate: match.Candidate, own: Iterable[match.Candidate]) -> m
     """The first of the portal's ``own`` rules that ``candidate`` would loosen; None if there is none.
 
     A rule is loosened if the candidate is tried before it, both can match the same fault of a node, and the candidate
-    has a looser mode, approval, budget, cooldown, verification, end of a drain or minimum, or adds application faults.
+    has a looser mode, approval, budget, cooldown, verification, end of a drain or minimum, drains nodes of one
+    Kueue workload at once, or adds application faults.
     """
     for other in match.rank(own):
         earlier, _ = match.rank((candidate, other))
@@ -38,9 +40,14 @@ def is_looser(rule: document.Rule, other: document.Rule) -> bool:
         or (other.verify and not rule.verify)
         or (other.verify_agent and not rule.verify_agent)
         or (other.on_drain_timeout == "hold" and rule.on_drain_timeout != "hold")
+        or (_drains_together(rule) and not _drains_together(other))
         or (other.minimum is not None and rule.minimum != other.minimum)
         or bool(overlap.reserved_kinds(other) & (overlap.whole_kinds(rule) - overlap.reserved_kinds(rule)))
     )
+
+
+def _drains_together(rule: document.Rule) -> bool:
+    return any(action.name == "drain" and action.attribute.get(drain.TOGETHER) == "true" for action in rule.actions)
 
 
 def _approvers(rule: document.Rule) -> int:

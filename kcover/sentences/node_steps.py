@@ -46,6 +46,11 @@ SENTENCES: Mapping[str, str] = {
     "drain_timeout_proceed": _("Drain timed out. Continuing with pods left ({count}): {pods}."),
     "drain_timeout_force": _("Drain timed out. Pods deleted by force ({count}): {pods}."),
     "drain_force_failed": _("Pods did not exit even after forced deletion ({count}): {pods}. Check the kubelet."),
+    "workload_drained": _(
+        "{workloads}: Kueue replaces one node at a time, and rescue {rescue} is draining {node}. Waiting until {until}."
+    ),
+    "workload_not_whole": _("{workloads}: waiting until all pods run again, at most until {until}."),
+    "workload_turn_late": _("Nothing was evicted. Retry the step once the pods run."),
     "pod_evicted": _("Evicted."),
     "pod_gone": _("Already gone."),
     "eviction_blocked": _("Refused by a PodDisruptionBudget."),

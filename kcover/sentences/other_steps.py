@@ -26,6 +26,7 @@ SENTENCES: Mapping[str, str] = {
     "jobs_restarted": _("Restarted: {jobs}."),
     "no_protected_job": _("No protected job runs on this node."),
     "jobs_left_alone": _("Not restarted: {jobs}."),
+    "jobs_swapped": _("Not restarted, because Kueue replaces the failed node: {jobs}."),
     "job_partly_back": _("{job}: {running} of {wanted} pods run again."),
     "pods_not_ended": _("Not ended yet: {pods}."),
     "pods_starting": _("Not running yet: {pods}."),

@@ -30,7 +30,8 @@ class Job:
     ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
     consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
     wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none;
-    ``find`` puts the channel of its namespace there.
+    ``find`` puts the channel of its namespace there. ``queue``: the queue of Kueue that decides when it
+    runs, "" if none.
     """
 
     namespace: str
@@ -42,6 +43,7 @@ class Job:
     protected: bool = field(default=False, compare=False)
     checkpoint: datetime | None = field(default=None, compare=False)
     notify: str = field(default="", compare=False)
+    queue: str = field(default="", compare=False)
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -63,6 +65,7 @@ def of_workload(workload: port.Workload) -> Job:
         value=workload.pods_named,
         uid=workload.uid,
         protected=workload.labels.get(PROTECTED) == "true",
+        queue=workload.queue,
     )
 
 
@@ -128,6 +131,11 @@ def _consents(pods: Sequence[port.Pod]) -> bool:
 def is_never_restarted(job: Job, pods: Sequence[port.Pod]) -> bool:
     """Returns whether the kind's controller would not create these pods again."""
     return job.known.never_is_final and any(pod.restart_policy == "Never" for pod in pods)
+
+
+def is_swapped(pods: Sequence[port.Pod]) -> bool:
+    """Returns whether Kueue's topology-aware scheduling placed these pods. It replaces a failed node of theirs."""
+    return any(port.KUEUE_TAS_LABEL in pod.labels for pod in pods)
 
 
 def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
@@ -237,7 +245,7 @@ def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.W
 def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, name: str) -> Job:
     """The topmost job above this one. Protected if any of them is."""
     top, protected = workload, workload.labels.get(PROTECTED) == "true"
-    checkpoint, notify = _checkpoint(workload), workload.annotations.get(NOTIFY, "")
+    checkpoint, notify, queue = _checkpoint(workload), workload.annotations.get(NOTIFY, ""), workload.queue
     for _ in range(MAX_OWNERS):
         kind = kind_of_owner(top)
         above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
@@ -245,7 +253,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
             break
         top, protected = above, protected or above.labels.get(PROTECTED) == "true"
         checkpoint = max(filter(None, (checkpoint, _checkpoint(above))), default=None)
-        notify = above.annotations.get(NOTIFY, "") or notify
+        notify, queue = above.annotations.get(NOTIFY, "") or notify, above.queue or queue
     known = port.WORKLOADS[top.kind]
     own = known.pod_label == label or top is workload or not top.pods_named
     return Job(
@@ -258,6 +266,7 @@ def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, nam
         protected=protected,
         checkpoint=checkpoint,
         notify=notify,
+        queue=queue,
     )
 
 

@@ -36,7 +36,7 @@ _CHECKPOINTS = st.fixed_dictionaries(
 )
 ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
     "cordon": st.just({}),
-    "drain": _attributes(waittime=WAIT_TEXTS, checkpointWait=WAIT_TEXTS) | _CHECKPOINTS,
+    "drain": _attributes(waittime=WAIT_TEXTS, checkpointWait=WAIT_TEXTS, kueueTogether=TRUTHS) | _CHECKPOINTS,
     "reboot": _attributes(waittime=WAIT_TEXTS, unCordon=TRUTHS),
     "enableWarmStandby": st.just({}),
     "unCordon": st.just({}),

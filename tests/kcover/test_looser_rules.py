@@ -10,6 +10,7 @@ from kcover.decisions.looser_rules import is_looser, loosened_by
 from kcover.policy import document
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+TOGETHER = {"name": "drain", "attribute": {"kueueTogether": "true"}}
 
 
 def rule(**keys: Any) -> document.Rule:
@@ -33,6 +34,8 @@ def candidate(name: str, **keys: Any) -> match.Candidate:
         ({"mode": "shadow"}, {"mode": "approve"}, False),
         ({}, {"approval": {"required": True}}, True),
         ({"approval": {"approvers": 2}}, {"approval": {"required": True}}, False),
+        ({"actions": [TOGETHER]}, {"actions": [{"name": "drain"}]}, True),
+        ({"actions": [{"name": "drain"}]}, {"actions": [TOGETHER]}, False),
         ({}, {"budget": "5%"}, True),
         ({"budget": "5%"}, {"budget": "5%"}, False),
         ({}, {"cooldown": "1h"}, True),

@@ -127,7 +127,8 @@ def test_an_attribute_is_a_mapping(value: object) -> None:
         (
             "drain",
             "unCordon",
-            "drain has no attribute 'unCordon': it takes waittime, checkpointWait, checkpointQuery, checkpointSource",
+            "drain has no attribute 'unCordon': it takes waittime, checkpointWait, checkpointQuery, checkpointSource, "
+            "kueueTogether",
         ),
         ("reboot", "force", "reboot has no attribute 'force': it takes waittime, unCordon"),
         ("taint", "waittime", "taint has no attribute 'waittime': it takes key, value, effect"),

@@ -52,6 +52,8 @@ from kcover_portal.kube.values.tokens import (
 from kcover_portal.kube.values.workloads import (
     JOB_LABELS,
     KUBEFLOW_JOB_LABEL,
+    KUEUE_POD_GROUP_LABEL,
+    KUEUE_TAS_LABEL,
     WORKLOADS,
     Phase,
     Verb,
@@ -65,6 +67,8 @@ __all__ = [
     "COMPONENT",
     "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
+    "KUEUE_POD_GROUP_LABEL",
+    "KUEUE_TAS_LABEL",
     "NOTHING",
     "POLICY_KINDS",
     "PREFLIGHT_REPORT",

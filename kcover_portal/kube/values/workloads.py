@@ -13,6 +13,9 @@ VOLCANO_LABEL: Final = "volcano.sh/job-name"
 RAY_LABEL: Final = "ray.io/cluster"
 LWS_LABEL: Final = "leaderworkerset.sigs.k8s.io/name"
 BATCH_LABEL: Final = "batch.kubernetes.io/job-name"
+KUEUE_QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"  # of a job, or of a pod without one
+KUEUE_POD_GROUP_LABEL: Final = "kueue.x-k8s.io/pod-group-name"  # of pods that are one workload without a job
+KUEUE_TAS_LABEL: Final = "kueue.x-k8s.io/tas"  # of pods that Kueue's topology-aware scheduling assigned to nodes
 
 
 class Verb(StrEnum):
@@ -94,7 +97,7 @@ class Workload:
     @property
     def queue(self) -> str:
         """The queue of Kueue that decides when the job runs."""
-        return self.labels.get("kueue.x-k8s.io/queue-name", "")
+        return self.labels.get(KUEUE_QUEUE_LABEL, "")
 
 
 def _kinds() -> Mapping[str, WorkloadKind]:

@@ -12,7 +12,7 @@ from kcover import audit, reasons
 from kcover.actions import drain as core
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step import checkpoints, node_marks, owners
+from kcover_portal.rescue.step import checkpoints, kueue_turns, node_marks, owners
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
@@ -36,7 +36,7 @@ def _drain(context: Context) -> Outcome:
         # Once the pods have left, nobody could tell any more whose node it was.
         incidents.note_jobs(context.node, jobs_of(pods), now=context.now)
         owners.notify_before(context, lambda: _jobs_to_notify(context, left))
-    waits = checkpoints.wait(context, lambda: _jobs_to_notify(context, left))
+    waits = checkpoints.wait(context, lambda: _jobs_to_notify(context, left)) or kueue_turns.wait(context, left)
     if waits is not None:
         return waits
     progress = context.step.progress_as(core.Progress)
@@ -101,14 +101,14 @@ def jobs_of(pods: Sequence[port.Pod]) -> set[str]:
 def _deadline(context: Context) -> datetime:
     """The end of the drain's time.
 
-    It counts from the stored start of the step, so that a restart does not extend it (invariant 26). The wait for a
-    checkpoint before the first eviction does not count.
+    It counts from the stored start of the step, so that a restart does not extend it (invariant 26). The waits for
+    a checkpoint and for another drain, before the first eviction, do not count.
     """
     started = context.step.started_at or context.now
     progress = context.step.progress_as(core.Progress)
     held = timedelta(seconds=progress.held_seconds)
     limit = timedelta(seconds=context.step.args_as(core.Args).seconds)
-    return started + held + progress.checkpoint_waited + limit
+    return started + held + progress.checkpoint_waited + progress.turn_waited + limit
 
 
 def _evict(context: Context, left: Sequence[port.Pod]) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ This is kcover's recovery as its README describes it. A job is protected by
 ``kcover.io/cascading-recovery=true`` on one of its pods or on itself. The job object is not touched; its operator
 creates the pods again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
 within 30 s, over all rescues, as the database records. Disruption budgets are not checked, because one broken pod stops
-the whole job.
+the whole job. A job that Kueue's topology-aware scheduling placed is left alone: Kueue replaces its failed node.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -45,14 +45,14 @@ def _restart(context: Context) -> Outcome:
             waits = checkpoints.wait(context, lambda: _jobs_here(context))
             if waits is not None:
                 return waits
-        waiting, left = _restart_all(context)
+        waiting, left, swapped = _restart_all(context)
         if waiting:
             lately = reasons.of("restarted_lately", seconds=WINDOW.seconds, jobs=_names(waiting))
             return Wait(WINDOW.total_seconds() / 6, lately)
         restarted = _progress(context).restarted
         if not restarted:
-            return Done(_with_left(reasons.of("no_protected_job"), left))
-        context.remember(since=context.now, left=tuple(left))
+            return Done(_with_left(reasons.of("no_protected_job"), left, swapped))
+        context.remember(since=context.now, left=tuple(left), swapped=tuple(swapped))
     return _wait_for_return(context, node, _progress(context).since or context.now)
 
 
@@ -64,8 +64,10 @@ def _mine(context: Context) -> list[Job]:
     return [job for job, pods in _jobs_here(context).items() if _may_restart(job, pods)]
 
 
-def _restart_all(context: Context) -> tuple[list[str], list[str]]:
-    """Restarts what may be restarted now. Returns the jobs that must wait, and those that are left alone."""
+def _restart_all(context: Context) -> tuple[list[str], list[str], list[str]]:
+    """Restarts what may be restarted now. Returns the jobs that must wait, those that are left alone, and those of
+    which Kueue replaces the node.
+    """
     found = _jobs_here(context)
     waiting: list[str] = []
     for job, pods in found.items():
@@ -78,12 +80,15 @@ def _restart_all(context: Context) -> tuple[list[str], list[str]]:
     for restart in _restarts(restarted):
         restart.make(context.kube, context.write)
     # A StatefulSet without the label is nobody's training job.
-    left = [str(job) for job in found if str(job) not in restarted and (job.label or job.protected)]
-    return waiting, left
+    left = [job for job in found if str(job) not in restarted and (job.label or job.protected)]
+    swapped = [str(job) for job in left if training_jobs.is_swapped(found[job])]
+    return waiting, [str(job) for job in left if str(job) not in swapped], swapped
 
 
 def _may_restart(job: Job, pods: Sequence[port.Pod]) -> bool:
-    return training_jobs.is_protected(job, pods) and not training_jobs.is_never_restarted(job, pods)
+    if training_jobs.is_never_restarted(job, pods) or training_jobs.is_swapped(pods):
+        return False
+    return training_jobs.is_protected(job, pods)
 
 
 def _claim(context: Context, job: Job) -> bool:
@@ -131,7 +136,7 @@ def _how_far(
     freed: reasons.Reason | None,
 ) -> Outcome:
     progress = _progress(context)
-    done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left)
+    done = _with_left(reasons.of("jobs_restarted", jobs=_names(progress.restarted)), progress.left, progress.swapped)
     if not late:
         return Done(done)
     what = reasons.both(*(missing(restart, back) for restart, back in late[:MAX_NAMES_SHOWN]), freed)
@@ -172,8 +177,9 @@ def _restarts(restarted: Mapping[str, Mapping[str, object]]) -> Iterator[Restart
         yield Restart.from_json(ObjectName.parse(name), data)
 
 
-def _with_left(done: reasons.Reason, left: Sequence[str]) -> reasons.Reason:
-    return reasons.both(done, reasons.of("jobs_left_alone", jobs=_names(left)) if left else None)
+def _with_left(done: reasons.Reason, left: Sequence[str], swapped: Sequence[str]) -> reasons.Reason:
+    alone = reasons.of("jobs_left_alone", jobs=_names(left)) if left else None
+    return reasons.both(done, alone, reasons.of("jobs_swapped", jobs=_names(swapped)) if swapped else None)
 
 
 def _names(names: Sequence[str] | Mapping[str, object]) -> reasons.Value:

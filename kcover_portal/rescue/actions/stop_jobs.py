@@ -47,7 +47,7 @@ def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
 
 
 def _mine(context: Context) -> list[Job]:
-    return [job for job, pods in _jobs_here(context).items() if _may_stop(context.kube, job, pods)]
+    return [job for job, pods in _jobs_here(context).items() if _may_stop(job, pods)]
 
 
 def _stop_all(context: Context) -> list[str]:
@@ -56,7 +56,7 @@ def _stop_all(context: Context) -> list[str]:
     found = _jobs_here(context)
     for job, pods in found.items():
         stopped = _progress(context).stopped
-        if str(job) in stopped or not _may_stop(kube, job, pods):
+        if str(job) in stopped or not _may_stop(job, pods):
             continue
         context.check_guards(destructive=True)
         context.remember(stopped={**stopped, str(job): Restart.of(kube, job).to_json()})
@@ -66,10 +66,10 @@ def _stop_all(context: Context) -> list[str]:
     return [str(job) for job in found if str(job) not in stopped and (job.label or job.protected)]
 
 
-def _may_stop(kube: port.Cluster, job: Job, pods: Sequence[port.Pod]) -> bool:
+def _may_stop(job: Job, pods: Sequence[port.Pod]) -> bool:
     if not training_jobs.is_protected(job, pods) or job.known.stop is port.Verb.NONE or not job.uid:
         return False
-    return not kube.workload(job.namespace, job.kind, job.name).queue
+    return not job.queue
 
 
 def _wait_for_end(context: Context, since: datetime) -> Outcome:

@@ -1,8 +1,6 @@
 """Restarting training jobs: kcover's rule, done after the cordon, once a job within its window."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from threading import Barrier
 
 import pytest
 from django.db import connection
@@ -10,7 +8,6 @@ from django.db import connection
 from kcover import reasons
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
-from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import JobRestart
 from tests.codes import code_of
@@ -210,19 +207,6 @@ def test_many_workers_at_once_restart_it_once(make) -> None:
     together = 5
     world = make(nodes=together)
     add_job(world, "llm", *(f"gpu-{number}" for number in range(1, together + 1)))
-    for number in range(1, together + 1):
-        world.fault(62, node=f"gpu-{number}")
-    rescues = [services.decide(pk, now=world.now) for pk in world.cluster.incidents.values_list("pk", flat=True)]
-    start = Barrier(together)
-
-    def work(pk: int) -> None:
-        start.wait(10)
-        try:
-            services.run(pk, clock=world.clock)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(together) as pool:
-        list(pool.map(work, [one.pk for one in rescues if one]))
+    world.break_at_once(f"gpu-{number}" for number in range(1, together + 1))
     assert sorted(deleted(world)) == [f"llm-{number}" for number in range(together)]
     assert JobRestart.objects.count() == 1

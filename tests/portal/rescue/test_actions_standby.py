@@ -1,8 +1,5 @@
 """Warm standbys: reserved once, put into service in one patch, released exactly (invariant 40)."""
 
-from concurrent.futures import ThreadPoolExecutor
-from threading import Barrier
-
 import pytest
 from django.core.management import call_command
 from django.db import connection
@@ -337,21 +334,7 @@ def test_inv_40_no_double_promise_with_many_workers_at_once(make) -> None:
     bounds = {"storm": {"enabled": False}, "breaker": {"enabled": False}, "rate": {"enabled": False}}
     world.cluster.guards = bounds
     world.cluster.save()
-    for number in range(1, together + 1):
-        world.fault(62, node=f"gpu-{number}")
-    due = world.cluster.incidents.values_list("pk", flat=True)
-    rescues = [services.decide(pk, now=world.now) for pk in due]
-    start = Barrier(together)
-
-    def work(pk: int) -> None:
-        start.wait(10)
-        try:
-            services.run(pk, clock=world.clock)
-        finally:
-            connection.close()
-
-    with ThreadPoolExecutor(together) as pool:
-        list(pool.map(work, [one.pk for one in rescues if one]))
+    world.break_at_once(f"gpu-{number}" for number in range(1, together + 1))
     rows = Assignment.objects.filter(state="active")
     assert sorted(rows.values_list("spare__name", flat=True)) == ["spare-1", "spare-2", "spare-3"]
     assert rows.values("rescue").distinct().count() == 3

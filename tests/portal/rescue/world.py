@@ -1,7 +1,12 @@
 """A small world for engine tests: a fake cluster, a clock that is moved by hand, and the portal's rows in step."""
 
 import uuid
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
+
+from django.db import connection
 
 from kcover import reasons, wire
 from kcover.faults.fault import Check, CommandResult, Fault
@@ -100,6 +105,24 @@ class World:
             services.decide(pk, now=self.now)
         for pk, _ in queries.due(now=self.now):
             services.run(pk, clock=self.clock)
+
+    def break_at_once(self, nodes: Iterable[str]) -> None:
+        """A fault on each node, and a worker for each rescue, which all begin at the same moment."""
+        for node in nodes:
+            self.fault(62, node=node)
+        found = [services.decide(pk, now=self.now) for pk in self.cluster.incidents.values_list("pk", flat=True)]
+        rescues = [rescue.pk for rescue in found if rescue]
+        start = Barrier(len(rescues))
+
+        def work(pk: int) -> None:
+            start.wait(10)
+            try:
+                services.run(pk, clock=self.clock)
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(len(rescues)) as pool:
+            list(pool.map(work, rescues))
 
     def pass_time(self, seconds: float = 1) -> None:
         self.now += timedelta(seconds=seconds)
