@@ -114,6 +114,9 @@ def _source(data: bytes) -> None:
     readers: tuple[Callable[[], Reading], ...] = (
         lambda: alertmanager.read(body, now=NOW),
         lambda: health_events.read(body, content_type="application/json", headers={}, now=NOW),
+        lambda: health_events.read(
+            body, content_type="application/json", headers={}, maintenance_types=["maintenance"], now=NOW
+        ),
         lambda: loki.read(body, query, now=NOW).reading,
         lambda: gpud.read(body, [], node="n", shown={}, now=NOW).reading,
         lambda: gpud.read([], body, node="n", shown={}, now=NOW).reading,

@@ -1,13 +1,16 @@
-"""NVSentinel's health events, as its exporter sends them: CloudEvents of type ``com.nvidia.nvsentinel.health.v1``."""
+"""NVSentinel's health events, as its exporter sends them: CloudEvents of type ``com.nvidia.nvsentinel.health.v1``.
+
+A source's settings may name other types as those of maintenance notices.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Final
 
 from kcover import reasons
 from kcover.quote import short_repr
-from kcover.sources import cloudevents, observation
+from kcover.sources import cloudevents, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
@@ -35,15 +38,27 @@ _SXID_CHECK: Final = re.compile(r"SX[Ii][Dd]|(?<![a-z])sxid")  # SysLogsSXIDErro
 _XID_CODE: Final = re.compile(r"(?:xid[ _-]?)?([0-9]{1,10})", re.IGNORECASE)
 
 
-def read(body: object, *, content_type: str, headers: Mapping[str, str], now: datetime) -> Reading:
-    """The health events of a request. Raises Unreadable if the request as a whole is not one of CloudEvents."""
+def read(
+    body: object,
+    *,
+    content_type: str,
+    headers: Mapping[str, str],
+    maintenance_types: Collection[str] = (),
+    now: datetime,
+) -> Reading:
+    """The health events and maintenance notices of a request.
+
+    ``maintenance_types``: the types of the notices. Raises Unreadable if the request as a whole is not one of
+    CloudEvents.
+    """
     found: list[Observation] = []
     rejected: list[Rejected] = []
     ignored: list[str] = []
     for path, envelope in cloudevents.envelopes(body, content_type=content_type, headers=headers):
         try:
             event = cloudevents.event_of(envelope, now=now)
-            seen = _health_event(event, path, now=now)
+            observe = maintenance_notices.observation_of if event.type in maintenance_types else _health_event
+            seen = observe(event, path, now=now)
         except Unreadable as error:
             rejected.append(Rejected("/".join(part for part in (path, error.path) if part), error.reason))
             continue

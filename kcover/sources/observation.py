@@ -114,16 +114,21 @@ def pci(value: str) -> str | None:
 
 def moment(item: Json, key: str, *, now: datetime) -> datetime | None:
     """A time in RFC 3339, None when absent. Raises Unreadable, also for one more than MAX_AHEAD in the future."""
+    found = planned_moment(item, key)
+    return not_ahead(found, key, now=now) if found is not None else None
+
+
+def planned_moment(item: Json, key: str) -> datetime | None:
+    """A time in RFC 3339 that may be in the future, None when absent. Raises Unreadable."""
     value = item.get(key)
     if value in (None, ""):
         return None
     try:
-        found = fields.required_moment({key: value}, key)
+        return fields.required_moment({key: value}, key)
     except fields.WireError:
         if not isinstance(value, str) or not OFFSET_FREE.fullmatch(value):
             raise Unreadable(key, reasons.of("source_time_invalid", value=short_repr(value))) from None
-        return moment({key: f"{value}Z"}, key, now=now)
-    return not_ahead(found, key, now=now)
+        return planned_moment({key: f"{value}Z"}, key)
 
 
 def not_ahead(found: datetime, key: str, *, now: datetime) -> datetime:

@@ -78,7 +78,7 @@ SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
         "events": {"namespaces": _names, "reasons": _names},
         "conditions": {"presets": _presets, "table": _table},
         "alertmanager": {"node_label": _names},
-        "cloudevents": {"max_age": _number(60, 90 * 86_400)},
+        "cloudevents": {"max_age": _number(60, 90 * 86_400), "maintenance_types": _names},
         "loki": {
             "tenant": _text,
             "stream": _text,

@@ -35,4 +35,5 @@ def _read(source: Source, body: object, *, content_type: str, headers: Mapping[s
     if source.kind == Source.Kind.ALERTMANAGER:
         labels = source.settings.get("node_label", alertmanager.NODE_LABELS)
         return alertmanager.read(body, node_labels=labels, now=now)
-    return health_events.read(body, content_type=content_type, headers=headers, now=now)
+    types = source.settings.get("maintenance_types", ())
+    return health_events.read(body, content_type=content_type, headers=headers, maintenance_types=types, now=now)
