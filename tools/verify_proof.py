@@ -535,6 +535,7 @@ class Rule:
             "drain": lambda: {
                 "seconds": wait if attribute.get("waittime") else 600,
                 "on_timeout": self.written.get("onDrainTimeout", "hold"),
+                **present(kueue_together=True if attribute.get("kueueTogether") == "true" else None),
                 **checkpoint,
             },
             "restart_jobs": lambda: checkpoint,

@@ -27,7 +27,7 @@ def test_the_verifier_has_the_same_actions_in_the_same_order() -> None:
 def test_the_proof_of_a_rescue_that_moves_a_job_is_valid(action: str) -> None:
     name, _, how = action.partition(" ")
     dead, asked = how == "dead", f"checkpointQuery: {checkpoint_query.EXAMPLE!r}" if how == "asked" else ""
-    moved = f"{{name: {name}}}, {{name: drain, attribute: {{checkpointWait: 3min, {asked}}}}}"
+    moved = f"{{name: {name}}}, {{name: drain, attribute: {{checkpointWait: 3min, kueueTogether: 'true', {asked}}}}}"
     world = World(policy=POLICY.replace("{name: restartJobs}", moved).replace("62", "63"), nodes=2, fake=WithOperators)
     try:
         world.cluster.guards = GUARDS
