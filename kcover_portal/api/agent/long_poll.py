@@ -23,7 +23,7 @@ from kcover_portal.fleet.models import Node
 
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
 MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection
-POLLS_PER_SECOND, BURST_POLLS = 5, 50  # of one node; an agent polls again after each command
+POLLS_PER_SECOND, BURST_POLLS = 20, 200  # of one node; an agent polls again after each command
 
 NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
