@@ -5,8 +5,9 @@ The polls of a node are bounded, so that a stolen credential cannot take the con
 
 import asyncio
 import math
+import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -29,12 +30,12 @@ NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
 
 class Polls:
-    """The waiting polls of one process, by node."""
+    """The waiting polls of one process, by node. ``clock`` is monotonic, in seconds."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._waiting: defaultdict[int, set[asyncio.Event]] = defaultdict(set)
         self._open: defaultdict[NodeKey, list[asyncio.Timeout]] = defaultdict(list)  # oldest first
-        self.rates: LeakyBuckets[NodeKey] = LeakyBuckets(rate=POLLS_PER_SECOND, burst=BURST_POLLS)
+        self.rates: LeakyBuckets[NodeKey] = LeakyBuckets(rate=POLLS_PER_SECOND, burst=BURST_POLLS, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offers")
         self._lookups: GroupCommit[tuple[int, str], tuple[int | None, list[Command]]] = GroupCommit(
