@@ -141,7 +141,7 @@ def ever_granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     return rescue.gate != step.index or yes.count() >= rescue.approvers
 
 
-# What is broken and by what, the invariant that finds it, and the acts that it takes.
+# Each row replaces one function by a broken one. It names the invariants that must find it, and the acts to walk with.
 BROKEN: tuple[tuple[object, str, object, str, str], ...] = (
     (drain, "in_the_way", evict_all, "24", "fault watch_and_work"),
     (Context, "check_guards", no_guards, "37|48", "fault watch_and_work mode exclude"),

@@ -128,11 +128,12 @@ def _admitted(credential: credentials.Credential) -> tuple[int, str]:
 
 
 async def _enrol(headers: Headers, receive: Receive, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
+    sender = credential.cluster.pk, credential.node
     if credential.node:
-        report_rates.admit((credential.cluster.pk, credential.node))
+        report_rates.admit(sender)
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold)
-        report_rates.admit_body((credential.cluster.pk, credential.node), sent)
+        report_rates.admit_body(sender, sent)
         node = enrolment.node_of(sent)
     secret, expires_at = await sync_to_async(enrolment.bind, thread_sensitive=False)(credential, node)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}

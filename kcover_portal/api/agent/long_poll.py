@@ -18,6 +18,7 @@ from kcover import reasons
 from kcover.faults.fault import Command
 from kcover_portal.api.agent.group_commit import GroupCommit
 from kcover_portal.api.agent.problem_responses import Refusal
+from kcover_portal.api.agent.report_rates import NodeKey
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
@@ -25,8 +26,6 @@ from kcover_portal.fleet.models import Node
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
 MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection
 POLLS_PER_SECOND, BURST_POLLS = 20, 200  # of one node; an agent polls again after each command
-
-NodeKey = tuple[int, str]  # key of the cluster, name of the node
 
 
 class Polls:

@@ -26,11 +26,8 @@ class ReportRates(LeakyBuckets[NodeKey]):
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__(rate=SUSTAINED_REPORTS_PER_SECOND, burst=BURST_REPORTS, clock=clock)
 
-    def admit(self, node: NodeKey) -> None:
-        """Counts a report of the node. Raises Refusal (429) with the seconds to wait if it has sent too many."""
-        self._admit(node, 1)
-
-    def _admit(self, node: NodeKey, count: int) -> None:
+    def admit(self, node: NodeKey, count: int = 1) -> None:
+        """Counts ``count`` reports of the node. Raises Refusal (429) with the seconds to wait if it sent too many."""
         if wait := self.take(node, count):
             limit = reasons.of("report_rate", node=node[1], rate=SUSTAINED_REPORTS_PER_SECOND, burst=BURST_REPORTS)
             ingest_counters.limited()
@@ -39,7 +36,7 @@ class ReportRates(LeakyBuckets[NodeKey]):
     def admit_body(self, node: NodeKey, body: bytes) -> None:
         """Counts a large body as several reports before it is decoded. Raises Refusal (429) as ``admit`` does."""
         if more := max(len(body) // BYTES_PER_REPORT, body.count(b"{") // OBJECTS_PER_REPORT):
-            self._admit(node, more)
+            self.admit(node, more)
 
     def charge(self, node: NodeKey, faults: Sequence[Fault]) -> bool:
         """Counts a report with many distinct faults as several, because each one costs statements.
