@@ -127,9 +127,12 @@ def _add(
         changes["drill"] = False
     another_boot = incident.boot_id != changes.get("boot_id", incident.boot_id)
     decided_at = incident.decided_at
-    at_once = worse or another_boot or decided_at is None or now - decided_at >= REDECIDE_AFTER
-    # Otherwise it still counts for rules with a frequency; the sweep makes the later decision.
-    due = now if decided_at is None or at_once else decided_at + REDECIDE_AFTER
+    # A repeat from the past may be over, too: it does not hasten the decision.
+    due = source_fault.first_decision(group.fresh, now=now)
+    at_once = due <= now and (worse or another_boot or decided_at is None or now - decided_at >= REDECIDE_AFTER)
+    if due <= now and not at_once and decided_at is not None:
+        # It still counts for rules with a frequency; the sweep makes the later decision.
+        due = decided_at + REDECIDE_AFTER
     changes["decide_at"] = Least(Coalesce(F("decide_at"), due), due)
     if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
         return False

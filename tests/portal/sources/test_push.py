@@ -204,6 +204,15 @@ def test_an_old_event_is_decided_only_after_its_end_could_follow(sentinel: Sende
     assert incident.decide_at < now + timedelta(minutes=5)
 
 
+def test_a_second_old_event_does_not_hasten_the_decision(sentinel: Sender, health: Make, now: datetime) -> None:
+    """Of a million backfilled events, the second fault of a device arrived before the end of the first."""
+    sentinel.post([health("1", at=now - timedelta(hours=4))])
+    due = Incident.objects.get().decide_at
+    sentinel.post([health("2", at=now - timedelta(hours=2), message="worse", isFatal=True)])
+    incident = Incident.objects.get()
+    assert (incident.count, incident.decide_at) == (2, due)
+
+
 def test_store_only_events_are_accepted_without_consequence(sentinel: Sender, health: Make) -> None:
     assert took(sentinel.post([health("1", processingStrategy="STORE_ONLY")])) == (1, 0, [])
     assert open_incidents() == []
