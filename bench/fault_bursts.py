@@ -51,12 +51,16 @@ class Judged:
     caught: list[int]
 
 
+def events(paths: Iterable[Path]) -> list[dict[str, str]]:
+    """The rows of trace files; their columns are in bench/traces/README.md."""
+    return [row for path in paths for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
+
+
 def read(paths: Iterable[Path]) -> list[Outage]:
     """The outages of trace files, in order of time."""
-    rows = [row for path in paths for row in csv.DictReader(path.read_text(encoding="utf-8").splitlines())]
     found = [
         Outage(START + timedelta(days=float(row["day"])), row["node"], row["level"] == HARDWARE)
-        for row in rows
+        for row in events(paths)
         if row["event"] == "start"
     ]
     return sorted(found, key=lambda outage: (outage.at, outage.node))

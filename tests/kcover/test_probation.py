@@ -1,0 +1,58 @@
+"""The length of a probation: it follows the chance of a repeat."""
+
+from datetime import timedelta
+
+import pytest
+
+from kcover import probation
+from kcover.probation import PRIOR_CHANCES, Return
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+def sound(number: int, fault_class: str = "gpu") -> list[Return]:
+    return [Return(fault_class, 30 * DAY, False)] * number
+
+
+def test_the_prior_falls_and_reaches_the_target() -> None:
+    chances = list(PRIOR_CHANCES.values())
+    assert chances == sorted(chances, reverse=True)
+    assert chances[-1] <= probation.TARGET_CHANCE
+    found = probation.choose("gpu", [])
+    assert (found.length, found.mean, found.repeats, found.returns) == (96 * HOUR, pytest.approx(0.02), 0, 0)
+
+
+def test_a_fleet_without_repeats_has_short_probations() -> None:
+    lengths = [probation.choose("gpu", sound(number)).length for number in (0, 100, 1_000, 10_000)]
+    assert lengths == sorted(lengths, reverse=True)
+    assert lengths[0] > lengths[1]
+    assert lengths[-1] == timedelta(0)
+
+
+def test_a_class_that_repeats_late_has_a_longer_probation_than_others() -> None:
+    late = [Return("cable", 60 * HOUR, True)] * 20
+    past = sound(500) + late
+    cable, gpu = probation.choose("cable", past), probation.choose("gpu", past)
+    assert gpu.length < cable.length == 72 * HOUR
+    assert (cable.repeats, cable.returns) == (0, 0)  # every one of them failed before
+    assert probation.chances("cable", past)[4].repeats == 20
+
+
+def test_an_unknown_class_is_like_the_fleet() -> None:
+    past = sound(300) + [Return("gpu", 10 * HOUR, True)] * 30
+    fleet = probation.chances("fan", past)
+    assert [one.returns for one in fleet] == [0] * len(PRIOR_CHANCES)
+    assert fleet[0].mean == pytest.approx((100 * PRIOR_CHANCES[timedelta(0)] + 30) / 430)
+
+
+@pytest.mark.parametrize(("lasted", "repeated", "counted"), [(HOUR, False, 0), (HOUR, True, 1), (25 * HOUR, True, 1)])
+def test_a_return_counts_once_its_day_is_over(lasted: timedelta, repeated: bool, counted: int) -> None:
+    first = probation.chances("gpu", [Return("gpu", lasted, repeated)])[0]
+    assert first.returns == counted
+    assert first.repeats == (repeated and lasted < DAY)
+
+
+def test_a_fleet_that_always_repeats_gets_the_length_with_the_least_chance() -> None:
+    past = [Return("gpu", hours * HOUR, True) for hours in range(144)] * 5
+    found = probation.choose("gpu", past)
+    assert found.mean == min(one.mean for one in probation.chances("gpu", past)) > probation.TARGET_CHANCE
