@@ -148,12 +148,6 @@ def _profile(data: bytes) -> None:
     assert profiles.parse(profile.to_json()) == profile
 
 
-def _profile(data: bytes) -> None:
-    """A validation profile that was read can be written and read again without a change."""
-    profile = profiles.parse(json.loads(data))
-    assert profiles.parse(profile.to_json()) == profile
-
-
 def _token(data: bytes) -> None:
     """The claims of a service account's token; the signature is the API server's business."""
     text = data.decode("utf-8", "replace")
