@@ -34,6 +34,7 @@ spec:
   rules:
     - priority: 10
       errorCode: ["119"]
+      validate: light
       actions:
         - name: cordon
         - {name: label, attribute: {key: example.com/health, value: "xid-<code>"}}
