@@ -280,6 +280,38 @@ def test_inv_38_a_reboot_during_the_validation_fails_the_rescue(returning: World
     assert returning.kube.get_node(NODE).unschedulable
 
 
+def test_a_fault_whose_lines_repeat_for_a_moment_is_waited_out(returning: World) -> None:
+    returning.fault(62)
+    returning.pass_time()
+    returning.fault(62)
+    returning.pass_time()
+    settling = returning.step("verify")
+    assert (settling.state, code_of(settling.because)) == ("waiting", "faults_not_over")
+    until_validating(returning, code=0)
+    answer(returning)
+    rescue = returning.rescue()
+    assert (rescue.outcome, rescue.incidents.filter(state="open").exists()) == ("healed", False)
+    assert proofs.broken_claim(rescue) == ""
+
+
+def test_a_fault_that_goes_on_fails_the_rescue(returning: World) -> None:
+    for _ in range(70):
+        returning.fault(62)
+        returning.pass_time(10)
+    rescue = Rescue.objects.earliest("pk")
+    assert (rescue.state, codes_of(rescue.because)) == ("failed", ["step_ended", "faults_since_repair"])
+    assert returning.kube.get_node(NODE).unschedulable
+    assert not Validation.objects.exists()
+
+
+def test_a_fault_of_another_rule_meanwhile_fails_the_rescue(returning: World) -> None:
+    returning.fault(62)
+    returning.pass_time()
+    returning.fault(95)
+    returning.pass_time()
+    assert codes_of(returning.rescue().because) == ["step_ended", "faults_since_repair"]
+
+
 def test_the_class_of_the_fault_chooses_the_profile(returning: World) -> None:
     row = until_validating(returning, code=48)
     assert row.profile == "full"
