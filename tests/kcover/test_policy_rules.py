@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import limits
+from kcover import limits, reasons
 from kcover.policy import document
-from tests.kcover.policy_documents import actions, rule, rule_problems
+from tests.kcover.policy_documents import actions, rule, rule_problems, rule_reasons
 
 
 def test_an_unknown_key_of_a_rule() -> None:
@@ -63,9 +63,10 @@ def test_a_validation_names_a_profile(value: object) -> None:
 @pytest.mark.parametrize("names", [("notify",), ("label", "runChecks")])
 def test_only_an_isolated_node_is_validated(names: tuple[str, ...]) -> None:
     asked = [{"name": name, **({"attribute": {"key": "a"}} if name == "label" else {})} for name in names]
-    [(path, message)] = rule_problems(validate="light", actions=asked)
-    assert path == ("validate",)
-    assert message.startswith("validate needs an action that isolates the node: add cordon")
+    [problem] = rule_reasons(validate="light", actions=asked)
+    isolating = "cordon, drain, gpuReset, reboot, restartJobs, stopJobs, taint"
+    assert problem.path[-1] == "validate"
+    assert problem.reason == reasons.of("validate_unisolated", known=isolating)
 
 
 @pytest.mark.parametrize("names", [("cordon",), ("taint",), ("drain",)])
