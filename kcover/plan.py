@@ -32,6 +32,7 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
         on_drain_timeout=rule.on_drain_timeout,
         verify=rule.verify,
         verify_agent=rule.verify_agent,
+        validate=rule.validate,
         uncordons=rule.uncordons,
         escalate=rule.escalate,
         drain=listed.get(actions.drain.SPEC.name, {}),

@@ -68,7 +68,7 @@ ORDER = (
         "reboot",
         "ready",
     ),
-    *("run_checks", "verify", "uncordon", "release", "escalate"),
+    *("run_checks", "verify", "validate", "uncordon", "release", "escalate"),
 )
 NAMES = {
     "gpuReset": "reset",
@@ -78,7 +78,12 @@ NAMES = {
     "unCordon": "uncordon",
     "enableWarmStandby": "standby",
 }
-IMPLIED = {"drain": ("cordon",), "reset": ("cordon", "verify"), "reboot": ("cordon", "ready", "verify")}
+IMPLIED = {
+    "drain": ("cordon",),
+    "reset": ("cordon", "verify"),
+    "reboot": ("cordon", "ready", "verify"),
+    "validate": ("verify",),
+}
 ISOLATES = ("cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot")
 TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", "reboot")
 MENDS = ("reset", "reboot")
@@ -502,6 +507,8 @@ class Rule:
         wanted = set(listed)
         if self.written.get("verify"):
             wanted.add("verify")
+        if self.written.get("validate") is not None:
+            wanted.add("validate")
         if any(action.get("attribute", {}).get("unCordon") == "true" for action in self.actions):
             wanted.add("uncordon")
         if self.written.get("escalate") is not None:
@@ -544,6 +551,7 @@ class Rule:
             "reboot": lambda: present(wait_seconds=wait or None),
             "run_checks": lambda: present(checks=attribute["checks"].split(",") if attribute.get("checks") else None),
             "verify": lambda: {"agent": verify.get("agent", True) if isinstance(verify, dict) else True},
+            "validate": lambda: {"profile": self.written["validate"]},
             "escalate": lambda: {"message": self.written.get("escalate") or ""},
         }
         return made[name]() if name in made else {}

@@ -23,6 +23,7 @@ from kcover.actions import (
     stop_jobs,
     taint,
     uncordon,
+    validate,
     verify,
     webhook,
 )
@@ -52,7 +53,7 @@ __all__ = [
 _MODULES = (
     *(cordon, drain, reboot, standby, uncordon),
     *(taint, label, reset, restart_jobs, stop_jobs, notify, webhook, run_checks),
-    *(ready, verify, release, escalate),  # a rule cannot list these among its actions
+    *(ready, verify, validate, release, escalate),  # a rule cannot list these among its actions
 )
 
 ACTIONS: dict[str, ActionSpec] = {module.SPEC.name: module.SPEC for module in _MODULES}  # by the name in plans

@@ -27,6 +27,7 @@ class ValueFormat(StrEnum):
     CHOICE = "choice"  # one of ``choices``, each with its label
     REASON = "reason"
     VALUES = "values"  # a mapping; only the values are shown
+    VALIDATION = "validation"  # the id of a validation, shown as a link to it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,7 @@ class PolicyAction:
     ``attributes``: each with its validator. ``required``: attributes that must be present. ``together``: the attribute
     that must be beside an attribute. ``needs``: groups of actions; the rule must have one of each group. ``excludes``:
     actions that the rule must not have as well, and why. ``own``: only for kcover.io/v1; the others are KCE's.
+    ``needs_or``: in kcover.io/v1, a key of the rule that makes every group of ``needs`` superfluous.
     """
 
     name: str
@@ -47,6 +48,7 @@ class PolicyAction:
     needs: tuple[tuple[str, ...], ...] = ()
     excludes: Mapping[str, Reason] = field(default_factory=dict)
     own: bool = True
+    needs_or: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,7 @@ class RuleOptions:
     on_drain_timeout: str = "hold"
     verify: bool = False
     verify_agent: bool = True
+    validate: str | None = None
     uncordons: bool = False
     escalate: str | None = None
     drain: Attributes = field(default_factory=dict)

@@ -18,9 +18,13 @@ class Args(record.Args):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``silent_at``: when the agent was first found silent at the end of the hold-down time."""
+    """``silent_at``: when the agent was first found silent at the end of the hold-down time.
+
+    ``quiet_since``: when the last fault of a node was found that is validated without a repair.
+    """
 
     silent_at: datetime | None = shown(_("Agent silent since"), ValueFormat.MOMENT, default=None)
+    quiet_since: datetime | None = shown(_("Last fault found"), ValueFormat.MOMENT, default=None)
 
 
 SPEC = ActionSpec(

@@ -78,6 +78,15 @@ class CheckRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ValidationRequest:
+    """A validation of the node with this profile."""
+
+    CODE: ClassVar[str] = "validation"
+    key: str
+    profile: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
     """A signed POST to another system."""
 
@@ -120,6 +129,7 @@ Wanted = (
     | RebootRequest
     | GpuReset
     | CheckRequest
+    | ValidationRequest
     | WebhookDelivery
     | StandbyChange
     | HealthLabel

@@ -33,6 +33,7 @@ class Call(StrEnum):
     TAINT = "taint"
     UNCORDON = "uncordon"
     UNTAINT = "untaint"
+    VALIDATE = "validate"
     WEBHOOK = "webhook"
     WITHDRAW = "withdraw"
     YIELD = "yield"

@@ -217,11 +217,12 @@ class CheckRunRequested(CheckRunAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRunStopped(CheckRunAct):
-    """A person stopped the check run."""
+    """The check run was stopped: by a person, or (``because``) by the portal."""
 
     VERB: ClassVar[str] = "checks.stopped"
 
     reason: str = ""
+    because: Reason | None = None
 
 
 @register

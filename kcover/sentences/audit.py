@@ -145,6 +145,7 @@ CALLS: Mapping[str, str] = {
     "taint": _("Taint"),
     "uncordon": _("Uncordon"),
     "untaint": _("Remove taint"),
+    "validate": _("Request validation"),
     "webhook": _("Call webhook"),
     "withdraw": _("Delete job"),
     "yield": _("Remove marks"),

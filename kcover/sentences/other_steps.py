@@ -83,6 +83,7 @@ SENTENCES: Mapping[str, str] = {
     "callback_timeout": _("{host} did not call back in time."),
     # verify
     "faults_since_repair": _("Faults since the repair: {faults}."),
+    "faults_not_over": _("Faults still occur: {faults}. Waiting until none has occurred for the hold-down time."),
     "rebooted_again": _("The node rebooted again. This rescue did not request the reboot."),
     "verify_not_ready": _("Waiting for the node to become Ready."),
     "agent_not_back": _("No agent report since the node came back. Silence does not prove health."),
@@ -93,4 +94,16 @@ SENTENCES: Mapping[str, str] = {
     "checks_still_fail": _("Checks still fail: {checks}."),
     "checks_not_passed_yet": _("Checks have not passed yet: {checks}."),
     "verified_healthy": _("The node is Ready, the agent reports, and no fault occurred since the repair."),
+    # validate
+    "validation_of_other_faults": _("Another rule isolates the node for {faults}. A validation does not answer that."),
+    "validation_waits_for_gpus": _("Waiting until no pod uses the node's GPUs: {pods}."),
+    "validation_requested": _("validation {validation}"),
+    "validation_not_begun": _("Validation {validation} ({profile}) waits for room or for idle GPUs."),
+    "validation_going_on": _("Validation {validation} ({profile}) is running."),
+    "validation_of_node_passed": _("The node passed validation {validation} ({profile})."),
+    "validation_of_node_failed": _("The node failed validation {validation} ({profile}). {why}"),
+    "validation_with_faults": _("Faults during validation {validation} ({profile}): {faults}."),
+    "validation_not_proven": _("Validation {validation} ({profile}) did not prove that the node is healthy. {why}"),
+    "validation_was_cancelled": _("Validation {validation} ({profile}) was cancelled."),
+    "validation_deleted": _("Validation {validation} does not exist any more."),
 }

@@ -13,6 +13,15 @@ SENTENCES: Mapping[str, str] = {
     "validation_run_stopped": _("The check run {run} was stopped."),
     # The result of a probe, so without a full stop.
     "probe_before_boot": _("the agent has not reported it since the node booted"),
+    # Why a profile was chosen for a node that is to be returned.
+    "validation_class_program": _("A program caused the fault. Quick tests show that the hardware is not affected."),
+    "validation_class_check": _("A check failed that says nothing about a part. Quick tests cover the common parts."),
+    "validation_class_memory": _("GPU memory had an error. Only tests that fill the memory show that it is sound."),
+    "validation_class_nvlink": _("NVLink or an NVSwitch had an error. Only tests under load use every link."),
+    "validation_class_bus": _("A GPU had an error on the PCIe bus. Such errors return under load."),
+    "validation_class_firmware": _("The driver or the firmware of a GPU stopped. Such faults return under load."),
+    "validation_class_hardware": _("The hardware may be affected. Only tests under load show that it is sound."),
+    "validation_class_returned": _("The machine comes back from a repair. New parts fail most in their first hours."),
     # Requests that are refused.
     "validations_full": _("{count} validations are open in cluster {cluster}: wait for one to finish, or cancel one."),
     "validation_node_count": _("Must name 1 to {most} nodes."),

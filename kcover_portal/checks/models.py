@@ -5,6 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Command, Node
+from kcover_portal.rescue.models import Rescue
 
 
 class CheckRun(models.Model):
@@ -20,6 +21,7 @@ class CheckRun(models.Model):
         TOKEN = "token"
         SCHEDULE = "schedule"
         JOB = "job"
+        RESCUE = "rescue"
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="check_runs")
     checks = models.JSONField(default=list, help_text="names, in running order")
@@ -163,6 +165,8 @@ class Validation(models.Model):
     requester_kind = models.CharField(
         max_length=10, choices=CheckRun.Requester.choices, default=CheckRun.Requester.PERSON
     )
+    rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="validations")
+    key = models.CharField(max_length=80, null=True, unique=True, help_text="of the rescue's step and attempt")
     requested_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
 

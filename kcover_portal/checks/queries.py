@@ -1,5 +1,6 @@
 """Reads of check runs and of validations."""
 
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
@@ -35,6 +36,12 @@ def due_validations() -> QuerySet[Validation]:
     """The validations that wait for a check run, and those whose check run has ended."""
     ended = Q(state=Validation.State.RUNNING) & ~Q(run__state=CheckRun.State.RUNNING)
     return Validation.objects.filter(Q(state=Validation.State.WAITING) | ended).order_by("pk")
+
+
+def loaded(nodes: Collection[int]) -> dict[int, int]:
+    """The check runs that load GPUs now, by the key of the node."""
+    rows = CheckTarget.objects.filter(node__in=nodes, state=CheckTarget.State.REQUESTED, invasive=True)
+    return dict(rows.values_list("node_id", "run_id"))
 
 
 def with_nodes(rows: QuerySet[Validation]) -> QuerySet[Validation]:

@@ -260,6 +260,7 @@ OUTCOMES: Final = {
     "healed": _("Healed"),
     "isolated": _("Isolated"),
     "escalated": _("Handed to an operator"),
+    "failed_validation": _("Failed its validation"),
     "done": _("Done"),
     "overruled": _("Undone manually"),
     "expired": _("Not answered in time"),

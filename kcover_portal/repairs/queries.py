@@ -6,11 +6,13 @@ from typing import TypeVar
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from kcover import repairs
+from kcover.actions import validate
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
 
 ESCALATED = "escalated"  # the outcome of a rescue whose rule calls a person
+REPORTED_OUTCOMES = (ESCALATED, validate.FAILED_OUTCOME)  # of rescues that people must repair
 Row = TypeVar("Row", bound=Model)
 _OPEN = ~Q(state=Repair.State.CLOSED)
 
@@ -53,8 +55,11 @@ def awaiting_validation() -> QuerySet[Repair]:
 
 
 def escalated_rescues() -> QuerySet[Rescue]:
-    """Rescues that called a person, whose marks are still on the node, and that no repair covers; without drills."""
-    rows = needs_person.left_to_people().filter(outcome=ESCALATED, closed_at__isnull=False)
+    """Rescues that called a person, or whose node failed its validation; without drills.
+
+    Their marks are still on the node, and no repair covers them.
+    """
+    rows = needs_person.left_to_people().filter(outcome__in=REPORTED_OUTCOMES, closed_at__isnull=False)
     return _uncovered(rows.exclude(incidents__drill=True), "closed_at").select_related("cluster", "node")
 
 

@@ -42,6 +42,7 @@ A run passes if all of these hold:
   evictions, deletions, jobs. Each pod was evicted once. The machine booted once if the plan has a reboot.
 - After a cancelled reboot no job is left, and the machine booted only when a person switched it on.
 - An external system in the plan accepted exactly one order. (If it received none, a person ordered once more.)
+- A validation in the plan was requested once and passed.
 - People received each message once. (A channel that answers 409 refuses it, and is not asked again.)
 - The node's labels, annotations and spec are the same as before the fault, byte for byte. So are those of the standby
   that replaced it, once a person has released it.

@@ -34,6 +34,7 @@ spec:
   rules:
     - priority: 10
       errorCode: ["119"]
+      validate: light
       actions:
         - name: cordon
         - {name: label, attribute: {key: example.com/health, value: "xid-<code>"}}
@@ -92,6 +93,7 @@ class Plan:
     """``xid``: the fault that calls for it. ``ends``: state and outcome of its rescues, one after the other.
     ``boots``: how often the machine boots. ``drained``: ``PODS`` are evicted. ``jobs``: a training job moves.
     ``standby``: a spare stands in. ``ordered``: another system is asked to look at the node, and calls back.
+    ``validated``: a validation of the node passes.
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
@@ -104,6 +106,7 @@ class Plan:
     jobs: bool = False
     standby: bool = False
     ordered: bool = False
+    validated: bool = False
     commanded: bool = False
     asked: bool = False
     hung: bool = False
@@ -117,7 +120,7 @@ ISOLATED = ("succeeded", "isolated")
 PLANS = {
     "agent": Plan(xid=62, ends=(HEALED,), boots=1),
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
-    "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True),
+    "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),

@@ -22,8 +22,8 @@ class Point:
     """One call of one step. ``plan`` is the walk-through that makes it (``plans.PLANS``).
 
     ``match``, ``body``, ``seen`` and ``skip`` tell it apart, as the simulator's API faults do, with ``{node}`` and
-    ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row for the agent, whose key
-    begins so; the rest then is about the request before it.
+    ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row (for the agent, or of a
+    validation), whose key begins so; the rest then is about the request before it.
     ``hook``: the call goes to another system (``other_system``) and not to a cluster.
     ``comes``: so many seconds after the fault it comes, about.
     """
@@ -197,6 +197,15 @@ POINTS = (
         match=f"GET {_NODE}",
         seen=f'"{STATE}":"verifying"',
         comes=10.0,
+    ),
+    Point(
+        step="validate",
+        call="row of a validation",
+        plan="mend",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"validating"',
+        row="validate",
+        comes=13.0,
     ),
     Point(
         step="uncordon",

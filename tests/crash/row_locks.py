@@ -7,6 +7,16 @@ import psycopg
 from tests.crash.installation import Installation
 from tests.crash.points import Point
 
+_COMMAND = (
+    "INSERT INTO fleet_command"
+    " (id, key, node_id, kind, args, state, message, because, output, requester_kind, created_at, expires_at)"
+    " VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', '{}', '', now(), now())"
+)
+_VALIDATION = (
+    "INSERT INTO checks_validation"
+    " (key, cluster_id, profile, document, reason, state, requested_by, requester_kind, requested_at)"
+    " SELECT %s, cluster_id, 'light', '{}', '', 'waiting', 'nobody', 'rescue', now() FROM fleet_node WHERE id = %s"
+)
 Connection = psycopg.Connection[Any]
 
 
@@ -15,12 +25,7 @@ def before(product: Installation, node: str, point: Point) -> Connection:
     _, index, rescue, node_id = _step(product, node, point)
     lock = product.connect()
     lock.execute("BEGIN")
-    lock.execute(
-        "INSERT INTO fleet_command"
-        " (id, node_id, key, kind, args, state, message, because, output, requester_kind, created_at, expires_at)"
-        " VALUES (gen_random_uuid(), %s, %s, 'none', '{}', 'offered', '', '{}', '{}', '', now(), now())",
-        (node_id, f"{point.row}-{rescue}-{index}-0"),
-    )
+    lock.execute(_VALIDATION if point.row == "validate" else _COMMAND, (f"{point.row}-{rescue}-{index}-0", node_id))
     return lock
 
 

@@ -40,6 +40,7 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
         trial.wrong += _left_behind(trial.before, product.sim_node(trial.node))
         trial.wrong += _wrong_standbys(product, trial)
         trial.wrong += _wrong_outside(product, trial)
+        trial.wrong += _wrong_validations(product, trial)
         if PLANS[trial.plan].hung and trial.node in jobs:
             trial.wrong.append("the job that nobody wants any more is left")
 
@@ -92,6 +93,17 @@ def _wrong_outside(product: Installation, trial: Trial) -> Iterator[str]:
         yield f"the other system took {product.other.taken[trial.node]} orders"
     if product.other.commanded[trial.node] != _to_be_told(trial):
         yield f"people were told {product.other.commanded[trial.node]} times"
+
+
+def _wrong_validations(product: Installation, trial: Trial) -> Iterator[str]:
+    """The validations of the node's rescues: exactly one where the plan asks for one."""
+    query = (
+        "SELECT v.state FROM checks_validation v JOIN rescue_rescue r ON r.id = v.rescue_id "
+        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s"
+    )
+    found = [state for (state,) in product.rows(query, trial.node)]
+    if found != ["passed"] * PLANS[trial.plan].validated:
+        yield f"validations: {found}"
 
 
 def _to_be_told(trial: Trial) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 
 from kcover import marks
 from kcover.decisions import guards
+from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -207,6 +208,12 @@ class ObservedCluster(FakeCluster):
     def _inspect_proof(self, name: str, entry: Entry) -> None:
         """What must have been so before a rescue that verified its node puts it back into service (invariant 38)."""
         steps = {one.name: one for one in Step.objects.filter(rescue=entry.rescue).order_by("index")}  # the last round
+        validated = steps.get("validate")
+        if validated is not None and validated.state == "done":
+            mine = ValidatedNode.objects.filter(validation__rescue=entry.rescue, node__name=name, state="passed")
+            uid = Rescue.objects.get(pk=entry.rescue).node_uid
+            passed = mine.filter(machine=uid, validation__requested_at__gte=validated.started_at)
+            must(passed.exists(), 38, f"{name} works again, and no validation of it has passed")
         verified, ready, reboot = (steps.get(one) for one in ("verify", "ready", "reboot"))
         if verified is None or verified.state != "done" or ready is None or ready.state != "done":
             return  # a person asked for it, or vouches for what was skipped

@@ -22,6 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from bench import soak
 from kcover.faults.fault import Fault
 from kcover.marks import Marks
+from kcover_portal.checks.models import Validation
+from kcover_portal.checks.services.rescue_validations import RescueValidations
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
 from kcover_portal.rescue import services
@@ -30,6 +32,7 @@ from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.validator import Verdict
 from tests.invariants import episode_end, people_events, walk
 from tests.invariants.conftest import DATABASES
 from tests.invariants.events import ACTS
@@ -136,6 +139,10 @@ def nobody_failed(*_args: object, **_more: object) -> list[object]:
     return []
 
 
+def always_passed(_self: RescueValidations, order_key: str) -> Verdict:
+    return Verdict(validation=Validation.objects.get(key=order_key).pk, state="passed")
+
+
 def ever_granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     yes = rescue.approvals.filter(approved=True, step=step.index)
     return rescue.gate != step.index or yes.count() >= rescue.approvers
@@ -149,6 +156,7 @@ BROKEN: tuple[tuple[object, str, object, str, str], ...] = (
     (approvals, "granted", always_granted, "43", "fault watch_and_work"),
     (verify, "_agent_is_fresh", always_granted, "38", "fault watch_and_work"),
     (incidents, "faults_since", nobody_failed, "38", "fault watch_and_work heartbeat"),
+    (RescueValidations, "verdict", always_passed, "38", "fault watch_and_work quiet"),
 )
 
 

@@ -7,6 +7,9 @@ from typing import Any
 
 from django.db import connection, transaction
 
+from kcover_portal.checks import queries as checks
+from kcover_portal.checks import services as check_runs
+from kcover_portal.checks.services import validations
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
@@ -17,7 +20,7 @@ from tests.invariants.walk_cluster import WalkCluster
 __all__ = ["CODES", "Bed", "Killed", "Violation"]
 
 # What each code stands for: see POLICIES. 13 is a program's doing, 999 no rule means.
-CODES = (48, 62, 64, 79, 95, 74, 63, 46, 92, 13, 999)
+CODES = (48, 62, 64, 79, 95, 74, 63, 46, 92, 119, 13, 999)
 POLICIES = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy
@@ -48,6 +51,10 @@ spec:
       onDrainTimeout: proceed
       verify: {agent: false}
       actions: [{name: cordon}, {name: drain, attribute: {waittime: 1min}}, {name: reboot}]
+    - priority: 35
+      errorCode: ["119"]
+      validate: light
+      actions: [{name: cordon}, {name: drain, attribute: {waittime: 1min}}, {name: unCordon}]
     - {priority: 30, errorCode: ["92"], actions: [{name: cordon}, {name: drain}], escalate: "swap the board"}
 """
 
@@ -110,6 +117,17 @@ class Bed(WalkCluster):
         random_.shuffle(rescues)
         for pk, _ in rescues:
             services.run(pk, clock=self.clock)
+        self._run_checks()
+
+    def _run_checks(self) -> None:
+        """What the tasks of the checks do with runs and validations."""
+        for run in checks.running():
+            check_runs.advance(run, now=self.now)
+        for validation in checks.due_validations():
+            if validation.run_id is None:
+                validations.start(validation.pk, now=self.now)
+            else:
+                validations.conclude(validation.run_id, now=self.now)
 
     def _moment(self, when: str, verb: str) -> None:
         self._boundary()

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from kcover import checkpoint_query, durations, limits
-from kcover.actions import in_policies
+from kcover.actions import in_policies, validate
 from kcover.faults import fault
 from kcover.policy import document
 
@@ -92,6 +92,7 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
             "on_drain_timeout": draw(st.sampled_from(document.DRAIN_TIMEOUTS)),
             "verify": verify,
             "verify_agent": draw(st.booleans()) if verify else True,
+            "validate": draw(st.none() | st.sampled_from(validate.PROFILES)),
             "escalate": draw(st.none() | SENTENCES),
         }
     return document.Rule(

@@ -19,7 +19,7 @@ def test_the_fixed_order() -> None:
         "notify",
         *("standby", "restart_jobs", "stop_jobs", "drain"),
         *("webhook", "reset", "reboot", "ready"),
-        *("run_checks", "verify"),
+        *("run_checks", "verify", "validate"),
         *("uncordon", "release"),
         "escalate",
     ]
@@ -42,7 +42,7 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
         ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
         ("mends", {"reset", "reboot"}),
-        ("proves", {"verify"}),
+        ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),
         ("gives_node_away", {"webhook"}),
@@ -102,6 +102,8 @@ def test_reasons_of_events_are_camel_case() -> None:
         ),
         (actions.reboot.Progress(boot_id="b", retry=1), {"boot_id": "b", "retry": 1}),
         (actions.run_checks.Progress(request=ASKED), {"request": ASKED.to_json()}),
+        (actions.validate.Args(profile="auto"), {"profile": "auto"}),
+        (actions.validate.Progress(profile="full", validation=3), {"profile": "full", "validation": 3}),
     ],
 )
 def test_records_as_json(record: Any, written: dict[str, Any]) -> None:

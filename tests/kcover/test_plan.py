@@ -96,8 +96,8 @@ def test_every_step_has_its_place() -> None:
     )
     before = ["cordon", "taint", "label", "notify", "standby", "restart_jobs", "drain", "webhook"]
     for repair, steps in ((("reboot",), ["reboot", "ready"]), (("gpuReset",), ["reset"])):
-        names = [step.name for step in of(*everything, *repair, "unCordon", escalate="call")]
-        assert names == [*before, *steps, "run_checks", "verify", "uncordon", "escalate"]
+        names = [step.name for step in of(*everything, *repair, "unCordon", validate="auto", escalate="call")]
+        assert names == [*before, *steps, "run_checks", "verify", "validate", "uncordon", "escalate"]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,13 @@ def test_a_rule_without_a_reboot_is_verified_on_demand_and_once() -> None:
     assert of("cordon", verify=True) == (CORDON, VERIFY)
     assert of("cordon", verify=True, verify_agent=False) == (CORDON, Step(name="verify", args={"agent": False}))
     assert [step.name for step in of("drain", "reboot", verify=True)].count("verify") == 1
+
+
+@pytest.mark.parametrize("profile", ["light", "auto"])
+def test_a_validation_follows_the_verification(profile: str) -> None:
+    validated = Step(name="validate", args={"profile": profile})
+    assert of("cordon", "unCordon", validate=profile) == (CORDON, VERIFY, validated, UNCORDON)
+    assert of("drain", "reboot", validate=profile)[-2:] == (VERIFY, validated)
 
 
 def test_calling_a_person_comes_last() -> None:

@@ -64,7 +64,7 @@ def test_an_action_may_appear_once() -> None:
     [
         (document.KSYUN, ("cordon", "reboot"), "drain", "drain"),
         (document.KSYUN, ("drain", "unCordon"), "reboot", "reboot"),
-        (document.KCOVER, ("drain", "unCordon"), "reboot or gpuReset", "reboot"),
+        (document.KCOVER, ("drain", "unCordon"), "reboot, gpuReset or validate", "reboot"),
         (document.KCOVER, ("cordon", "gpuReset"), "drain", "drain"),
         (document.KSYUN, ("enableWarmStandby",), "cordon, drain or reboot", "cordon"),
         (document.KCOVER, ("taint", "enableWarmStandby"), "cordon, drain or reboot", "cordon"),
@@ -77,6 +77,12 @@ def test_preconditions(api: str, asked: tuple[str, ...], needed: str, first: str
     assert rule_problems(api=api, actions=actions(*asked)) == [
         (("actions", index, "name"), f"{asked[-1]} needs {needed}: add {first} before it")
     ]
+
+
+def test_a_validation_returns_a_node_without_a_reboot() -> None:
+    assert rule(validate="full", actions=actions("cordon", "unCordon")).uncordons
+    found = rule_problems(api=document.KSYUN, validate="full", actions=actions("cordon", "unCordon"))
+    assert [path for path, _ in found] == [("validate",), ("actions", 1, "name")]
 
 
 def test_a_job_is_either_restarted_or_stopped() -> None:

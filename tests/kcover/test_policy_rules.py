@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import limits
+from kcover import limits, reasons
 from kcover.policy import document
-from tests.kcover.policy_documents import actions, rule, rule_problems
+from tests.kcover.policy_documents import actions, rule, rule_problems, rule_reasons
 
 
 def test_an_unknown_key_of_a_rule() -> None:
@@ -24,6 +24,7 @@ def test_an_unknown_key_of_a_rule() -> None:
         ("mode", "shadow"),
         ("onDrainTimeout", "hold"),
         ("verify", True),
+        ("validate", "full"),
         ("escalate", True),
         ("match", {"kinds": ["sxid"]}),
         ("budget", 2),
@@ -50,6 +51,30 @@ def test_a_priority_is_a_whole_number(value: object) -> None:
     assert rule_problems(priority=value) == [
         (("priority",), f"priority must be a whole number of at least 0, not {value!r}")
     ]
+
+
+@pytest.mark.parametrize("value", ["deep", True, 1, [], ""])
+def test_a_validation_names_a_profile(value: object) -> None:
+    [(path, message)] = rule_problems(validate=value, actions=actions("cordon"))
+    assert path == ("validate",)
+    assert message.startswith(f"Unknown validate {value!r}: use one of light, full, burn-in, auto")
+
+
+@pytest.mark.parametrize("names", [("notify",), ("label", "runChecks")])
+def test_only_an_isolated_node_is_validated(names: tuple[str, ...]) -> None:
+    asked = [{"name": name, **({"attribute": {"key": "a"}} if name == "label" else {})} for name in names]
+    [problem] = rule_reasons(validate="light", actions=asked)
+    isolating = "cordon, drain, gpuReset, reboot, restartJobs, stopJobs, taint"
+    assert problem.path[-1] == "validate"
+    assert problem.reason == reasons.of("validate_unisolated", known=isolating)
+
+
+@pytest.mark.parametrize("names", [("cordon",), ("taint",), ("drain",)])
+def test_a_rule_without_a_validation_and_one_with_it(names: tuple[str, ...]) -> None:
+    assert rule(actions=actions(*names)).validate is None
+    assert rule(actions=actions(*names), validate=None).validate is None
+    assert rule(actions=actions(*names), validate="burn-in").validate == "burn-in"
+    assert rule(validate="auto").validate == "auto"  # the default action is cordon
 
 
 @pytest.mark.parametrize("value", [[], "62", 62, {}])

@@ -1,7 +1,7 @@
 """Parse policy documents into typed rules, with every error by its path, and render rules as documents.
 
 KCE's ``rescue.ksyun.com/v1`` is accepted unchanged; ``kcover.io/v1`` is the same and adds per rule ``mode``, ``match``,
-``budget``, ``cooldown``, ``approval``, ``onDrainTimeout``, ``verify``, ``escalate`` and the actions of
+``budget``, ``cooldown``, ``approval``, ``onDrainTimeout``, ``verify``, ``validate``, ``escalate`` and the actions of
 ``kcover.actions`` that are the portal's own (docs/interfaces.md, section 5).
 """
 

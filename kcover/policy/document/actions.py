@@ -27,7 +27,7 @@ def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> tuple[Ac
         placed.append((index, action))
     names = [action.name for _, action in placed]
     for index, action in placed:
-        _check_companions(action, names, (*at, index, "name"), problems)
+        _check_companions(action, names, rule, (*at, index, "name"), problems)
     return tuple(action for _, action in placed)
 
 
@@ -83,13 +83,16 @@ def _attribute(
     return read
 
 
-def _check_companions(action: Action, names: list[str], at: Path, problems: ProblemCollector) -> None:
-    """Check which actions the action needs, and which it excludes."""
+def _check_companions(
+    action: Action, names: list[str], rule: dict[Any, Any], at: Path, problems: ProblemCollector
+) -> None:
+    """Check which actions the action needs, or which key of the rule instead, and which actions it excludes."""
     kinds = in_policies()
     kind = kinds[action.name]
+    instead = [kind.needs_or] if kind.needs_or and problems.own else []
     for group in kind.needs:
-        useful = [name for name in group if problems.own or not kinds[name].own]
-        if not set(useful) & set(names):
+        useful = [*(name for name in group if problems.own or not kinds[name].own), *instead]
+        if not set(useful) & set(names) and not any(rule.get(key) is not None for key in instead):
             listed = [", ".join(useful[:-1]), useful[-1]] if len(useful) > 1 else useful
             problems.add(at, "companion_missing", name=action.name, needed=reasons.either(listed), first=useful[0])
     for other, why in kind.excludes.items():

@@ -73,7 +73,7 @@ class Rule:
     node itself, Xid or SXid. ``application_faults`` False: ``kinds`` leave out the application faults of every kind;
     those of Xids and SXids they always leave out. ``labels`` None: any node. ``budget``: how many of its nodes the rule
     may keep isolated at one time. ``cooldown``: how long the rule does not act on a node again. ``minimum``: how often
-    the fault must have occurred to match.
+    the fault must have occurred to match. ``validate``: the profile of the validation that the node must pass.
     """
 
     index: int
@@ -95,6 +95,7 @@ class Rule:
     on_drain_timeout: str = "hold"
     verify: bool = False
     verify_agent: bool = True
+    validate: str | None = None
     escalate: str | None = None
 
     @property

@@ -3,11 +3,13 @@
 from typing import Any
 
 from kcover import limits
+from kcover.actions import ACTIONS, validate
 from kcover.policy.document import actions, fault_selector
 from kcover.policy.document.model import (
     DRAIN_TIMEOUTS,
     KCOVER,
     RULE_MODES,
+    Action,
     Approval,
     Path,
     Policy,
@@ -18,7 +20,7 @@ from kcover.policy.document.problem_collector import ProblemCollector
 from kcover.quote import short_repr
 
 KEYS = ("priority", "errorCode", "nodeSelector", "actions")
-OWN_KEYS = ("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout", "verify", "escalate")
+OWN_KEYS = ("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout", "verify", "validate", "escalate")
 APPROVAL = ("required", "approvers", "expires")
 
 
@@ -67,6 +69,7 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         on_drain_timeout=problems.choice(rule, "onDrainTimeout", DRAIN_TIMEOUTS, "hold", at),
         verify=verify,
         verify_agent=verify_agent,
+        validate=_validate(rule, at, parsed_actions, problems),
         escalate=_escalate(rule.get("escalate"), (*at, "escalate"), problems),
     )
     if rule.get("actions") == [] and parsed.escalate is None:
@@ -146,6 +149,18 @@ def _verify(value: object, at: Path, problems: ProblemCollector) -> tuple[bool, 
     if not isinstance(verify, bool | None) or not isinstance(agent, bool):
         problems.add(at, "verify_type", example="{agent: false}")
     return bool(verify), bool(agent)
+
+
+def _validate(
+    rule: dict[Any, Any], at: Path, parsed_actions: tuple[Action, ...], problems: ProblemCollector
+) -> str | None:
+    """The profile of the validation; None without one. Only an isolated node can be validated."""
+    if rule.get("validate") is None:
+        return None
+    isolating = {spec.policy.name for spec in ACTIONS.values() if spec.policy is not None and spec.isolates}
+    if not any(action.name in isolating for action in parsed_actions):
+        problems.add((*at, "validate"), "validate_unisolated", known=", ".join(sorted(isolating)))
+    return problems.choice(rule, "validate", validate.PROFILES, validate.PROFILES[0], at)
 
 
 def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None:

@@ -104,6 +104,12 @@ class StepSerializer(serializers.ModelSerializer[Step]):
     args = MaskedField()
     because = SentenceField()
     because_reason = ReasonSerializer(source="why", read_only=True, allow_null=True)
+    validation = serializers.SerializerMethodField(help_text="of the node, that a step validate requested, by its id")
+
+    def get_validation(self, row: Step) -> int | None:
+        """Returns the id of the validation, None if the step has requested none."""
+        validation: int | None = row.progress.get("validation")
+        return validation
 
     class Meta:
         model = Step
@@ -116,6 +122,7 @@ class StepSerializer(serializers.ModelSerializer[Step]):
             "failures",
             "because",
             "because_reason",
+            "validation",
             "round",
             "started_at",
             "finished_at",

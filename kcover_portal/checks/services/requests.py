@@ -10,6 +10,7 @@ from django.db.models import Count, Min, Q
 
 from kcover import autopilot, reasons
 from kcover.reasons import Reason
+from kcover_portal.checks import queries as checks
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
 from kcover_portal.fleet import queries
@@ -44,7 +45,8 @@ def next_batch(run: CheckRun) -> int | None:
 def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] | None:
     """The reason why the GPUs of a node of the batch are not idle, by node name.
 
-    None: the cluster does not answer, and the run is automatic, so try again later. A list that is too large stays so.
+    None: the cluster does not answer, and no person waits for the run, so try again later. A list that is too large
+    stays so.
     """
     nodes = [target.node for target in run.targets.filter(batch=batch, state=Waiting).select_related("node")]
     names = {node.name for node in nodes}
@@ -58,7 +60,7 @@ def in_use(run: CheckRun, batch: int, *, now: datetime) -> Mapping[str, Reason] 
     except port.KubeError as error:
         log.info("check run %s: the pods that hold GPUs are unknown: %s", run.pk, error)
         if (
-            eligibility.automatic(run)
+            (eligibility.automatic(run) or run.requester_kind == CheckRun.Requester.RESCUE)
             and isinstance(error, port.Unavailable)
             and not isinstance(error, bounds.TooLarge)
         ):
@@ -78,9 +80,7 @@ def ask(run: CheckRun, batch: int, held: Mapping[str, Reason], *, now: datetime)
     nodes = [target.node_id for target in targets]
     reporting = Agent.objects.filter(node__in=nodes, seen_at__gte=now - queries.AGENT_SILENT_AFTER)
     present = set(reporting.values_list("pk", flat=True))
-    loaded = dict(
-        CheckTarget.objects.filter(node__in=nodes, state=Requested, invasive=True).values_list("node_id", "run_id")
-    )
+    loaded = checks.loaded(nodes)
     todo: dict[int, list[str]] = {}  # by place: the checks to request
     for target in targets:
         why = held.get(target.node.name)

@@ -151,8 +151,11 @@ def _count(run: CheckRun, ended: Sequence[CheckTarget]) -> None:
     doorbell.publish("checks", run.pk, cluster=run.cluster.name)
 
 
-def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
-    """Stops the run and withdraws commands that no agent has answered. Raises CheckRunRefused if the run is over."""
+def stop(run: CheckRun, *, actor: str, reason: str, because: reasons.Reason | None = None, now: datetime) -> None:
+    """Stops the run and withdraws commands that no agent has answered. Raises CheckRunRefused if the run is over.
+
+    ``reason``: a person's words; ``because``: why the portal stops it.
+    """
     with transaction.atomic():
         going_on = CheckRun.objects.filter(pk=run.pk, state=CheckRun.State.RUNNING)
         if not going_on.update(state=CheckRun.State.STOPPED, finished_at=now):
@@ -166,10 +169,10 @@ def stop(run: CheckRun, *, actor: str, reason: str, now: datetime) -> None:
         run.targets.filter(state__in=(CheckTarget.State.WAITING, CheckTarget.State.REQUESTED)).update(
             state=CheckTarget.State.STOPPED,
             statuses=[autopilot.NOT_CHECKED],
-            note=reasons.of("stopped_because", why=reason[:1000]).to_json(),
+            note=reasons.of("stopped_because", why=because or reason[:1000]).to_json(),
             finished_at=now,
         )
-        act = audit.CheckRunStopped(check_run=run.pk, reason=reason)
+        act = audit.CheckRunStopped(check_run=run.pk, reason=reason, because=because)
         ledger.record(run.cluster.name, act, actor=actor, now=now)
         _tell_end(run)
     if pvc_check.CHECK in run.checks and not pvc_check.is_over(run):

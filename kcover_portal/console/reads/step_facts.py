@@ -4,7 +4,9 @@ from collections.abc import Callable, Collection, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.urls import reverse
 from django.utils.dateparse import parse_datetime
+from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
@@ -81,5 +83,8 @@ RENDER: Final[dict[actions.ValueFormat, Callable[[actions.Presentation, Any], An
     actions.ValueFormat.BUDGETS: lambda _field, value: _budgets(value),
     actions.ValueFormat.CHOICE: lambda field, value: _(field.choices[value]) if value in field.choices else value,
     actions.ValueFormat.REASON: lambda _field, value: localization.say(reasons.from_json(value)),
+    actions.ValueFormat.VALIDATION: lambda _field, value: format_html(
+        '<a href="{}">{}</a>', reverse("console:validation", args=[value]), value
+    ),
     actions.ValueFormat.VALUES: lambda _field, value: ", ".join(value.values()),
 }

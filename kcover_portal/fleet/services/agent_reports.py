@@ -2,10 +2,11 @@
 
 A heartbeat updates one narrow row and inserts none. The inventory and the check results are written only if they differ
 from the previous report's, as digests in that row show. The time of an unchanged check result is updated every
-REFRESH_SECONDS. Everything here runs in the transaction of the whole batch.
+REFRESH_SECONDS and with each boot. Everything here runs in the transaction of the whole batch.
 """
 
 import hashlib
+import zlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -23,7 +24,7 @@ REFRESH_SECONDS = 3600  # the shown time of a result may lag by this much
 BATCH_MARK_CHARS = 12  # of the hash of a batch id
 REMEMBERED_BATCHES = 8  # per node, without a row of their own: an agent sends one batch after the other
 RECENT_CHARS = BATCH_MARK_CHARS * REMEMBERED_BATCHES
-CHECKS_DIGEST_BYTES = 6  # in the row the number of the refresh period follows
+CHECKS_DIGEST_BYTES = 6  # in the row a number of boot and refresh period follows
 # hashlib releases the GIL for inputs of 2,048 bytes and more, and taking it again costs more than the hashing.
 _HASHED_BYTES = 2000
 _INVENTORY = msgspec.json.Decoder(fault.Inventory)
@@ -231,6 +232,10 @@ def _mark(batch_id: str) -> str:
 
 
 def _checks_mark(incoming: IncomingReport, node: int, seconds: float) -> str:
-    """The digest of the results with the number of the refresh period; periods of nodes are staggered."""
+    """The digest of the results with a number for the boot and the refresh period; periods of nodes are staggered.
+
+    Equal results of another boot are new: a validation asks whether the probes have looked since the boot.
+    """
     period = int((seconds + node * 7 % REFRESH_SECONDS) // REFRESH_SECONDS)
-    return f"{incoming.checks_digest}{period & 0xFFFF:04x}"
+    number = (period ^ zlib.crc32(incoming.boot_id.encode())) & 0xFFFF
+    return f"{incoming.checks_digest}{number:04x}"

@@ -18,6 +18,7 @@ from kcover_portal.rescue.actions import (
     stop_jobs,
     taint,
     uncordon,
+    validate,
     verify,
     webhook,
 )
@@ -39,6 +40,7 @@ ACTIONS: dict[str, Callable[[Context], Outcome]] = {
     "ready": ready.run,
     "run_checks": run_checks.run,
     "verify": verify.run,
+    "validate": validate.run,
     "uncordon": uncordon.run,
     "release": release.run,
     "escalate": escalate.run,

@@ -8,22 +8,21 @@ hold-down time. Silence proves nothing.
 from datetime import datetime, timedelta
 
 from kcover import plan, reasons
-from kcover.actions import ready, reset
+from kcover.actions import ready, reset, validate
 from kcover.actions import verify as core
-from kcover.decisions import health, match
-from kcover.faults import nvlink5, xid
+from kcover.decisions import health
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
-from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks, out_of_service
+from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait
 
 POLL_SECONDS = 1.0
 AGENT_TIME_LIMIT = timedelta(minutes=5)  # ten default heartbeats
+SETTLE_WITHIN = timedelta(minutes=10)  # of a fault that no repair preceded
 MAX_NAMES_SHOWN = 8
 CHECK_SECONDS = 5.0
 CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once an hour and report changes at once
@@ -39,8 +38,12 @@ def run(context: Context) -> Outcome:
     if active:
         faults = ", ".join(f"{incident.kind} {incident.code} {incident.device}".strip() for incident in active)
         seen = reasons.of("faults_since_repair", faults=faults)
-        # The same rule means the same plan. A fault of another rule needs another repair.
-        return StartOver(seen) if all(_same_rule(context, incident) for incident in active) else Failed(seen)
+        if not all(_same_rule(context, incident) for incident in active):
+            return Failed(seen)  # the fault of another rule needs another repair
+        if _may_settle(context):
+            context.remember(quiet_since=context.now)
+            return Wait(CHECK_SECONDS, reasons.of("faults_not_over", faults=faults))
+        return StartOver(seen)  # the same rule means the same plan
     if boot_id and node.boot_id != boot_id:
         return Failed(reasons.of("rebooted_again"))
     if not node.ready:
@@ -53,6 +56,18 @@ def run(context: Context) -> Outcome:
     if left > timedelta(0):
         return Wait(left.total_seconds(), reasons.of("hold_down", seconds=context.cluster.hold_down))
     return _unproved(context, since=since, boot_id=node.boot_id) or Done(reasons.of("verified_healthy"))
+
+
+def _may_settle(context: Context) -> bool:
+    """Returns whether the fault may be over soon: its lines often repeat for seconds, and no repair preceded.
+
+    The validation that follows closes incidents up to its own start, so also those of the time until then.
+    """
+    steps = queries.steps_of(context.rescue)
+    repaired = any(step.spec.mends and step.state == step.State.DONE for step in steps)
+    validated = any(step.name == validate.SPEC.name and step.index > context.step.index for step in steps)
+    started = context.step.started_at or context.now
+    return validated and not repaired and context.now - started < SETTLE_WITHIN
 
 
 def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | None:
@@ -81,14 +96,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
 
 
 def _same_rule(context: Context, fault: Incident) -> bool:
-    chosen, _ = match.match(
-        policies.candidates(context.cluster.pk),
-        kind=fault.kind,
-        code=fault.code,
-        cause=fault.cause,
-        labels=context.node.labels,
-        fatal=nvlink5.is_fatal(xid.parse_line(fault.message)),
-    )
+    chosen = matched_rule.of(context, fault)
     if chosen is None or chosen.name != context.rescue.rule or chosen.rule.mode != "enforce":
         return False
     first = plan.digest(plan.of_rule(chosen.rule, code=context.rescue.fault_code))
@@ -103,7 +111,8 @@ def _proof_starts(context: Context) -> tuple[datetime, str]:
     mended = queries.step_named(context.rescue, reset.SPEC.name)
     if mended is not None and mended.finished_at is not None and mended.state == mended.State.DONE:
         return mended.finished_at, ""
-    return context.step.started_at or context.now, ""
+    quiet_since = context.step.progress_as(core.Progress).quiet_since
+    return quiet_since or context.step.started_at or context.now, ""
 
 
 def _agent_is_fresh(context: Context, *, since: datetime, boot_id: str) -> bool:

@@ -60,8 +60,8 @@ def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> boo
             return second_round.start_over(rescue, step, because=because, now=now) or _end(
                 rescue, step, state="failed", because=because, now=now
             )
-        case Failed(because):
-            return _end(rescue, step, state="failed", because=because, now=now)
+        case Failed(because, named):
+            return _end(rescue, step, state="failed", outcome=named, because=because, now=now)
         case Replaced(because):
             return _end(rescue, step, state="cancelled", outcome=replaced_machine.OUTCOME, because=because, now=now)
         case Overruled(because):

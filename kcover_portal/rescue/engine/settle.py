@@ -94,7 +94,7 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
         )
         ledger.append(rescue.cluster.name, [*context.answers, *ended, *holds])
         if isinstance(outcome, Done):
-            _after_step(rescue, step, now=now)
+            _after_step(rescue, step, steps, now=now)
             following = unfinished(steps)
             if following is None:
                 finish(rescue, steps, now=now)
@@ -161,10 +161,12 @@ def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
     return Ending("isolated", reasons.of("done_isolated"))
 
 
-def _after_step(rescue: Rescue, step: Step, *, now: datetime) -> None:
-    """Records the proof of a finished step: a verification closes the incidents seen before it (invariant 4)."""
+def _after_step(rescue: Rescue, step: Step, steps: Sequence[Step], *, now: datetime) -> None:
+    """Records the proof of a finished step: the last one closes the incidents seen before it (invariant 4)."""
     if step.spec.proves:
         Rescue.objects.filter(pk=rescue.pk).update(verified=True)
+        if any(later.spec.proves and later.index > step.index for later in steps):
+            return
         boot_id = queries.new_boot(rescue)
         because = reasons.of("incident_verified", rescue=str(rescue.pk))
         if boot_id:

@@ -8,6 +8,8 @@ rescue or skips the step withdraws it. A job is in the cluster: the same transac
 and the worker that claims it finds the job and deletes it, so neither a crash nor an API outage loses it. The worker
 looks twice, because a call of the rescue's worker may still be under way when a person ends the rescue.
 
+A validation of the node is rows as well, so it is cancelled like a command.
+
 A command that an agent has fetched, or a job whose pod has started, cannot be revoked; the audit log records this.
 """
 
@@ -19,6 +21,7 @@ from typing import Any
 from django.db.models import QuerySet
 
 from kcover import actions, audit, reasons
+from kcover.actions import validate
 from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover_portal import doorbell
@@ -27,7 +30,7 @@ from kcover_portal.fleet import services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import errors, node_lock, recheck_guards
+from kcover_portal.rescue.step import errors, node_lock, recheck_guards, validator
 from kcover_portal.rescue.step.drivers import agent, job
 
 log = logging.getLogger(__name__)
@@ -47,10 +50,12 @@ def revoke(rescue: Rescue, *, now: datetime, because: Reason, step: Step | None 
     requester = agent.requester(rescue.pk, None if step is None else step.index)
     withdrawn = fleet_services.withdraw_commands(requester, because=because, now=now)
     requests = [reasons.of("agent_command", command=str(pk)) for pk, kind in withdrawn if kind in CANNOT_RECALL]
-    rows = rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk)
+    rows = _with_requests(rescue.steps.all() if step is None else rescue.steps.filter(pk=step.pk))
     requests += [
-        reasons.of("reboot_job", job=str(own)) for row in _to_withdraw(rows) for own in _schedule(row, now=now)
+        reasons.of("reboot_job", job=str(own)) for row in rows if row.leftovers for own in _schedule(row, now=now)
     ]
+    if any(row.name == validate.SPEC.name for row in rows):
+        validator.registered().withdraw(rescue, because=because, now=now)
     return reasons.of("requests_withdrawn", requests=tuple(requests)) if requests else None
 
 
@@ -87,11 +92,10 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
     _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())
 
 
-def _to_withdraw(steps: QuerySet[Step]) -> list[Step]:
-    """The steps that requested, or may have requested, a job that is not withdrawn yet."""
-    leaving = actions.names(lambda spec: spec.leaves_jobs)
-    unsettled = steps.filter(name__in=leaving).exclude(state__in=("done", "pending"))
-    return [row for row in unsettled if row.leftovers]
+def _with_requests(steps: QuerySet[Step]) -> list[Step]:
+    """The steps that requested, or may have requested, a job or a validation."""
+    requesting = actions.names(lambda spec: spec.leaves_jobs or spec.name == validate.SPEC.name)
+    return list(steps.filter(name__in=requesting).exclude(state__in=("done", "pending")))
 
 
 def _schedule(step: Step, *, now: datetime) -> tuple[ObjectName, ...]:

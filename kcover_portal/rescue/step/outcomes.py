@@ -65,9 +65,13 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It cannot be done; the node stays isolated and a person is asked."""
+    """It cannot be done; the node stays isolated and a person is asked.
+
+    ``outcome``: of the rescue, if others tell this end from other failures.
+    """
 
     reason: Reason
+    outcome: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.utils import translation
 
-from kcover import actions
+from kcover import actions, reasons
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import step_facts
 from kcover_portal.rescue.models import Step
@@ -37,6 +37,18 @@ def test_a_webhook_waits_for_a_callback_and_for_no_reboot() -> None:
         "Handed over at": AT,
     }
     assert facts("reboot", actions.reboot.Args(wait_seconds=3600)) == {"Wait before the reboot": "1 h"}
+
+
+def test_a_validation_is_a_link() -> None:
+    because = reasons.of("validation_class_memory")
+    chosen = actions.validate.Progress(profile="full", because=because, validation=7, boot_id="b")
+    assert facts("validate", actions.validate.Args(profile="auto"), chosen) == {
+        "Validation profile": "auto",
+        "Chosen profile": "full",
+        "Chosen because": str(because),
+        "Validation number": '<a href="/checks/validations/7/">7</a>',
+    }
+    assert facts("validate", actions.validate.Args(profile="light")) == {"Validation profile": "light"}
 
 
 def test_what_only_the_engine_needs_is_not_shown() -> None:

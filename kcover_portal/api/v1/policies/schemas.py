@@ -228,6 +228,7 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
         "onDrainTimeout": rule.on_drain_timeout,
         "verify": rule.verify,
         "verifyAgent": rule.verify_agent,
+        "validate": rule.validate,
         "escalate": rule.escalate,
     }
 

@@ -1,0 +1,130 @@
+"""validate: the node must pass a validation before it is returned (invariant 38).
+
+The validation is requested once for each attempt, for this machine and this boot. If it loads GPUs, it waits until no
+pod uses them. A failed one fails the rescue: the node stays isolated, and the repair desk gets a repair. One that
+proves nothing is a question to a person.
+"""
+
+from django.db import transaction
+
+from kcover import actions, audit, plan, reasons
+from kcover.actions import validate as core
+from kcover.validation import fault_classes
+from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
+from kcover_portal.rescue import queries
+from kcover_portal.rescue.step import matched_rule, node_marks, validator
+from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, Wait
+
+POLL_SECONDS = 1.0
+VERDICT_SECONDS = 30.0  # the verdict itself wakes the rescue
+IDLE_SECONDS = 30.0
+MAX_NAMES_SHOWN = 8
+
+
+def run(context: Context) -> Outcome:
+    """Requests the validation once, then waits for its verdict."""
+    node_marks.restate(context, "validating")
+    node = node_marks.expect_isolated(context)
+    if context.step.progress_as(core.Progress).validation == 0:
+        return _request(context, node)
+    progress = context.step.progress_as(core.Progress)
+    named = {"validation": str(progress.validation), "profile": progress.profile}
+    found = validator.registered().verdict(agent.key_of(context.step))
+    if found is None:
+        return Hold(reasons.of("validation_deleted", validation=named["validation"]))
+    why = reasons.both(*found.because)
+    match found.state:
+        case "waiting":
+            return Wait(VERDICT_SECONDS, reasons.of("validation_not_begun", **named))
+        case "running":
+            return Wait(VERDICT_SECONDS, reasons.of("validation_going_on", **named))
+        case "passed":
+            return _passed(context, node, named)
+        case "failed":
+            return Failed(reasons.of("validation_of_node_failed", why=why, **named), outcome=core.FAILED_OUTCOME)
+        case "cancelled":
+            return Hold(reasons.of("validation_was_cancelled", **named))
+    return Hold(reasons.of("validation_not_proven", why=why, **named))
+
+
+def _passed(context: Context, node: port.Node, named: dict[str, str]) -> Outcome:
+    """The outcome of a validation that passed: the boot must be the same, without a fault since the step began."""
+    if node.boot_id != context.step.progress_as(core.Progress).boot_id:
+        return Failed(reasons.of("rebooted_again"))
+    seen = incidents.faults_since(context.node, context.step.started_at or context.now)
+    if seen:
+        faults = reasons.named([_named(one) for one in seen], most=MAX_NAMES_SHOWN)
+        return Failed(reasons.of("validation_with_faults", faults=faults, **named), outcome=core.FAILED_OUTCOME)
+    if not node.ready:
+        return Poll(POLL_SECONDS, reasons.of("verify_not_ready"))
+    return Done(reasons.of("validation_of_node_passed", **named))
+
+
+def _request(context: Context, node: port.Node) -> Outcome:
+    others = _faults_of_others(context)
+    if others:
+        return Hold(reasons.of("validation_of_other_faults", faults=reasons.named(others, most=MAX_NAMES_SHOWN)))
+    if not context.step.progress_as(core.Progress).profile:
+        choice = _choice(context)
+        context.remember(profile=choice.profile, because=choice.because, boot_id=node.boot_id)
+    key, profile = agent.key_of(context.step), context.step.progress_as(core.Progress).profile
+    users = _gpu_users(context) if validator.registered().needs_idle_gpus(profile) else []
+    if users:
+        return Wait(
+            IDLE_SECONDS, reasons.of("validation_waits_for_gpus", pods=reasons.named(users, most=MAX_NAMES_SHOWN))
+        )
+    order = validator.Order(rescue=context.rescue, key=key, profile=profile)
+    wanted = audit.ValidationRequest(key=key, profile=profile)
+    made: list[int] = []
+
+    def ask() -> reasons.Reason:
+        with transaction.atomic():
+            context.renew()  # one transaction, so that a rescue that has just ended requests nothing
+            made[:] = [validator.registered().order(order, now=context.now)]
+        return reasons.of("validation_requested", validation=str(made[0]))
+
+    context.write(audit.Call.VALIDATE, ask, wanted=wanted)
+    context.remember(validation=made[0])
+    return Poll(POLL_SECONDS, reasons.of("validation_not_begun", validation=str(made[0]), profile=profile))
+
+
+def _faults_of_others(context: Context) -> list[str]:
+    """Open faults for which another rule isolates the node, if this rescue has repaired nothing.
+
+    A validation does not answer them, and the node's return would also undo the other rule's isolation.
+    """
+    steps = queries.steps_of(context.rescue)
+    if any(step.state == step.State.DONE and (step.spec.mends or step.spec.gives_node_away) for step in steps):
+        return []
+    faults = incidents.open_on(context.node).filter(is_user_fault=False).order_by("pk")
+    return [_named(fault) for fault in faults if _isolates_by_another_rule(context, fault)]
+
+
+def _isolates_by_another_rule(context: Context, fault: Incident) -> bool:
+    chosen = matched_rule.of(context, fault)
+    if chosen is None or chosen.name == context.rescue.rule or chosen.rule.mode not in ("approve", "enforce"):
+        return False
+    steps = plan.of_rule(chosen.rule, code=fault.code)
+    return any(actions.ACTIONS[step.name].isolates for step in steps)
+
+
+def _named(fault: Incident) -> str:
+    return f"{fault.kind} {fault.code} {fault.device}".strip()
+
+
+def _gpu_users(context: Context) -> list[str]:
+    pods = context.kube.list_pods(node=context.node.name)
+    return [f"{pod.namespace}/{pod.name}" for pod in pods if pod.gpus and not pod.terminal]
+
+
+def _choice(context: Context) -> fault_classes.Choice:
+    asked = context.step.args_as(core.Args).profile
+    if asked != fault_classes.AUTO:
+        return fault_classes.Choice(asked)
+    rows = context.rescue.incidents.values_list("kind", "code", "is_user_fault")
+    seen = [fault_classes.SeenFault(kind=kind, code=code, by_program=user) for kind, code, user in rows]
+    return fault_classes.choose(seen, returned=validator.registered().is_back_from_repair(context.node))
