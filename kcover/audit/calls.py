@@ -23,6 +23,8 @@ class Call(StrEnum):
     EXCLUDE = "exclude"
     GIVE_BACK = "give_back"
     LABEL = "label"
+    POWER_OFF = "power_off"
+    POWER_ON = "power_on"
     PVC_CREATE = "pvc.create"
     PVC_DELETE = "pvc.delete"
     REBOOT = "reboot"

@@ -23,6 +23,7 @@ class NodeInfo(base.Struct, frozen=True):
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kubelet_version: str = ""
+    system_uuid: str = msgspec.field(name="systemUUID", default="")
 
 
 class Address(base.Struct, frozen=True):
@@ -61,6 +62,7 @@ class NodeObject(base.AnyObject, frozen=True):
             boot_id=info.boot_id,
             gpus=base.gpus(status.capacity),
             kubelet=info.kubelet_version,
+            system_uuid=info.system_uuid,
             internal_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
             resource_version=meta.resource_version,
             conditions={c.type: c.status for c in conditions},
