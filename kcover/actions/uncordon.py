@@ -19,7 +19,7 @@ SPEC = ActionSpec(
     name="uncordon",
     title=_("Uncordon"),
     place=(Stage.RETURN, 0),
-    policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset"),)),
+    policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset", "powerCycle"),)),
     requested_by=lambda options: options.uncordons,
     args=Args,
     returns_node=True,
