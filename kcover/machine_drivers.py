@@ -17,7 +17,9 @@ from kcover.actions import attributes
 from kcover.quote import short_text
 from kcover.reasons import Reason
 
-KINDS: Final = ("redfish",)
+KINDS: Final = ("redfish", "webhook")
+SIGNED: Final = ("webhook",)  # kinds whose password signs requests, and whose address is one for all nodes
+MIN_SECRET: Final = 16  # characters of a password that signs
 ANNOTATION: Final = "kcover.io/bmc"  # of a node: the host that replaces {bmc}
 NODE, BMC = "{node}", "{bmc}"
 MAX_TEXT, MAX_NAMES, MAX_NODES = 500, 50, 10_000
@@ -99,7 +101,10 @@ _COMMON: Final[Mapping[str, Reader]] = {
     "off_seconds": _number(0, 600),
 }
 SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
-    {"redfish": {**_COMMON, "system": _text, "insecure": _boolean}}
+    {
+        "redfish": {**_COMMON, "system": _text, "insecure": _boolean},
+        "webhook": {"pools": _names, "timeout": _number(1, MAX_CALL_SECONDS)},
+    }
 )
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"pools": [], "table": {}, "hosts": [], "timeout": 10, "check_uuid": True, "off_seconds": 10}
@@ -124,8 +129,18 @@ def read(kind: str, given: Mapping[str, Any], *, url: str) -> dict[str, Any]:
                 found[name] = readers[name](value)
         except SettingError as error:
             raise SettingError(name, error.reason) from error
-    _check_address(url, found)
+    if kind in SIGNED:
+        _check_receiver(url)
+    else:
+        _check_address(url, found)
     return found
+
+
+def _check_receiver(url: str) -> None:
+    if not url:
+        raise SettingError("", reasons.of("driver_receiver_missing"))
+    if refusal := attributes.url(url):
+        raise SettingError("", refusal)
 
 
 def _check_address(url: str, found: Mapping[str, Any]) -> None:

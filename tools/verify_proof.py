@@ -91,14 +91,8 @@ TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS)
 MENDS = ("reset", *BOOTS)
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
-DESTRUCTIVE = (
-    "evict",
-    "delete",
-    "command",
-    "reboot",
-    "power_off",
-    "reset",
-)  # calls; a taint with NoExecute is one, too
+POWER = ("power_off", "power_cycle")  # calls that end a boot through the machine's controller
+DESTRUCTIVE = ("evict", "delete", "command", "reboot", *POWER, "reset")  # calls; a taint with NoExecute is one, too
 ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
 CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")
@@ -936,7 +930,7 @@ class Story:
             self._reboots[data["wanted"]["boot_id"] + data["wanted"]["key"]] += 1
             asked = {name for name in self._reboots if name.startswith(data["wanted"]["boot_id"])}
             claim(len(asked) <= 1 + self._words, "reboot", "one boot was asked to end twice")
-        if call == "power_off":
+        if call in POWER:
             claim(place not in self._off, "power", f"step {place} switched the machine off twice")
             self._off.add(place)
 
@@ -966,7 +960,7 @@ class Story:
         claim(min(began for _, began in begun) <= at + CLOCKS_DIFFER, "answer", f"{call} was answered too early")
         begun.pop()
         answer = entry["data"].get("answer") or {}
-        if call == "power_off" and (phase == "failed" or not (answer["taken"] or answer.get("unclear"))):
+        if call in POWER and (phase == "failed" or not (answer["taken"] or answer.get("unclear"))):
             self._off.discard(place)
         if phase == "done":
             step.made.add(call)

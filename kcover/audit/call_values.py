@@ -59,7 +59,10 @@ class RebootRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerChange:
-    """The machine is switched ``power`` ("on" or "off") by the controller ``machine``, to end the boot ``boot_id``."""
+    """The machine's power is changed by the controller ``machine``, to end the boot ``boot_id``.
+
+    ``power``: "off", "on" or "cycle".
+    """
 
     CODE: ClassVar[str] = "power"
     driver: str

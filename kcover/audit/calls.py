@@ -23,6 +23,7 @@ class Call(StrEnum):
     EXCLUDE = "exclude"
     GIVE_BACK = "give_back"
     LABEL = "label"
+    POWER_CYCLE = "power_cycle"
     POWER_OFF = "power_off"
     POWER_ON = "power_on"
     PVC_CREATE = "pvc.create"

@@ -138,6 +138,7 @@ CALLS: Mapping[str, str] = {
     "exclude": _("Exclude node from job"),
     "give_back": _("Give standby back"),
     "label": _("Set label"),
+    "power_cycle": _("Request power cycle"),
     "power_off": _("Switch machine off"),
     "power_on": _("Switch machine on"),
     "pvc.create": _("Create volume claim"),

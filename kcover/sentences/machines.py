@@ -12,6 +12,9 @@ SENTENCES: Mapping[str, str] = {
     ),
     "driver_setting_unknown": _("Drivers of kind {kind} have no setting {name}. They have: {known}."),
     "driver_address_missing": _("Give an address with {place} in it, or a table of nodes and addresses."),
+    "driver_receiver_missing": _("Give the address of the system that receives the requests."),
+    "driver_username_unused": _("Drivers of kind {kind} have no user name. Leave it out."),
+    "driver_secret_short": _("Give the secret that signs the requests, of at least {least} characters."),
     "driver_address_plain": _("Use https. Plain http sends the password unencrypted; the setting insecure allows it."),
     "driver_address_query": _("The address of a controller has no ? and no #."),
     "driver_hosts_missing": _(
@@ -58,6 +61,11 @@ SENTENCES: Mapping[str, str] = {
     "machine_off": _("The machine is off."),
     "machine_on_requested": _("Switch-on requested from {host}. Waiting for a new boot ID."),
     "machine_on_refused": _("{host} did not switch the machine on: {why}"),
+    "machine_cycle_requested": _("Power cycle requested from {host}. Waiting for a new boot ID."),
+    "machine_cycle_refused": _("{host} did not accept the request for a power cycle: {why}"),
+    "machine_cycle_timeout": _(
+        "A power cycle was requested from {host}, but no new boot was reported within {limit}. Check the machine."
+    ),
     "power_cycle_timeout": _(
         "The machine was switched off and on through {host}, but no new boot was reported within {limit}. "
         "Check the machine."

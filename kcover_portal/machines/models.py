@@ -14,6 +14,7 @@ class Driver(ModelWithSecrets):
 
     class Kind(models.TextChoices):
         REDFISH = "redfish", "Redfish"
+        WEBHOOK = "webhook", "Webhook"
 
     name = models.CharField(max_length=63, unique=True)
     kind = models.CharField(max_length=12, choices=Kind.choices)

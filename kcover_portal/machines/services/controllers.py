@@ -1,7 +1,9 @@
 """The controller of one node's machine: what it says, whether it is that machine's, and its switch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 from kcover import machine_drivers, reasons
@@ -39,6 +41,32 @@ class Controller:
         """How long the machine stays off in a power cycle."""
         return timedelta(seconds=self.driver.setting("off_seconds"))
 
+    @property
+    def is_requested(self) -> bool:
+        """True if another system power-cycles the machine, and the power cannot be read."""
+        return self.driver.kind in drivers.REQUESTED
+
+    def ask(self, *, boot_id: str, delivery: str, now: datetime) -> Switched:
+        """One request for a power cycle, made at most once; only for a controller that ``is_requested``."""
+        driver = drivers.REQUESTED[self.driver.kind]
+        return driver.ask(self.machine, self._document(boot_id, now), action=driver.POWER_CYCLE, delivery=delivery)
+
+    def test(self, *, now: datetime) -> Switched:
+        """One request that changes nothing; only for a controller that ``is_requested``."""
+        driver = drivers.REQUESTED[self.driver.kind]
+        return driver.ask(self.machine, self._document("", now), action=driver.TEST, delivery=f"test-{now.timestamp()}")
+
+    def _document(self, boot_id: str, now: datetime) -> Mapping[str, Any]:
+        return {
+            "sent_at": now.isoformat(),
+            "cluster": self.driver.cluster.name,
+            "node": self.node.name,
+            "uid": self.node.uid,
+            "provider_id": self.node.provider_id,
+            "system_uuid": self.node.system_uuid,
+            "boot_id": boot_id,
+        }
+
     def look(self) -> Seen:
         """What the controller says. Raises Unusable, also if it is not proved to be this node's controller."""
         try:
@@ -70,7 +98,7 @@ def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -
     try:
         bmc = node.annotations.get(machine_drivers.ANNOTATION, "").strip()
         machine = Machine(
-            url=machine_drivers.address_of(driver.url, driver.settings, node=node.name, bmc=bmc),
+            url=_address(driver, node=node.name, bmc=bmc),
             username=driver.username,
             password=driver.password,
             system=driver.setting("system").replace(machine_drivers.NODE, node.name),
@@ -80,3 +108,10 @@ def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -
     except (machine_drivers.NoAddress, SecretUnreadable) as error:
         raise Unusable(error.reason, lasting=True) from error
     return Controller(driver=driver, machine=machine, node=node)
+
+
+def _address(driver: Driver, *, node: str, bmc: str) -> str:
+    """The address of a node's controller, or of the system that receives all requests. Raises NoAddress."""
+    if driver.kind in machine_drivers.SIGNED:
+        return driver.url
+    return machine_drivers.address_of(driver.url, driver.settings, node=node, bmc=bmc)

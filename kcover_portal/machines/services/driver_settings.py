@@ -107,6 +107,15 @@ def _set(row: Driver, given: Mapping[str, Any]) -> None:
         value = given.get(name, "")
         if len(value) > most or not value.isprintable() or (name == "username" and ":" in value):
             raise FieldError(name, reasons.of("driver_credential_invalid", most=most))
+    if row.kind in machine_drivers.SIGNED:
+        _check_signing(row, given)
+
+
+def _check_signing(row: Driver, given: Mapping[str, Any]) -> None:
+    if row.username:
+        raise FieldError("username", reasons.of("driver_username_unused", kind=row.kind))
+    if not encryption.is_set(row, "password") or len(given.get("password") or "x" * 99) < machine_drivers.MIN_SECRET:
+        raise FieldError("password", reasons.of("driver_secret_short", least=machine_drivers.MIN_SECRET))
 
 
 def _change(before: object, after: object) -> audit.Change:

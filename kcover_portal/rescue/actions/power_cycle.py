@@ -7,10 +7,14 @@ out. If neither appears, a person is asked. So no boot that began meanwhile is e
 The request to switch on is made only while the controller says that the machine is off. It ends no work, so it may be
 repeated. A machine that the portal did not switch off is not switched on: somebody may be working on it.
 
+Another system (a webhook) power-cycles a machine by one request of the same kind. Its power cannot be read.
+
 After a reboot in the same plan, the step does nothing if the reboot is proved.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import power_cycle as core
@@ -26,6 +30,7 @@ from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Retry,
 POLL_SECONDS = 2.0
 UNCLEAR_WITHIN = timedelta(seconds=60)  # a request whose answer was lost has had its effect by then
 OFF_WITHIN = timedelta(minutes=5)  # a request that was accepted; servers with GPUs take up to a minute
+POWERS = {audit.Call.POWER_OFF: "off", audit.Call.POWER_ON: "on", audit.Call.POWER_CYCLE: "cycle"}
 ON_AGAIN_AFTER = timedelta(seconds=60)  # a machine that is still off so long after the request
 
 
@@ -41,6 +46,8 @@ def run(context: Context) -> Outcome:
         return Hold(reasons.of("boot_id_unknown"))
     try:
         controller = _controller(context, node)
+        if controller.is_requested:
+            return _request(context, controller)
         seen = controller.look()
     except machines.Unusable as error:
         return _unusable(context, error)
@@ -50,6 +57,25 @@ def run(context: Context) -> Outcome:
     if progress.off_asked_at is not None:
         return _await_off(context, controller, seen)
     return _switch_off(context, controller, seen)
+
+
+def _request(context: Context, controller: machines.Controller) -> Outcome:
+    """Asks another system to power-cycle the machine, once. Its power cannot be read: only the boot ID is watched."""
+    progress, host, limit = _progress(context), controller.host, timedelta(seconds=context.cluster.ready_within)
+    requested = Poll(POLL_SECONDS, reasons.of("machine_cycle_requested", host=host))
+    if progress.off_asked_at is not None:
+        late = context.now - progress.off_asked_at > limit
+        return Hold(reasons.of("machine_cycle_timeout", host=host, limit=reasons.span(limit))) if late else requested
+
+    def ask() -> Switched:
+        boot_id, key = _progress(context).boot_id, agent.key_of(context.step)
+        return controller.ask(boot_id=boot_id, delivery=key, now=context.now)
+
+    answer = _end_boot(context, controller, audit.Call.POWER_CYCLE, ask)
+    if answer.taken or answer.unclear:
+        return requested
+    refused = reasons.of("machine_cycle_refused", host=host, why=answer.reason)
+    return Retry(refused) if answer.later else Hold(refused)
 
 
 def _progress(context: Context) -> core.Progress:
@@ -83,22 +109,10 @@ def _switch_off(context: Context, controller: machines.Controller, seen: Seen) -
             return Hold(reasons.of("machine_found_off", host=host))
         context.remember(driver=controller.driver.name, machine=host, off_at=context.now)
         return _switch_on(context, controller, seen)
-    context.check_guards(destructive=True)
-    node_marks.restate(context, "rebooting")
-    boot_id = progress.boot_id or controller.node.boot_id
-    chosen = {"driver": controller.driver.name, "machine": host, "boot_id": boot_id}
-    context.remember(**chosen, tries=progress.tries + 1, off_asked_at=context.now, accepted=False)
-    try:
-        answer = _switch(context, controller, seen, Power.OFF)
-    except HeldBack:  # before the call
-        context.remember(off_asked_at=None, tries=progress.tries)
-        raise
-    if answer.taken:
-        context.remember(accepted=True)
-        return Poll(POLL_SECONDS, reasons.of("machine_off_requested", host=host))
-    if answer.unclear:
-        return Poll(POLL_SECONDS, reasons.both(reasons.of("machine_off_requested", host=host), answer.reason))
-    context.remember(off_asked_at=None)
+    answer = _end_boot(context, controller, audit.Call.POWER_OFF, partial(controller.switch, seen, Power.OFF))
+    requested = reasons.of("machine_off_requested", host=host)
+    if answer.taken or answer.unclear:
+        return Poll(POLL_SECONDS, reasons.both(requested, answer.reason if answer.unclear else None))
     refused = reasons.of("machine_off_refused", host=host, why=answer.reason)
     return Retry(refused) if answer.later else Hold(refused)
 
@@ -131,7 +145,7 @@ def _switch_on(context: Context, controller: machines.Controller, seen: Seen) ->
     if progress.on_at is not None and context.now - progress.on_at < ON_AGAIN_AFTER:
         return starting
     context.remember(on_at=context.now)
-    answer = _switch(context, controller, seen, Power.ON)
+    answer = _call(context, controller, audit.Call.POWER_ON, partial(controller.switch, seen, Power.ON))
     if answer.taken or answer.unclear:
         return starting
     context.remember(on_at=None)
@@ -148,21 +162,44 @@ def _late(context: Context) -> Hold | None:
     return Hold(reasons.of("power_cycle_timeout", host=progress.machine, limit=reasons.span(limit)))
 
 
-def _switch(context: Context, controller: machines.Controller, seen: Seen, power: Power) -> Switched:
+def _end_boot(
+    context: Context, controller: machines.Controller, kind: audit.Call, call: Callable[[], Switched]
+) -> Switched:
+    """Stores the request, then makes it. It is forgotten only if it was certainly not carried out. Raises HeldBack."""
+    progress = _progress(context)
+    context.check_guards(destructive=True)
+    node_marks.restate(context, "rebooting")
+    boot_id = progress.boot_id or controller.node.boot_id
+    chosen = {"driver": controller.driver.name, "machine": controller.host, "boot_id": boot_id}
+    context.remember(**chosen, tries=progress.tries + 1, off_asked_at=context.now, accepted=False)
+    try:
+        answer = _call(context, controller, kind, call)
+    except HeldBack:  # before the call
+        context.remember(off_asked_at=None, tries=progress.tries)
+        raise
+    if answer.taken:
+        context.remember(accepted=True)
+    elif not answer.unclear:
+        context.remember(off_asked_at=None)
+    return answer
+
+
+def _call(
+    context: Context, controller: machines.Controller, kind: audit.Call, call: Callable[[], Switched]
+) -> Switched:
     """One request, recorded before and after like a write to the cluster. Raises HeldBack."""
     answers: list[Switched] = []
 
-    def call() -> audit.PowerAnswer:
-        answers.append(controller.switch(seen, power))
+    def recorded() -> audit.PowerAnswer:
+        answers.append(call())
         return audit.PowerAnswer(taken=answers[0].taken, unclear=answers[0].unclear, because=answers[0].reason)
 
     wanted = audit.PowerChange(
         driver=controller.driver.name,
         machine=controller.host,
-        power=power,
+        power=POWERS[kind],
         boot_id=_progress(context).boot_id,
         key=agent.key_of(context.step),
     )
-    kind = audit.Call.POWER_OFF if power is Power.OFF else audit.Call.POWER_ON
-    context.write(kind, call, destructive=power is Power.OFF, wanted=wanted)
+    context.write(kind, recorded, destructive=kind is not audit.Call.POWER_ON, wanted=wanted)
     return answers[0]

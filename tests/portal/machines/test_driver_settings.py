@@ -20,6 +20,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.machines import queries, services
 from kcover_portal.machines.models import Driver
 from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
+from tests.portal.rescue.other_system import OtherSystem
 
 pytestmark = pytest.mark.django_db
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -111,6 +112,23 @@ def test_what_is_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[
     assert not Entry.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ({"url": ""}, ("url", "driver_receiver_missing")),
+        ({"password": ""}, ("password", "driver_secret_short")),
+        ({"password": "x" * 15}, ("password", "driver_secret_short")),
+        ({"username": "a"}, ("username", "driver_username_unused")),
+        ({"given": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_setting_unknown")),
+    ],
+)
+def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
+    given = {"url": "https://cloud.example/", "password": "x" * 16, "given": {}, **more}
+    with pytest.raises(FieldError) as refused:
+        services.make_driver("cloud", "webhook", cluster, **given, actor="user:ann", now=NOW)
+    assert (refused.value.field, refused.value.reason.code) == refusal
+
+
 def test_a_name_is_taken_once(cluster: Cluster) -> None:
     make(cluster)
     assert refused_field(cluster) == ("name", "driver_exists")
@@ -151,6 +169,21 @@ def run(*words: str) -> str:
     out = io.StringIO()
     call_command("driver", *words, stdout=out)
     return out.getvalue()
+
+
+def test_the_command_tests_a_webhook(cluster: Cluster, node: Node, tmp_path: Path, settings: Any) -> None:
+    receiver = OtherSystem("x" * 16)
+    try:
+        secret = tmp_path / "secret"
+        secret.write_text("x" * 16)
+        run("add", "cloud", "--kind", "webhook", "--url", receiver.url, "--password-file", str(secret))
+        run("test", "cloud", "--node", "gpu-1")
+        assert [(asked["action"], asked["node"]) for asked in receiver.asked] == [("test", "gpu-1")]
+        receiver.statuses = [401]
+        with pytest.raises(CommandError):
+            run("test", "cloud", "--node", "gpu-1")
+    finally:
+        receiver.stop()
 
 
 def test_the_command_adds_tests_lists_and_removes(cluster: Cluster, node: Node, tmp_path: Path, settings: Any) -> None:

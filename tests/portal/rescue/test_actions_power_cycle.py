@@ -11,7 +11,7 @@ from kcover.decisions import guards
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger.models import Entry
 from kcover_portal.machines import services as machines
-from kcover_portal.machines.drivers import redfish
+from kcover_portal.machines.drivers import redfish, webhook
 from kcover_portal.machines.models import Driver
 from kcover_portal.rescue import services
 from kcover_portal.rescue.queries import proof
@@ -19,6 +19,7 @@ from tests import forgeries, proofs
 from tests.codes import code_of, found_in
 from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
 from tests.portal.rescue import worker_kills
+from tests.portal.rescue.other_system import OtherSystem
 from tests.portal.rescue.world import HEAL, NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -351,6 +352,94 @@ def test_a_driver_that_changed_in_between_is_for_a_person(machine: Machine) -> N
     machine.until("waiting", step="power_cycle")
     machines.delete_driver(Driver.objects.get(), actor="user:ann", now=machine.now)
     assert code_of(machine.until("held").because) == "machine_driver_missing"
+
+
+# --- another system that is asked
+
+
+SECRET = "shared-between-two"
+
+
+@pytest.fixture
+def receiver() -> Iterator[OtherSystem]:
+    made = OtherSystem(SECRET)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def cloud(receiver: OtherSystem) -> Iterator[Machine]:
+    made = Machine(driver=False)
+    given = {"url": receiver.url, "password": SECRET, "given": {}}
+    machines.make_driver("cloud", "webhook", made.cluster, **given, actor="user:ann", now=made.now)
+    yield made
+    made.controller.stop()
+    made.uninstall()
+
+
+def test_a_cloud_is_asked_once_with_a_signed_request(cloud: Machine, receiver: OtherSystem) -> None:
+    node = cloud.kube.get_node(NODE)
+    receiver.meanwhile = lambda: cloud.__setattr__("boots", 1)
+    cloud.fault(62)
+    cloud.heal()
+    [asked] = receiver.asked
+    assert (asked["action"], asked["cluster"], asked["node"]) == ("power.cycle", "c1", NODE)
+    assert (asked["boot_id"], asked["system_uuid"], asked["uid"]) == (node.boot_id, node.system_uuid, node.uid)
+    assert receiver.headers[0]["X-Kcover-Delivery"] == asked["delivery"]
+    assert verbs() == ["power_cycle.begun", "power_cycle.done"]
+    assert proofs.broken_claim(cloud.rescue()) == ""
+
+
+@pytest.mark.parametrize("how", ["500", "cut"])
+def test_inv_16_an_unclear_request_to_a_cloud_is_never_repeated(
+    cloud: Machine, receiver: OtherSystem, how: str
+) -> None:
+    receiver.statuses, receiver.cut = [500], how == "cut"
+    cloud.fault(62)
+    assert code_of(cloud.until("held", seconds=60).because) == "machine_cycle_timeout"
+    assert receiver.calls == 1
+    assert proofs.broken_claim(cloud.rescue()) == ""
+
+
+def test_a_cloud_that_cannot_now_is_asked_again_under_the_same_name(cloud: Machine, receiver: OtherSystem) -> None:
+    receiver.statuses = [503, 202]
+    cloud.fault(62)
+    cloud.until("waiting", step="power_cycle")
+    for _ in range(20):
+        if receiver.calls == 2:
+            break
+        cloud.pass_time(5)
+    assert len({asked["delivery"] for asked in receiver.asked}) == 1
+    cloud.kube.reboot(NODE)
+    cloud.heal()
+    assert receiver.calls == 2
+    assert proofs.broken_claim(cloud.rescue()) == ""
+
+
+def test_a_cloud_that_refuses_is_for_a_person(cloud: Machine, receiver: OtherSystem) -> None:
+    receiver.statuses = [403]
+    cloud.fault(62)
+    assert code_of(cloud.until("held").because) == "machine_cycle_refused"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_inv_13_a_worker_that_dies_at_a_request_to_a_cloud_never_repeats_it(
+    cloud: Machine, receiver: OtherSystem, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    real = webhook.ask
+
+    def dying(*args: Any, **more: Any) -> Any:
+        if after:
+            real(*args, **more)
+        raise worker_kills.Killed
+
+    monkeypatch.setattr(webhook, "ask", dying)
+    cloud.fault(62)
+    while not worker_kills.work(cloud):
+        cloud.now += timedelta(seconds=1)
+    monkeypatch.setattr(webhook, "ask", real)
+    assert code_of(cloud.until("held", seconds=60).because) == "machine_cycle_timeout"
+    assert receiver.calls == int(after)
 
 
 # --- after a reboot

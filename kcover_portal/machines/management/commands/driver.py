@@ -80,6 +80,9 @@ class Command(BaseCommand):
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
             controller = services.controller_of(row, node, driver=driver)
+            if controller.is_requested:
+                self._test_receiver(controller, row.name)
+                return
             seen = controller.look()
         except (port.KubeError, services.Unusable) as error:
             raise CommandError(str(error)) from error
@@ -88,6 +91,12 @@ class Command(BaseCommand):
         self.stdout.write(f"{controller.host} answers for {row.name}")
         for name, value in about.items():
             self.stdout.write(f"  {name}\t{value}")
+
+    def _test_receiver(self, controller: services.Controller, node: str) -> None:
+        answer = controller.test(now=timezone.now())
+        if not answer.taken:
+            raise CommandError(str(answer.reason))
+        self.stdout.write(f"{controller.host} accepted a test request about {node}")
 
     def _list(self, options: dict[str, Any]) -> None:
         for row in Driver.objects.select_related("cluster"):
