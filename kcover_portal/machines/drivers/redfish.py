@@ -30,7 +30,11 @@ def look(machine: Machine) -> Seen:
     """Reads the system by its links from the service root, within the machine's time. Raises Unreadable."""
     until = time.monotonic() + machine.seconds
     systems = _link(_get(machine, ROOT, until=until), "Systems", machine)
-    system = _get(machine, _member(machine, _get(machine, systems, until=until)), until=until)
+    return read_system(machine, _get(machine, _member(machine, _get(machine, systems, until=until)), until=until))
+
+
+def read_system(machine: Machine, system: Mapping[str, Any]) -> Seen:
+    """What a ComputerSystem says. Raises Unreadable."""
     reset = _part(_part(system, "Actions"), "#ComputerSystem.Reset")
     kinds = reset.get("ResetType@Redfish.AllowableValues")
     state = system.get("PowerState")
