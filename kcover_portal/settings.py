@@ -104,7 +104,7 @@ INSTALLED_APPS = [
     "kcover_portal.fleet",
     "kcover_portal.accounts",
     "kcover_portal.policies",
-    "kcover_portal.incidents",
+    *("kcover_portal.incidents", "kcover_portal.machines"),
     "kcover_portal.anchors",
     "kcover_portal.audit_stream",
     "kcover_portal.rescue",

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simulator import server
-from simulator.world import mix, world
+from simulator.world import injector, mix, world
 from simulator.world.pace import Timings
 
 _URL = "http://127.0.0.1:8001"
@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--count", type=_whole(1, 10_000), default=1, help="how often to print the line")
     add("--line", help="kernel log line to print instead of the driver's")
     add("--drill", action="store_true", help="write the line as a program does (facility 1)")
-    add("--cure", choices=mix.CURES, help="what cures the fault")
+    add("--cure", choices=injector.CURES, help="what cures the fault")
     add("--never-returns", action="store_true", help="the node's next reboot never ends")
     add("--kill", action="store_true", help="crash the programs on the GPU")
     add("--url", type=_url, default=_URL, help=f"URL of the simulator (default: {_URL})")

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import django
 from django.conf import settings
@@ -23,7 +24,7 @@ if not settings.configured:
     django.setup()
 
 from agents.probes.log import kmsg
-from kcover import masked_addresses, preflight, wire
+from kcover import machine_drivers, masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
@@ -36,6 +37,7 @@ from kcover_portal.fleet.management import kubeconfig
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import errors as kube_errors
 from kcover_portal.kube import kubeconfig_rules
+from kcover_portal.machines.drivers import redfish
 from kcover_portal.policies.services import yaml_reader
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -148,6 +150,24 @@ def _profile(data: bytes) -> None:
     assert profiles.parse(profile.to_json()) == profile
 
 
+def _controller(data: bytes) -> None:
+    """The path at which a controller's power is switched is one of the same server."""
+    machine = redfish.Machine(url="https://bmc.example", username="", password="")
+    document = json.loads(data)
+    if not isinstance(document, dict):
+        return
+    seen = redfish.read_system(machine, document)
+    assert urlsplit(machine.url + seen.target).netloc == "bmc.example"
+
+
+def _bmc(data: bytes) -> None:
+    """The annotation of a node leads to no host but those that an admin allows."""
+    allowed = {"hosts": ["10.8.0.0/16", ".bmc.example"]}
+    found = machine_drivers.address_of("https://{bmc}", allowed, node="gpu-1", bmc=data.decode("utf-8", "replace"))
+    host = urlsplit(found).hostname or ""
+    assert host.endswith(".bmc.example") or host.startswith("10.8.")
+
+
 def _token(data: bytes) -> None:
     """The claims of a service account's token; the signature is the API server's business."""
     text = data.decode("utf-8", "replace")
@@ -188,6 +208,8 @@ TARGETS = {
     "pod_log": Target(run=_pod_log),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
     "profile": Target(run=_profile, refusals=(profiles.ProfileInvalid, ValueError, RecursionError)),
+    "controller": Target(run=_controller, refusals=(redfish.Unreadable, ValueError, RecursionError)),
+    "bmc": Target(run=_bmc, refusals=(machine_drivers.NoAddress,)),
     "token": Target(run=_token, refusals=(Refusal,)),
     "anchor": Target(
         run=lambda data: signed_heads.parse(data.decode("utf-8", "replace")), refusals=(signed_heads.AnchorUnreadable,)

@@ -20,7 +20,7 @@ What a proof states, and how each statement is derived again:
    count must agree.
 5. *Order.* The entries are played again: a step begins after all steps before it ended; no call of a gated step
    precedes its approval; each answer follows its call; each attempt that ended has all its answers; a reboot ends one
-   boot once; and the rescue ends as its steps say.
+   boot once, and a power cycle switches the machine off once; and the rescue ends as its steps say.
 6. *Guards.* Before each call that takes work away, and before a late isolation, the log has the figures of the guards.
    Their arithmetic is repeated: the act must pass, or a named person must have overridden the guard.
 
@@ -66,30 +66,34 @@ ORDER = (
         "webhook",
         "reset",
         "reboot",
+        "power_cycle",
         "ready",
     ),
     *("run_checks", "verify", "validate", "uncordon", "release", "escalate"),
 )
 NAMES = {
     "gpuReset": "reset",
+    "powerCycle": "power_cycle",
     "restartJobs": "restart_jobs",
     "stopJobs": "stop_jobs",
     "runChecks": "run_checks",
     "unCordon": "uncordon",
     "enableWarmStandby": "standby",
 }
+BOOTS = ("reboot", "power_cycle")  # steps that end a boot
 IMPLIED = {
     "drain": ("cordon",),
     "reset": ("cordon", "verify"),
-    "reboot": ("cordon", "ready", "verify"),
+    **dict.fromkeys(BOOTS, ("cordon", "ready", "verify")),
     "validate": ("verify",),
 }
-ISOLATES = ("cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot")
-TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", "reboot")
-MENDS = ("reset", "reboot")
+ISOLATES = ("cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", *BOOTS)
+TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS)
+MENDS = ("reset", *BOOTS)
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
-DESTRUCTIVE = ("evict", "delete", "command", "reboot", "reset")  # calls; a taint with NoExecute is one, too
+POWER = ("power_off", "power_cycle")  # calls that end a boot through the machine's controller
+DESTRUCTIVE = ("evict", "delete", "command", "reboot", *POWER, "reset")  # calls; a taint with NoExecute is one, too
 ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
 CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")
@@ -656,7 +660,7 @@ class Decision:
         mending = [step["name"] for step in steps if step["name"] in MENDS]
         repeats, ladder = settings["repeats"], settings["ladder"]
         claim(not mending or node["recent_rescues"] < repeats["limit"], "precondition", "the reboots were too many")
-        climbs = "reboot" in mending and ladder["reboots"] is not None
+        climbs = bool(set(mending) & set(BOOTS)) and ladder["reboots"] is not None
         claim(not climbs or node["reboots_for_code"] < ladder["reboots"], "precondition", "an inspection was due")
 
     def _check_guards(self, rule: Rule) -> None:
@@ -766,6 +770,7 @@ class Story:
         self._unfinished = 0  # steps of the plan that had ended when the rescue ended, from the first one on
         self._isolated = False
         self._reboots: Counter[str] = Counter()
+        self._off: set[int] = set()  # steps whose request to switch off was made, or may have been
         self._words = 0
         self._at = datetime.min.replace(tzinfo=UTC)
 
@@ -929,6 +934,9 @@ class Story:
             self._reboots[data["wanted"]["boot_id"] + data["wanted"]["key"]] += 1
             asked = {name for name in self._reboots if name.startswith(data["wanted"]["boot_id"])}
             claim(len(asked) <= 1 + self._words, "reboot", "one boot was asked to end twice")
+        if call in POWER:
+            claim(place not in self._off, "power", f"step {place} switched the machine off twice")
+            self._off.add(place)
 
     def _check_attempt(self, step: Attempted, attempt: int) -> None:
         claim(attempt >= step.attempt and attempt >= 1, "attempt", f"the attempts of {step.name} are not in order")
@@ -955,6 +963,9 @@ class Story:
         at = moment(entry["at"])
         claim(min(began for _, began in begun) <= at + CLOCKS_DIFFER, "answer", f"{call} was answered too early")
         begun.pop()
+        answer = entry["data"].get("answer") or {}
+        if call in POWER and (phase == "failed" or not (answer["taken"] or answer.get("unclear"))):
+            self._off.discard(place)
         if phase == "done":
             step.made.add(call)
             self._isolated = self._isolated or (call in ISOLATING and step.name in ISOLATES)
@@ -1096,6 +1107,7 @@ class Story:
         claim(entry["data"]["plan_hash"] == self._hash, "plan_hash", "the command is about another plan")
         claim(not entry["actor"].startswith(("rescue ", "policy:")), "actor", f"a person must have {phase} the step")
         self._words += 1
+        self._off.discard(place)
         self.state, step.state = "running", "pending" if phase == "retried" else "skipped"
         if phase == "skipped" and self._gate == place:
             later = (at for at, it in enumerate(self.steps) if at > place and takes_away(it.planned))

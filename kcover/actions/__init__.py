@@ -13,6 +13,7 @@ from kcover.actions import (
     escalate,
     label,
     notify,
+    power_cycle,
     ready,
     reboot,
     release,
@@ -52,7 +53,7 @@ __all__ = [
 # portal's own.
 _MODULES = (
     *(cordon, drain, reboot, standby, uncordon),
-    *(taint, label, reset, restart_jobs, stop_jobs, notify, webhook, run_checks),
+    *(taint, label, reset, power_cycle, restart_jobs, stop_jobs, notify, webhook, run_checks),
     *(ready, verify, validate, release, escalate),  # a rule cannot list these among its actions
 )
 

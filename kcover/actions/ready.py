@@ -1,4 +1,4 @@
-"""ready: wait until the node is Ready under another boot ID than the one that was rebooted."""
+"""ready: wait until the node is Ready under another boot ID than the one that had to end."""
 
 from dataclasses import dataclass
 
@@ -23,6 +23,6 @@ class Progress(record.Progress):
 SPEC = ActionSpec(
     name="ready",
     title=_("Wait until ready"),
-    place=(Stage.REPAIR, 3),
+    place=(Stage.REPAIR, 4),
     progress=Progress,
 )

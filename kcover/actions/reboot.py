@@ -71,5 +71,6 @@ SPEC = ActionSpec(
     isolates=True,
     takes_work_away=True,
     mends=True,
+    ends_boot=True,
     request_key="reboot",
 )

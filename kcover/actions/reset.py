@@ -33,7 +33,10 @@ SPEC = ActionSpec(
         name="gpuReset",
         attributes={"unCordon": attributes.truth("unCordon")},
         needs=(("drain",),),
-        excludes={"reboot": reasons.of("reboot_resets_gpus")},
+        excludes={
+            "reboot": reasons.of("reboot_resets_gpus"),
+            "powerCycle": reasons.of("power_cycle_resets_gpus"),
+        },
     ),
     implies=("cordon", "verify"),
     progress=Progress,

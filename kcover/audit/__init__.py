@@ -24,6 +24,8 @@ from kcover.audit.call_values import (
     PodEvicted,
     PodGone,
     PodRemoval,
+    PowerAnswer,
+    PowerChange,
     RebootRequest,
     StandbyChange,
     StorageClaim,
@@ -68,6 +70,7 @@ from kcover.audit.identities import (
     SingleSignOnFailed,
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
+from kcover.audit.machines import DriverAct, DriverChanged, DriverCreated, DriverDeleted
 from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
 from kcover.audit.rescues import (
     CommandAnsweredLate,
@@ -199,6 +202,10 @@ __all__ = [
     "DatabaseDiverged",
     "DecisionAnswer",
     "DecisionMade",
+    "DriverAct",
+    "DriverChanged",
+    "DriverCreated",
+    "DriverDeleted",
     "EntryLike",
     "EvictionBlocked",
     "FactorConfirmed",
@@ -251,6 +258,8 @@ __all__ = [
     "PolicyAct",
     "PolicyApplied",
     "PolicyDeleted",
+    "PowerAnswer",
+    "PowerChange",
     "PreflightAct",
     "PreflightComplete",
     "PreflightExpired",

@@ -58,6 +58,21 @@ class RebootRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerChange:
+    """The machine's power is changed by the controller ``machine``, to end the boot ``boot_id``.
+
+    ``power``: "off", "on" or "cycle".
+    """
+
+    CODE: ClassVar[str] = "power"
+    driver: str
+    machine: str
+    power: str
+    boot_id: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GpuReset:
     """The reset of one GPU, named by its UUID or its PCI address."""
 
@@ -127,6 +142,7 @@ Wanted = (
     | PodRemoval
     | JobCommand
     | RebootRequest
+    | PowerChange
     | GpuReset
     | CheckRequest
     | ValidationRequest
@@ -254,6 +270,20 @@ class WebhookAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PowerAnswer:
+    """The answer of a machine's controller. Not ``taken``: refused; ``unclear``: it may have had its effect."""
+
+    CODE: ClassVar[str] = "power_answer"
+    taken: bool
+    unclear: bool = False
+    because: Reason
+
+    def sentence(self) -> Reason | None:
+        """The answer in words."""
+        return self.because
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimMade:
     """The claim of storage exists, in this phase."""
 
@@ -275,5 +305,6 @@ Answer = (
     | Accepted
     | JobRemoved
     | WebhookAnswer
+    | PowerAnswer
     | ClaimMade
 )

@@ -33,10 +33,10 @@ class NodeFacts:
     left_to_people: int | None = None  # the rescue that ended by leaving the node to people
     isolated_by: int | None = None  # the closed rescue whose marks the node still carries
     isolated_plan: str = ""  # the hash of that rescue's plan
-    recent_rescues: int = 0  # automatic reboots and resets within the window of the ``repeats`` guard
+    recent_rescues: int = 0  # automatic reboots, power cycles and resets within the window of the ``repeats`` guard
     rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
     unshown_boot: str = ""  # the boot of the fault, if the cluster has not shown whether that boot has ended
-    reboots_for_code: int = 0  # reboots for this code within the window of the ``ladder`` guard
+    reboots_for_code: int = 0  # reboots and power cycles for this code within the window of the ``ladder`` guard
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -267,7 +267,8 @@ def _repair_objection(situation: Situation, decision: Decision) -> reasons.Reaso
     node, repeats, ladder = situation.node, situation.settings.repeats, situation.settings.ladder
     if node.recent_rescues >= repeats.limit:
         return reasons.of("reboots_repeat", rescues=node.recent_rescues, within=reasons.span(repeats.window))
-    if actions.reboot.SPEC.name in mending and ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
+    boots = any(actions.ACTIONS[name].ends_boot for name in mending)
+    if boots and ladder.reboots is not None and node.reboots_for_code >= ladder.reboots:
         return reasons.of(
             "inspection",
             reboots=node.reboots_for_code,

@@ -33,8 +33,12 @@ SENTENCES: Mapping[str, str] = {
     "pods_lack_room": _("Waiting for a free node: {pods}."),
     "pods_not_created": _("Not created yet: {count}."),
     "jobs_lack_room": _("The plan continues, because the repair may free capacity for them."),
-    "kubelet_silent": _("The kubelet of {node} is silent. Waiting for its agent to report another boot."),
-    "pods_freed": _("{node} was rebooted and its kubelet is silent. Kubernetes deletes its pods (taint {taint})."),
+    "kubelet_silent": _(
+        "The kubelet of {node} is silent. Waiting for its agent to report another boot, or its machine to be off."
+    ),
+    "pods_freed": _(
+        "{node} was rebooted or is off, and its kubelet is silent. Kubernetes deletes its pods (taint {taint})."
+    ),
     "reboot_not_proved": _(
         "The kubelet of {node} is silent, and nothing proves that the machine was rebooted. Make sure that it is off "
         "or rebooted, then delete its pods with force."

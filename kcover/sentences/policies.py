@@ -90,6 +90,7 @@ SENTENCES: Mapping[str, str] = {
     "companion_missing": _("{name} needs {needed}: add {first} before it"),
     "actions_conflict": _("{name} and {other} in one rule: {why}; remove one of the two"),
     "stop_or_restart_jobs": _("a job is either restarted or stopped"),
+    "power_cycle_resets_gpus": _("a power cycle resets the GPUs as well"),
     "reboot_resets_gpus": _("a reboot resets the GPUs as well"),
     "truth_invalid": _('{name} must be "true" or "false", not "{value}"'),
     "choice_unknown": _("Unknown {name} {value}: use one of {known}."),

@@ -10,6 +10,7 @@ from simulator.world import machine, mix, printk
 from simulator.world.world import World
 
 KINDS = ("xid", "sxid", "hang")
+CURES = (*mix.CURES, machine.POWER_CYCLE)
 MAX_CODE = 2**31 - 1
 MAX_COUNT = 10_000
 MAX_LINE = 4096
@@ -32,7 +33,7 @@ class Order:
 
     ``kind`` ``hang`` stops the whole machine. ``line`` replaces the driver's line. ``count``: how often the line is
     printed. ``drill``: the line is written by a program, not by the kernel. ``cure``: what removes the fault
-    (``mix.CURES``). If ``returns`` is False, the machine does not come back from its next boot. ``kill`` crashes the
+    (``CURES``). If ``returns`` is False, the machine does not come back from its next boot. ``kill`` crashes the
     programs on the GPU. ``crash``: the machine reboots by itself a moment later, and the kubelet does not
     start until another reboot.
     """
@@ -73,8 +74,8 @@ def parse(body: object) -> Order:
     if not isinstance(line, str) or len(line) > MAX_LINE or "\n" in line:
         raise OrderError("line", f"must be one line of at most {MAX_LINE} characters")
     cure = body.get("cure") or ("self" if kind != "hang" and catalog.is_user_fault(kind, code) else "reboot")
-    if cure not in mix.CURES:
-        raise OrderError("cure", f"must be one of {', '.join(mix.CURES)}, not {cure!r}")
+    if cure not in CURES:
+        raise OrderError("cure", f"must be one of {', '.join(CURES)}, not {cure!r}")
     return Order(
         node=node,
         kind=kind,

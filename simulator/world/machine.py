@@ -12,8 +12,10 @@ from typing import Protocol
 from agents.probes.log import sources
 from kcover.faults import fault
 from simulator.world import agenda
+from simulator.world.agenda import PlannedAction
 
-UP, BOOTING, HUNG, DEAD = "up", "booting", "hung", "dead"
+UP, BOOTING, HUNG, DEAD, OFF = "up", "booting", "hung", "dead", "off"
+POWER_CYCLE = "power_cycle"  # a cure
 _KERNEL, _PROGRAM = 0, 1  # syslog facilities: programs cannot write with the kernel's
 _FAULT_RETURN_SECONDS = 2.0  # after a boot until remaining faults are printed again
 
@@ -30,7 +32,7 @@ class Listener(Protocol):
 
 @dataclass(slots=True, kw_only=True)
 class ActiveFault:
-    """A fault that is present. ``cure``: what removes it (``mix.CURES``). ``gpu``: an index, None for the whole node.
+    """A fault that is present. ``cure``: what removes it (``injector.CURES``). ``gpu``: an index, None: the node.
 
     ``lines`` are printed again after a boot that did not cure it. If ``comes_back`` is False, the next boot never ends.
     If ``kubelet`` is False, the kubelet does not start while the fault is present.
@@ -72,6 +74,7 @@ class Machine:
     printed: Callable[[], None] | None = None  # called for every new line in the log
     collectors: list[Callable[[str, datetime], None]] = field(default_factory=list)  # called with each new line
     arising: list[ActiveFault] = field(default_factory=list)  # faults that appear with the next boot
+    _next_boot: PlannedAction | None = None
 
     def __post_init__(self) -> None:
         self._begin("power on")
@@ -112,7 +115,27 @@ class Machine:
         was_up, self.power = self.power == UP, BOOTING
         if was_up:
             self._notify_down()
-        self.agenda.after(self.boot_seconds, lambda: self._boot(cause))
+        self._plan_boot(cause)
+        return True
+
+    def power_off(self) -> bool:
+        """Cut the power, whatever the machine does. Return False if it is off already."""
+        if self.power == OFF:
+            return False
+        was_up, self.power = self.power == UP, OFF
+        if self._next_boot is not None:
+            self._next_boot.cancel()
+        if was_up:
+            self._notify_down()
+        return True
+
+    def power_on(self) -> bool:
+        """Start a machine that is off. Return False if it is not off."""
+        if self.power != OFF:
+            return False
+        self.power = BOOTING
+        self.faults = [active for active in self.faults if active.cure != POWER_CYCLE]
+        self._plan_boot("power on")
         return True
 
     def crash(self, active: ActiveFault) -> None:
@@ -141,15 +164,18 @@ class Machine:
     def repair(self) -> None:
         """A person repairs the machine: removes all faults and powers it on if it is not up."""
         self.faults.clear()
-        if self.power in (HUNG, DEAD):
+        if self.power in (HUNG, DEAD, OFF):
             self.power = BOOTING
-            self.agenda.after(self.boot_seconds, lambda: self._boot("repair"))
+            self._plan_boot("repair")
+
+    def _plan_boot(self, cause: str) -> None:
+        self._next_boot = self.agenda.after(self.boot_seconds, lambda: self._boot(cause))
 
     def _boot(self, cause: str) -> None:
         if any(not active.comes_back for active in self.faults):
             self.power = DEAD
             return
-        self.faults = [*(active for active in self.faults if active.cure == "repair"), *self.arising]
+        self.faults = [*(active for active in self.faults if active.cure in ("repair", POWER_CYCLE)), *self.arising]
         self.arising.clear()
         self.power = UP
         self._begin(cause)

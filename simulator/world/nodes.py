@@ -174,13 +174,18 @@ def render(spec: NodeSpec, *, number: int, boot_id: str, at: str, images: list[O
                 "machineID": f"{number:032x}",
                 "operatingSystem": "linux",
                 "osImage": "Ubuntu 24.04.3 LTS",
-                "systemUUID": f"00000000-0000-4000-8000-{number:012x}",
+                "systemUUID": system_uuid(number),
             },
         },
     }
     if spec.standby:
         node["spec"] |= {"unschedulable": True, "taints": [unschedulable_taint(at)]}
     return node
+
+
+def system_uuid(number: int) -> str:
+    """The SMBIOS UUID of the ``number``-th machine, as its kubelet and its controller report it."""
+    return f"00000000-0000-4000-8000-{number:012x}"
 
 
 def images(*, node_bytes: int) -> list[Object]:

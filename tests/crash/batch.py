@@ -48,6 +48,7 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
         simulator=["--no-workloads", *GRACE, "--heartbeat-seconds", str(max(2.0, nodes / REPORTS_A_SECOND))],
     )
     product.guards_off()
+    product.add_machine_driver()
     query = "SELECT name FROM fleet_node WHERE gpus > 0 AND NOT unschedulable ORDER BY name"
     product.wait(lambda: len(product.rows(query)) >= wanted, "the nodes to be listed", seconds=90)
     names = [name for (name,) in product.rows(query)]

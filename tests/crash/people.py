@@ -30,6 +30,8 @@ class People:
             states = orders.get(trial.node, []) if plan.order else [row.state for row in mine]
             if mine and self._ordered_in_vain(trial):
                 self._order_again(trial, mine[-1])
+            elif mine and plan.cycled and mine[-1].state == "held":
+                self._cycle_again(trial, mine[-1])
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
@@ -80,6 +82,12 @@ class People:
             self._say(f"/api/v1/rescues/{row.pk}/take-over", "they have no such order")
         elif row.state == "held":
             trial.helped = self._say(f"/api/v1/rescues/{row.pk}/retry", "nobody has it")
+
+    def _cycle_again(self, trial: Trial, row: Row) -> None:
+        """Nobody knows whether the controller got the request; a person finds the machine on, in its old boot."""
+        truth = self._product.sim_truth(trial.node)
+        assert (truth["power"], truth["boot_id"]) == ("up", trial.boot), truth
+        self._say(f"/api/v1/rescues/{row.pk}/retry", "it was never switched off")
 
     def _rebooted(self, trial: Trial) -> bool:
         """Returns whether the machine is back after the reboot by hand; requests it before, once."""

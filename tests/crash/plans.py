@@ -47,6 +47,18 @@ spec:
 ---
 apiVersion: kcover.io/v1
 kind: RescuePolicy
+metadata: {name: cycle}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["95"]
+      actions:
+        - name: cordon
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: powerCycle, attribute: {unCordon: "true"}}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
 metadata: {name: stop}
 spec:
   rules:
@@ -97,7 +109,8 @@ class Plan:
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
-    about the training job on the node, whose attempts failed first there."""
+    about the training job on the node, whose attempts failed first there. ``cycled``: its controller switches the
+    machine off and on."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -113,6 +126,7 @@ class Plan:
     dead: bool = False
     released: bool = False
     order: str = ""
+    cycled: bool = False
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -121,6 +135,7 @@ PLANS = {
     "agent": Plan(xid=62, ends=(HEALED,), boots=1),
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True),
+    "cycle": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),

@@ -59,6 +59,7 @@ def _filled(text: str, places: dict[str, str]) -> str:
 _NODE = "/api/v1/nodes/{node}$"
 _EVICTION = "POST /api/v1/namespaces/default/pods/{node}-%s/eviction$"
 _REBOOTING = f'"{STATE}":"rebooting"'
+_RESET = "POST /redfish/v1/Systems/{node}/Actions/ComputerSystem.Reset$"
 _JOB = "PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$"
 _JOB_POD = "DELETE /api/v1/namespaces/default/pods/{node}-job"
 _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
@@ -98,6 +99,22 @@ POINTS = (
         match=f"GET {_NODE}",
         seen=_REBOOTING,
         comes=7.0,
+    ),
+    Point(
+        step="power_cycle",
+        call="POST to the controller (off)",
+        plan="cycle",
+        match=_RESET,
+        body="ForceOff",
+        comes=6.0,
+    ),
+    Point(
+        step="power_cycle",
+        call="POST to the controller (on)",
+        plan="cycle",
+        match=_RESET,
+        body='"On"',
+        comes=8.0,
     ),
     Point(
         step="withdraw",

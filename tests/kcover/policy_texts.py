@@ -43,22 +43,24 @@ ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
     "taint": _attributes(key=KEYS, value=st.just("x-<code>"), effect=st.just("NoExecute")),
     "label": st.fixed_dictionaries({"key": st.just("app")}, optional={"value": st.just("<code>")}),
     "gpuReset": _attributes(unCordon=TRUTHS),
+    "powerCycle": _attributes(unCordon=TRUTHS),
     "restartJobs": st.just({}),
     "stopJobs": st.just({}),
     "notify": _attributes(channel=st.just("on-call"), message=SENTENCES),
     "webhook": st.fixed_dictionaries({"url": st.just("https://x.example/y")}, optional={"waittime": WAIT_TEXTS}),
     "runChecks": _attributes(checks=st.just("pciebw,dcgm")),
 }
+REPAIRS = (("reboot",), ("gpuReset",), ("powerCycle",), ("reboot", "powerCycle"))  # KCE's first
 
 
 @st.composite
 def _actions(draw: Callable[..., Any], *, own: bool) -> tuple[document.Action, ...]:
     """Actions whose preconditions hold."""
     asked = ["cordon", "drain", *draw(st.lists(st.sampled_from(sorted(ATTRIBUTES)), unique=True))]
-    repair = draw(st.sampled_from(("reboot", "gpuReset") if own else ("reboot",)))
+    repairs = draw(st.sampled_from(REPAIRS if own else REPAIRS[:1]))
     moved = draw(st.sampled_from(("restartJobs", "stopJobs")))
-    others = {"reboot", "gpuReset", "restartJobs", "stopJobs"} - {repair, moved}
-    asked = [name for name in dict.fromkeys([*asked, repair]) if name not in others]
+    others = {"reboot", "gpuReset", "powerCycle", "restartJobs", "stopJobs"} - {*repairs, moved}
+    asked = [name for name in dict.fromkeys([*asked, *repairs]) if name not in others]
     names = [name for name in asked if own or not in_policies()[name].own]
     return tuple(document.Action(name=name, attribute=draw(ATTRIBUTES[name])) for name in draw(st.permutations(names)))
 

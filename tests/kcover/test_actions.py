@@ -18,7 +18,7 @@ def test_the_fixed_order() -> None:
         *("cordon", "taint", "label"),
         "notify",
         *("standby", "restart_jobs", "stop_jobs", "drain"),
-        *("webhook", "reset", "reboot", "ready"),
+        *("webhook", "reset", "reboot", "power_cycle", "ready"),
         *("run_checks", "verify", "validate"),
         *("uncordon", "release"),
         "escalate",
@@ -39,9 +39,10 @@ def test_policies_list_the_five_of_kce_first() -> None:
 @pytest.mark.parametrize(
     ("trait", "expected"),
     [
-        ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
-        ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
-        ("mends", {"reset", "reboot"}),
+        ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
+        ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
+        ("mends", {"reset", "reboot", "power_cycle"}),
+        ("ends_boot", {"reboot", "power_cycle"}),
         ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),

@@ -96,7 +96,7 @@ def test_an_invalid_parameter_is_named(asked: Any, says: str) -> None:
     ("actions", "says"),
     [
         (["reboot"], "reboot needs drain"),
-        (["cordon", "unCordon"], "unCordon needs reboot or gpuReset"),
+        (["cordon", "unCordon"], "unCordon needs reboot or gpuReset or powerCycle"),
         (["enableWarmStandby"], "enableWarmStandby needs cordon or drain or reboot"),
     ],
 )

@@ -11,6 +11,7 @@ from kcover.policy import document
 Step = plan.PlannedStep
 CORDON, READY, UNCORDON = Step(name="cordon"), Step(name="ready"), Step(name="uncordon")
 DRAIN = Step(name="drain", args={"seconds": 600, "on_timeout": "hold"})
+CYCLE = Step(name="power_cycle")
 REBOOT, VERIFY = Step(name="reboot"), Step(name="verify", args={"agent": True})
 
 
@@ -30,6 +31,7 @@ def of(*asked: str | tuple[str, dict[str, str]], **fields: Any) -> tuple[Step, .
         (("cordon", "drain"), (CORDON, DRAIN)),
         (("drain", "reboot"), (CORDON, DRAIN, REBOOT, READY, VERIFY)),
         (("reboot",), (CORDON, REBOOT, READY, VERIFY)),
+        (("drain", "powerCycle", "reboot"), (CORDON, DRAIN, REBOOT, CYCLE, READY, VERIFY)),
         (("drain", "reboot", "unCordon"), (CORDON, DRAIN, REBOOT, READY, VERIFY, UNCORDON)),
         ((), ()),
     ],

@@ -64,7 +64,7 @@ def test_an_action_may_appear_once() -> None:
     [
         (document.KSYUN, ("cordon", "reboot"), "drain", "drain"),
         (document.KSYUN, ("drain", "unCordon"), "reboot", "reboot"),
-        (document.KCOVER, ("drain", "unCordon"), "reboot, gpuReset or validate", "reboot"),
+        (document.KCOVER, ("drain", "unCordon"), "reboot, gpuReset, powerCycle or validate", "reboot"),
         (document.KCOVER, ("cordon", "gpuReset"), "drain", "drain"),
         (document.KSYUN, ("enableWarmStandby",), "cordon, drain or reboot", "cordon"),
         (document.KCOVER, ("taint", "enableWarmStandby"), "cordon, drain or reboot", "cordon"),
@@ -92,6 +92,11 @@ def test_a_job_is_either_restarted_or_stopped() -> None:
             "stopJobs and restartJobs in one rule: a job is either restarted or stopped; remove one of the two",
         )
     ]
+
+
+def test_a_reset_excludes_a_power_cycle() -> None:
+    problems = rule_problems(api=document.KCOVER, actions=actions("drain", "gpuReset", "powerCycle"))
+    assert [path for path, _ in problems] == [("actions", 1, "name")]
 
 
 def test_a_reset_excludes_a_reboot() -> None:

@@ -23,6 +23,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import redis as redis_client
 
+from simulator import redfish
 from tests import migrated, servers
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -199,6 +200,15 @@ class Product:
         return "\n".join(parts)
 
     # ---------------------------------------------------------------------------------------------- what users do
+
+    def add_machine_driver(self) -> None:
+        """The simulator's Redfish service is the controller of every machine."""
+        secret = self.folder / "bmc-password"
+        secret.write_text(redfish.PASSWORD, encoding="utf-8")
+        settings = {"system": "{node}", "insecure": "true", "off_seconds": "0"}
+        given = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+        credentials = ("--username", redfish.USERNAME, "--password-file", str(secret))
+        self.manage("driver", "add", "bmc", "--kind", "redfish", "--url", self.sim, *credentials, *given)
 
     def inject(self, node: str, code: int, **more: Any) -> None:
         """Hurts a GPU of a simulated node."""

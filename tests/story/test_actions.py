@@ -52,3 +52,45 @@ def test_a_gpu_is_reset_while_a_standby_and_the_jobs_go_on_elsewhere(product: Pr
     assert spare["metadata"]["labels"]["kcover.io/standby"] == "true"
     assert "kcover.io/standing-in" not in spare["metadata"]["annotations"]
     assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")
+
+
+DEAD = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: dead}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["79"]
+      onDrainTimeout: proceed
+      actions:
+        - {name: drain, attribute: {waittime: 0min}}
+        - {name: powerCycle, attribute: {unCordon: "true"}}
+"""
+
+
+def test_a_machine_that_no_reboot_brings_back_is_power_cycled(product: Product) -> None:
+    """The machine is dead: its kubelet and its agent are silent, and it did not come up from a reboot."""
+    product.set_up(policies=DEAD, nodes=8)
+    product.add_machine_driver()
+    node = "gpu-0001"
+    before = product.sim_node(node)
+    product.wait(lambda: product.get(f"/api/v1/nodes/sim/{node}")["agent"], "the agent's first report")
+    product.manage("cluster", "set", "sim", "mode=paused")
+    product.inject(node, 79, gpu=0, cure="power_cycle", returns=False)
+    product.wait(lambda: product.get(f"/api/v1/incidents?node={node}")["results"], "the incident")
+    product.post_sim(f"/sim/nodes/{node}/reboot", {})
+    product.wait(lambda: product.sim_truth(node)["power"] == "dead", "the reboot that does not end")
+    product.manage("cluster", "set", "sim", "mode=enforce")
+
+    rescue = product.wait_rescue(node, "succeeded")
+
+    names = ["cordon", "drain", "power_cycle", "ready", "verify", "uncordon"]
+    assert [(step["name"], step["state"]) for step in rescue["steps"]] == [(name, "done") for name in names]
+    assert (rescue["outcome"], rescue["verified"]) == ("healed", True)
+    truth = product.sim_truth(node)
+    assert [boot["cause"] for boot in truth["boots"]] == ["power on", "power on"]
+    after = product.sim_node(node)
+    assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
+    assert not after["spec"].get("unschedulable")
+    assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")

@@ -65,7 +65,11 @@ class OutsideChanges:
                 "capacity": {"nvidia.com/gpu": str(gpus)},
                 "conditions": [{**condition, "lastTransitionTime": stamp(self.objects.clock())}],
                 "addresses": [{"type": "InternalIP", "address": internal_ip}] if internal_ip else [],
-                "nodeInfo": {"bootID": boot_id or str(uuid.uuid4()), "kubeletVersion": "v1.31.0"},
+                "nodeInfo": {
+                    "bootID": boot_id or str(uuid.uuid4()),
+                    "kubeletVersion": "v1.31.0",
+                    "systemUUID": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
+                },
             },
         }
         return msgspec.convert(self.create(manifest), nodes.NodeObject).value()

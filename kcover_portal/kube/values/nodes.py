@@ -22,7 +22,8 @@ class Node:
 
     ``annotations`` holds only those under kcover.io/ and autopilot.ibm.com/; ``conditions`` maps type to status
     ("True", "False", "Unknown"), ``stated`` has them with reason, message and time; ``ready_since`` is when Ready last
-    turned True, None while it is not; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources.
+    turned True, None while it is not; ``system_uuid`` is the machine's SMBIOS UUID, ``provider_id`` its name in a
+    cloud; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources.
     """
 
     name: str
@@ -37,6 +38,8 @@ class Node:
     gpus: int = 0
     kubelet: str = ""
     internal_ip: str = ""
+    system_uuid: str = ""
+    provider_id: str = ""
     resource_version: str = ""
     conditions: Mapping[str, str] = field(default_factory=dict)
     stated: tuple[Condition, ...] = ()

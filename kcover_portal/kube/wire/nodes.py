@@ -16,6 +16,7 @@ class NodeSpec(base.Struct, frozen=True):
 
     unschedulable: bool = False
     taints: list[dict[str, Any]] | None = None
+    provider_id: str = msgspec.field(name="providerID", default="")
 
 
 class NodeInfo(base.Struct, frozen=True):
@@ -23,6 +24,7 @@ class NodeInfo(base.Struct, frozen=True):
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kubelet_version: str = ""
+    system_uuid: str = msgspec.field(name="systemUUID", default="")
 
 
 class Address(base.Struct, frozen=True):
@@ -61,6 +63,8 @@ class NodeObject(base.AnyObject, frozen=True):
             boot_id=info.boot_id,
             gpus=base.gpus(status.capacity),
             kubelet=info.kubelet_version,
+            system_uuid=info.system_uuid,
+            provider_id=self.spec.provider_id,
             internal_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
             resource_version=meta.resource_version,
             conditions={c.type: c.status for c in conditions},

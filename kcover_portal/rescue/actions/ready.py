@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from kcover import reasons
-from kcover.actions import reboot
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
@@ -16,8 +15,7 @@ def run(context: Context) -> Outcome:
     """Waits for Ready, bounded by the cluster's ``ready_within``."""
     node = node_marks.expect_isolated(context)
     out_of_service.take_back(context, node)  # left on the node if an operator skipped the step that set it
-    rebooted = queries.step_named(context.rescue, reboot.SPEC.name)
-    old = rebooted.progress_as(reboot.Progress).boot_id or None if rebooted else None
+    old = queries.boot_to_end(context.rescue) or None
     if node.ready and node.boot_id and node.boot_id != old:
         context.remember(boot_id=node.boot_id)
         return Done(reasons.of("ready_new_boot"))

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import audit, reasons
+from kcover.actions import power_cycle
 from kcover.actions import reboot as core
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
@@ -99,12 +100,20 @@ def _await_reboot(context: Context) -> Outcome:
         elif asked_for < driver.BELIEVED_AFTER:
             looks = "may_go_down"
         else:
-            return Hold(reasons.both(ended, reasons.of("old_boot")))
+            return _not_proved(context, reasons.both(ended, reasons.of("old_boot")))
         waiting = reasons.both(waiting, ended, reasons.of(looks))
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
-        return Hold(reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit)))
+        timeout = reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit))
+        return _not_proved(context, timeout)
     return Poll(POLL_SECONDS, waiting)
+
+
+def _not_proved(context: Context, why: reasons.Reason) -> Done | Hold:
+    """A person decides, unless the plan goes on with a power cycle. That ends the same boot, or finds another one."""
+    if queries.will_run(power_cycle.SPEC.name, after=context.step):
+        return Done(reasons.both(why, reasons.of("power_cycle_next")))
+    return Hold(why)
 
 
 def _rebooted_by_itself(context: Context, node: port.Node, *, since: datetime) -> bool:

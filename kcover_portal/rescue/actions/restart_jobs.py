@@ -163,7 +163,7 @@ def _free_pods(context: Context, node: port.Node, *, stuck: bool, ends: bool) ->
     if since is not None and not ends:
         return out_of_service.free(context, node, silent_since=since)
     out_of_service.take_back(context, node)
-    if since is None or out_of_service.is_rebooted(context, node, silent_since=since):
+    if since is None or out_of_service.is_down(context, node, silent_since=since):
         return None
     return reasons.of("reboot_not_proved", node=node.name)
 

@@ -17,6 +17,7 @@ __all__ = [
     "Situations",
     "active",
     "at_odds",
+    "boot_to_end",
     "claimable",
     "current_step",
     "due",
@@ -31,6 +32,7 @@ __all__ = [
     "steps_of",
     "to_withdraw",
     "undrained",
+    "will_run",
     "with_node",
     "with_withdrawal",
 ]
@@ -140,6 +142,19 @@ def undrained(rescue: Rescue) -> bool:
     """Returns whether the plan has a drain that did not finish; then nothing may be taken from the node's users."""
     drains = rescue.steps.filter(name=actions.drain.SPEC.name)
     return drains.exclude(state__in=lifecycle.FINISHED_STEP).exists()
+
+
+def boot_to_end(rescue: Rescue) -> str:
+    """The boot that the rescue's last reboot or power cycle must end; "" if there is none."""
+    names = actions.names(lambda spec: spec.ends_boot)
+    steps = rescue.steps.filter(name__in=names).order_by("-index")
+    return next((boot for step in steps if (boot := str(step.progress.get("boot_id", "")))), "")
+
+
+def will_run(name: str, *, after: Step) -> bool:
+    """Returns whether the plan has an action of that name that comes after the step and is not finished."""
+    later = Step.objects.filter(rescue=after.rescue_id, name=name, index__gt=after.index, round=after.round)
+    return later.exclude(state__in=lifecycle.FINISHED_STEP).exists()
 
 
 def new_boot(rescue: Rescue) -> str:

@@ -19,7 +19,7 @@ def node_facts(
     marked = next((rescue for rescue in rescues if rescue.marks), None)
     left = marked if marked and marked is not open_rescue else None
     people = needs_person.blocking_rescue(rescues, incident)
-    mending, reboots = actions.names(lambda spec: spec.mends), {actions.reboot.SPEC.name}
+    mending, reboots = actions.names(lambda spec: spec.mends), actions.names(lambda spec: spec.ends_boot)
     code = f"{incident.kind} {incident.code}"
     return decide.NodeFacts(
         name=node.name,

@@ -21,7 +21,7 @@ def of(result: object) -> audit.Answer | None:
             return audit.EvictionBlocked(budgets=result.budgets, detail=result.reason[:500])
         case reasons.Reason():
             return audit.Accepted(because=result)
-        case audit.WebhookAnswer():
+        case audit.WebhookAnswer() | audit.PowerAnswer():
             return result
     return None
 

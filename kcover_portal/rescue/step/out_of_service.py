@@ -2,7 +2,7 @@
 
 Deleted pods stay in Terminating until their kubelet has ended them. The taint makes the cluster delete all pods
 of a NotReady node with force. That is safe only if none of their containers runs any more. So it is set only if the
-machine is proved rebooted, and the kubelet has never run in the new boot.
+machine is proved rebooted, and the kubelet has never run in the new boot, or if the machine is proved off.
 """
 
 from datetime import datetime, timedelta
@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from kcover import audit, reasons
 from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
+from kcover_portal.machines import services as machines
+from kcover_portal.machines.drivers import Power
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 
@@ -38,12 +40,27 @@ def is_rebooted(context: Context, node: port.Node, *, silent_since: datetime) ->
     return agent.seen_at + timedelta(seconds=agent.skew) > silent_since
 
 
+def is_off(context: Context, node: port.Node) -> bool:
+    """Returns whether the machine's controller says that it is off. It must be proved to be this machine's."""
+    try:
+        controller = machines.controller_of(context.node, node)
+        proves = controller.driver.setting("check_uuid") and not controller.is_requested
+        return proves and controller.look().power is Power.OFF
+    except machines.Unusable:
+        return False
+
+
+def is_down(context: Context, node: port.Node, *, silent_since: datetime) -> bool:
+    """Returns whether nothing of the kubelet's last boot runs any more."""
+    return is_rebooted(context, node, silent_since=silent_since) or is_off(context, node)
+
+
 def free(context: Context, node: port.Node, *, silent_since: datetime) -> reasons.Reason:
-    """Taints the node once its machine is proved rebooted. Returns what is waited for."""
+    """Taints the node once its machine is proved rebooted or off. Returns what is waited for."""
     freed = reasons.of("pods_freed", node=node.name, taint=TAINT.key)
     if any(taint.key == TAINT.key for taint in node.taints):
         return freed  # the cluster looks at the key only, so somebody else's taint does the same
-    if not is_rebooted(context, node, silent_since=silent_since):
+    if not is_down(context, node, silent_since=silent_since):
         return reasons.of("kubelet_silent", node=node.name)
     node_marks.change(context, audit.Call.TAINT, state=None, taint=TAINT, destructive=True)
     return freed

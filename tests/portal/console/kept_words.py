@@ -6,7 +6,7 @@ from collections.abc import Mapping
 # Products, protocols and kinds of Kubernetes that any sentence may name.
 _PRODUCTS = (
     "API Alertmanager ASCII Autopilot CSRF DCGM DNS Events GPU GPUs HTTP ID IP JSON Job Kubernetes Kueue "
-    "NVLink NVIDIA PDB PEM PVC Pod Prometheus SXid UID URL UTC UTF Workload Xid YAML gzip iperf kubectl "
+    "NVLink NVIDIA PDB PEM PVC Pod Prometheus Redfish SXid UID URL UTC UTF Workload Xid YAML gzip iperf kubectl "
     "kubelet webhook POST"
 )
 
@@ -46,6 +46,9 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "credential_invalid": "manage py token create node",
     "decision_url_invalid": "https decisions example plan",
     "drain_timeout_unused": "onDrainTimeout drain",
+    "driver_address_plain": "https http insecure",
+    "driver_host_refused": "hosts",
+    "driver_table": "gpu",
     "duration_digits": "day min",
     "duration_long": "day",
     "duration_no_number": "day min",
@@ -83,6 +86,9 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "labels_type": "labels",
     "left_to_external": "decision_mode external",
     "left_to_policies": "decision_mode policies",
+    "machine_driver_missing": "manage py driver",
+    "machine_uuid_differs": "UUID",
+    "machine_uuid_unknown": "UUID false",
     "match_application_faults": "applicationFaults true false",
     "match_codes_type": "codes",
     "match_covered": "kinds",

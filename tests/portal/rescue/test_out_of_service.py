@@ -1,16 +1,19 @@
 """Pods on a dead kubelet are freed by the out-of-service taint, once the machine is proved rebooted."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.machines import services as machines
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import out_of_service
+from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators, pods_of
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY, add_job
@@ -223,3 +226,26 @@ def test_a_step_that_an_operator_skips_leaves_the_taint_to_the_next_step_that_ne
         assert taints(one) == []
     finally:
         one.uninstall()
+
+
+@pytest.mark.parametrize(("power", "freed"), [("Off", True), ("On", False), ("Off of another machine", False)])
+def test_pods_are_freed_once_the_controller_says_that_the_machine_is_off(
+    world: World, settings: Any, power: str, freed: bool
+) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    node = world.kube.get_node(NODE)
+    controller = Controller(uuid=node.uid if "another" in power else node.system_uuid)
+    try:
+        controller.power = power.split()[0]
+        given = {"insecure": True, "table": {NODE: controller.url}}
+        credentials = {"username": USERNAME, "password": PASSWORD}
+        machines.make_driver(
+            "bmc", "redfish", world.cluster, **credentials, given=given, actor="user:ann", now=world.now
+        )
+        for _ in range(10):
+            world.pass_time()
+        assert calls(world) == (["taint.begun restart_jobs", "untaint.begun restart_jobs"] if freed else [])
+        assert taints(world) == []
+        assert controller.asked == []
+    finally:
+        controller.stop()

@@ -1,0 +1,69 @@
+"""What a driver is told, and what it answers."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from kcover import reasons
+
+
+class Power(StrEnum):
+    """The power of a machine; OTHER: it is changing, or unknown."""
+
+    ON = "on"
+    OFF = "off"
+    OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One machine by its controller. ``url``: the base address; ``system``: its id there, "" if there is only one.
+
+    ``seconds``: for one look, and for one request. ``verify``: its certificate.
+    """
+
+    url: str
+    username: str
+    password: str
+    system: str = ""
+    seconds: float = 10.0
+    verify: bool = True
+
+    def __repr__(self) -> str:
+        return f"Machine({self.url!r})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a controller says. ``target``: where the power is switched; ``kinds``: the requests that it accepts there.
+
+    None: it does not say which.
+    """
+
+    power: Power
+    uuid: str = ""
+    serial: str = ""
+    maker: str = ""
+    model: str = ""
+    target: str = ""
+    kinds: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switched:
+    """The result of a request. Not ``taken`` and not ``unclear``: it had no effect; ``later``: it may have one later.
+
+    ``unclear``: it may have been carried out.
+    """
+
+    taken: bool
+    unclear: bool
+    later: bool
+    reason: reasons.Reason
+
+
+class Unreadable(reasons.ExplainedError):
+    """The controller gave no usable answer. ``lasting``: another attempt gives the same."""
+
+    def __init__(self, reason: reasons.Reason, *, lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.lasting = lasting

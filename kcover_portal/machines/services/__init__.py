@@ -1,0 +1,6 @@
+"""Writes of machine drivers, and the calls to controllers."""
+
+from kcover_portal.machines.services.controllers import Controller, Unusable, controller_of
+from kcover_portal.machines.services.driver_settings import change_driver, delete_driver, make_driver
+
+__all__ = ["Controller", "Unusable", "change_driver", "controller_of", "delete_driver", "make_driver"]

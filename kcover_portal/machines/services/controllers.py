@@ -1,0 +1,117 @@
+"""The controller of one node's machine: what it says, whether it is that machine's, and its switch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+from kcover import machine_drivers, reasons
+from kcover_portal.encryption import SecretUnreadable
+from kcover_portal.fleet.models import Node
+from kcover_portal.kube import port
+from kcover_portal.machines import drivers, queries
+from kcover_portal.machines.drivers import Machine, Power, Seen, Switched, Unreadable
+from kcover_portal.machines.models import Driver
+
+
+class Unusable(reasons.ExplainedError):
+    """The machine's power cannot be read or switched. ``lasting``: not before a person changes something."""
+
+    def __init__(self, reason: reasons.Reason, *, lasting: bool) -> None:
+        super().__init__(reason)
+        self.lasting = lasting
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controller:
+    """One node's controller. ``node``: the live node."""
+
+    driver: Driver
+    machine: Machine
+    node: port.Node
+
+    @property
+    def host(self) -> str:
+        """Its name, for people."""
+        return urlsplit(self.machine.url).netloc
+
+    @property
+    def off_time(self) -> timedelta:
+        """How long the machine stays off in a power cycle."""
+        return timedelta(seconds=self.driver.setting("off_seconds"))
+
+    @property
+    def is_requested(self) -> bool:
+        """True if another system power-cycles the machine, and the power cannot be read."""
+        return self.driver.kind in drivers.REQUESTED
+
+    def ask(self, *, boot_id: str, delivery: str, now: datetime) -> Switched:
+        """One request for a power cycle, made at most once; only for a controller that ``is_requested``."""
+        driver = drivers.REQUESTED[self.driver.kind]
+        return driver.ask(self.machine, self._document(boot_id, now), action=driver.POWER_CYCLE, delivery=delivery)
+
+    def test(self, *, now: datetime) -> Switched:
+        """One request that changes nothing; only for a controller that ``is_requested``."""
+        driver = drivers.REQUESTED[self.driver.kind]
+        return driver.ask(self.machine, self._document("", now), action=driver.TEST, delivery=f"test-{now.timestamp()}")
+
+    def _document(self, boot_id: str, now: datetime) -> Mapping[str, Any]:
+        return {
+            "sent_at": now.isoformat(),
+            "cluster": self.driver.cluster.name,
+            "node": self.node.name,
+            "uid": self.node.uid,
+            "provider_id": self.node.provider_id,
+            "system_uuid": self.node.system_uuid,
+            "boot_id": boot_id,
+        }
+
+    def look(self) -> Seen:
+        """What the controller says. Raises Unusable, also if it is not proved to be this node's controller."""
+        try:
+            seen = drivers.DRIVERS[self.driver.kind].look(self.machine)
+        except Unreadable as error:
+            raise Unusable(error.reason, lasting=error.lasting) from error
+        if self.driver.setting("check_uuid"):
+            same = machine_drivers.same_machine(seen.uuid, self.node.system_uuid)
+            if same is None:
+                unknown = reasons.of("machine_uuid_unknown", node=self.node.name, host=self.host, setting="check_uuid")
+                raise Unusable(unknown, lasting=True)
+            if not same:
+                other = {"uuid": seen.uuid, "expected": self.node.system_uuid}
+                raise Unusable(
+                    reasons.of("machine_uuid_differs", node=self.node.name, host=self.host, **other), lasting=True
+                )
+        return seen
+
+    def switch(self, seen: Seen, power: Power) -> Switched:
+        """One request, made at most once."""
+        return drivers.DRIVERS[self.driver.kind].switch(self.machine, seen, power)
+
+
+def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -> Controller:
+    """The controller of a node. ``driver``: None for the one that the node has. Raises Unusable."""
+    driver = driver or queries.driver_of(row)
+    if driver is None:
+        raise Unusable(reasons.of("machine_driver_missing", node=node.name, cluster=row.cluster.name), lasting=True)
+    try:
+        bmc = node.annotations.get(machine_drivers.ANNOTATION, "").strip()
+        machine = Machine(
+            url=_address(driver, node=node.name, bmc=bmc),
+            username=driver.username,
+            password=driver.password,
+            system=driver.setting("system").replace(machine_drivers.NODE, node.name),
+            seconds=float(driver.setting("timeout")),
+            verify=not driver.setting("insecure"),
+        )
+    except (machine_drivers.NoAddress, SecretUnreadable) as error:
+        raise Unusable(error.reason, lasting=True) from error
+    return Controller(driver=driver, machine=machine, node=node)
+
+
+def _address(driver: Driver, *, node: str, bmc: str) -> str:
+    """The address of a node's controller, or of the system that receives all requests. Raises NoAddress."""
+    if driver.kind in machine_drivers.SIGNED:
+        return driver.url
+    return machine_drivers.address_of(driver.url, driver.settings, node=node, bmc=bmc)
