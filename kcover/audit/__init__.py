@@ -33,6 +33,7 @@ from kcover.audit.call_values import (
 )
 from kcover.audit.calls import Call, ClusterCall, ClusterCallBegun, ClusterCallDone, ClusterCallFailed
 from kcover.audit.encryption import SecretsRotated
+from kcover.audit.evidence import EvidenceAct, EvidenceKept, EvidenceMissed
 from kcover.audit.fleet import (
     SECRET_CHANGED,
     AutomationPaused,
@@ -200,6 +201,9 @@ __all__ = [
     "DecisionMade",
     "EntryLike",
     "EvictionBlocked",
+    "EvidenceAct",
+    "EvidenceKept",
+    "EvidenceMissed",
     "FactorConfirmed",
     "FactorEnrolled",
     "FactorFailed",

@@ -42,6 +42,7 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
         ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot"}),
         ("mends", {"reset", "reboot"}),
+        ("destroys_evidence", {"reset", "reboot"}),
         ("proves", {"verify"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),
@@ -178,5 +179,6 @@ def test_fields_of_the_base_class_come_last() -> None:
         "driver",
         "request",
         "requested_at",
+        "evidence",
         "retry",
     ]
