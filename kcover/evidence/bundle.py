@@ -14,6 +14,7 @@ from typing import BinaryIO
 from kcover.evidence.redaction import Redactor
 
 COMMAND = "collect_evidence"  # the kind of the command to an agent
+SINCE_AGENT = "1.0.0"  # older agents leave commands of a kind that they do not know unanswered
 MAX_BYTES = 4 << 20  # of a bundle, compressed
 MAX_CHUNK_BYTES = 1 << 20  # of a bundle, in one request
 CUT_BYTES = MAX_BYTES - (256 << 10)  # of a bundle; then its text is cut, because the compressor still holds some of it

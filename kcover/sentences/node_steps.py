@@ -76,6 +76,7 @@ SENTENCES: Mapping[str, str] = {
     "evidence_awaited": _("Waiting for evidence from the node, at most until {until}."),
     "evidence_stored": _("Stored: {bytes} bytes."),
     "evidence_agent_silent": _("None: the agent does not report."),
+    "evidence_agent_old": _("None: the agent has version {version}; {least} is needed."),
     "evidence_too_late": _("None: it did not arrive within {seconds} s."),
     "evidence_not_collected": _("None: {why}"),
     "evidence_damaged": _("None: its bytes did not have the announced SHA-256."),

@@ -9,10 +9,12 @@ from typing import Protocol, cast
 
 from django.db import transaction
 
-from kcover import actions, audit, reasons
+from kcover import actions, audit, reasons, version_skew
+from kcover.evidence import bundle as core
 from kcover.reasons import Reason
 from kcover_portal.evidence import queries, services
 from kcover_portal.evidence.models import Bundle
+from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.ledger import services as ledger
@@ -37,7 +39,7 @@ def request(context: Context) -> None:
     step = context.step
     destroying = actions.names(lambda spec: spec.destroys_evidence)
     later = Step.objects.filter(rescue=context.rescue, round=step.round, index__gt=step.index, name__in=destroying)
-    if later.exists() and agent.usable(context):
+    if later.exists() and _hindrance(context) is None:
         _ask(context)
 
 
@@ -49,11 +51,12 @@ def wait(context: Context) -> Poll | None:
     since = progress.evidence_since or context.now
     number = context.step.round
     row = Bundle.objects.filter(rescue=context.rescue.pk, number=number).first()
-    if row is None and agent.usable(context):
+    hindrance = _hindrance(context)
+    if row is None and hindrance is None:
         context.remember(evidence_since=since)
         _ask(context)
         return _awaited(since)
-    kept, missed = _ended(context, row, since=since)
+    kept, missed = _ended(context, row, hindrance, since=since)
     if kept is None and missed is None:
         if progress.evidence_since is None:
             context.remember(evidence_since=since)
@@ -73,10 +76,22 @@ def _awaited(since: datetime) -> Poll:
     return Poll(POLL_SECONDS, reasons.of("evidence_awaited", until=reasons.moment(since + WAIT_LIMIT)))
 
 
-def _ended(context: Context, row: Bundle | None, *, since: datetime) -> tuple[Reason | None, Reason | None]:
+def _hindrance(context: Context) -> Reason | None:
+    """Why the node's agent collects nothing: it is silent, or older than the command. None if it may collect."""
+    version = fleet_queries.agent_version(context.node, within=fleet_queries.AGENT_SILENT_AFTER, now=context.now)
+    if version is None:
+        return reasons.of("evidence_agent_silent")
+    if not version_skew.is_at_least(version, core.SINCE_AGENT):
+        return reasons.of("evidence_agent_old", version=version or "?", least=core.SINCE_AGENT)
+    return None
+
+
+def _ended(
+    context: Context, row: Bundle | None, hindrance: Reason | None, *, since: datetime
+) -> tuple[Reason | None, Reason | None]:
     """What there is, or why there is nothing; both None while it may still arrive in time."""
     if row is None:
-        return None, reasons.of("evidence_agent_silent")
+        return None, hindrance
     if row.state in (Bundle.State.KEPT, Bundle.State.DELETED):
         return reasons.of("evidence_stored", bytes=row.size), None
     if row.state == Bundle.State.MISSED:
@@ -86,9 +101,7 @@ def _ended(context: Context, row: Bundle | None, *, since: datetime) -> tuple[Re
         return None, reasons.of("evidence_not_collected", why=agent.outcome_of(command))
     if context.now - since >= WAIT_LIMIT:
         return None, reasons.of("evidence_too_late", seconds=int(WAIT_LIMIT.total_seconds()))
-    if not agent.usable(context):
-        return None, reasons.of("evidence_agent_silent")
-    return None, None
+    return None, hindrance
 
 
 def _go_on(context: Context, *, kept: Reason | None, missed: Reason | None) -> None:

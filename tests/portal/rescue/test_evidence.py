@@ -144,7 +144,7 @@ def test_inv_49_a_guard_in_between_does_not_begin_the_wait_again(world: World) -
     assert reboot_asked(world)
 
 
-@pytest.mark.parametrize("kind", ["silent", "falls_silent", "old", "failed"])
+@pytest.mark.parametrize("kind", ["silent", "falls_silent", "refused", "failed"])
 def test_inv_49_a_silent_or_old_agent_delays_nothing(world: World, kind: str) -> None:
     world.fault(62)
     if kind == "silent":
@@ -157,12 +157,22 @@ def test_inv_49_a_silent_or_old_agent_delays_nothing(world: World, kind: str) ->
         if kind == "falls_silent":
             world.now += fleet.AGENT_SILENT_AFTER + timedelta(seconds=1)
         else:
-            agents.answers(world, command, "refused" if kind == "old" else "failed", "unknown command")
+            agents.answers(world, command, kind, "no evidence")
         drained(world)
     assert reboot_asked(world)
     why = code_of(world.step("reboot").progress["evidence"])
     assert why == ("evidence_agent_silent" if "silent" in kind else "evidence_not_collected")
     assert len(entries("evidence.missed")) == 1
+
+
+@pytest.mark.parametrize("version", ["0.9.12", ""])
+def test_inv_49_an_agent_older_than_the_command_is_not_asked(world: World, version: str) -> None:
+    world.fault(62)
+    world.report(agent=version)
+    drained(world)
+    assert requested() == []
+    assert reboot_asked(world)
+    assert code_of(world.step("reboot").progress["evidence"]) == "evidence_agent_old"
 
 
 def test_a_rescue_that_reboots_nothing_asks_for_nothing() -> None:

@@ -82,6 +82,7 @@ class World:
         batch: str = "",
         checks: tuple[Check, ...] = (),
         results: tuple[CommandResult, ...] = (),
+        agent: str = "1.0.0",
     ) -> wire.Answer:
         """What an agent's report does."""
         report = wire.Report(
@@ -89,7 +90,7 @@ class World:
             node=node,
             boot_id=boot_id or self.kube.get_node(node).boot_id,
             batch_id=batch or str(uuid.uuid4()),
-            agent="1.0.0",
+            agent=agent,
             sent_at=self.now,
             inventory=None,
             faults=faults,
