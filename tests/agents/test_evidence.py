@@ -3,6 +3,8 @@
 import gzip
 import hashlib
 import os
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -336,3 +338,40 @@ def test_a_parsed_address_has_no_secret(outbox, portal):
     outbox.write(CONTENT)
     outbox.files.run_round()
     assert "kca_x" not in urllib.parse.urlencode(portal.chunks[0][0])
+
+
+def test_an_agent_that_is_asked_uploads_its_evidence(tmp_path, portal):
+    """The whole program, over HTTP."""
+    log = tmp_path / "kern.log"
+    log.write_text("NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus. password=hunter2\n")
+    settings = {
+        "NODE_NAME": "gpu-1",
+        "KCOVER_AGENT_URL": portal.url,
+        "KCOVER_AGENT_TOKEN": "kca_x",
+        "KCOVER_AGENT_KMSG": str(log),
+        "KCOVER_AGENT_SPOOL": str(tmp_path / "spool"),
+        "KCOVER_AGENT_LISTEN": "127.0.0.1:0",
+    }
+    now = datetime.now(UTC)
+    portal.commands = [
+        Command(
+            id="c1",
+            kind=bundle.COMMAND,
+            args={"bundle": str(NAME)},
+            created_at=now,
+            expires_at=now + timedelta(minutes=5),
+        )
+    ]
+    process = subprocess.Popen((sys.executable, "-m", "agents"), env=os.environ | settings, stderr=subprocess.DEVNULL)
+    try:
+        portal.wait_for(lambda: portal.results and portal.evidence, seconds=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert portal.results[0].status == "done"
+    output = portal.results[0].output
+    content = portal.evidence[str(NAME)]
+    assert (len(content), hashlib.sha256(content).hexdigest()) == (output["size"], output["sha256"])
+    text = gzip.decompress(content).decode()
+    assert "GPU has fallen off the bus. password=[removed: password]" in text
+    assert "versions" in [section["name"] for section in output["sections"]]
