@@ -16,6 +16,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.ledger.queries import rescue_replay
 from kcover_portal.rescue import services
 from kcover_portal.rescue.step.evidence import WAIT_LIMIT
+from tests import proofs
 from tests.codes import code_of
 from tests.portal.rescue import agents
 from tests.portal.rescue.test_actions_reset import POLICY as RESET
@@ -244,3 +245,23 @@ def test_a_retry_by_a_person_does_not_wait_again(world: World) -> None:
     world.work()
     assert world.step("reboot").progress["evidence"] == before
     assert len(entries("evidence.missed")) == 1
+
+
+@pytest.mark.parametrize("arrives", ["in_time", "after_the_end", "never"])
+def test_a_proof_of_the_rescue_holds_with_its_evidence(world: World, arrives: str) -> None:
+    world.fault(62)
+    world.work()
+    (command,) = requested()
+    if arrives == "in_time":
+        upload(world, command)
+    drained(world)
+    world.pass_time(21)
+    assert reboot_asked(world)
+    services.cancel(world.rescue(), actor="user:ann", reason="enough", now=world.now)
+    if arrives == "after_the_end":
+        world.pass_time()
+        upload(world, command)
+    verbs = ["evidence.kept", "evidence.missed"]
+    found = list(Entry.objects.filter(verb__in=verbs).order_by("sequence").values_list("verb", flat=True))
+    assert found == {"in_time": verbs[:1], "after_the_end": verbs[::-1], "never": verbs[1:]}[arrives]
+    assert proofs.broken_claim(world.rescue()) == ""
