@@ -4,8 +4,10 @@ import contextlib
 import logging
 import pathlib
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from agents import config, errors, supervisor
 from agents.agent import Agent
@@ -14,8 +16,10 @@ from agents.checks.check_runner import CheckRunner
 from agents.checks.host_lock import HostLock
 from agents.checks.schedule import CheckSchedule, ScheduledChecks
 from agents.commands import executor
+from agents.evidence.collector import Collector, clear
 from agents.host import store
 from agents.outbox import spool
+from agents.outbox.evidence_files import EvidenceFiles
 from agents.outbox.preflight_files import PreflightFiles
 from agents.probes.finding import Probe
 from agents.probes.gpu import amd, metax, nvml
@@ -32,6 +36,7 @@ from kcover.faults.fault import Inventory
 log = logging.getLogger("agents")
 
 FIRST_CHECKS_SECONDS, FIRST_DEEP_CHECKS_SECONDS = 30.0, 300.0  # after the start, so that the node can settle
+EVIDENCE_FOLDER = "evidence"  # in the spool
 SHARED_FOLDER = pathlib.Path("/run/kcover-agent")
 DEEP_CHECK_ARGS = {"r": 3}  # DCGM level of deep checks on the timer, as in Autopilot
 MIN_GPU_POLL_SECONDS = 60.0  # reading eight GPUs takes tens of ms; the agent may use a thousandth of a core
@@ -44,12 +49,14 @@ def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
     checks = check_runner(settings)
     check_lock(settings).create()
     gpus = expected_gpus(settings, folder)
+    collector, bundles = evidence(settings, uplink)
     # The executor must be able to stop the Xid events, and they report to the agent, which needs the executor first.
     events: list[XidEventMonitor] = []
     host_executor = executor.HostExecutor(
         reboot_command=settings.reboot_command,
         checks=checks,
         release_gpus=lambda: events[0].release_gpus() if events else contextlib.nullcontext(),
+        evidence=lambda name: collected(collector, bundles, name),
     )
     agent = Agent(
         settings,
@@ -74,8 +81,24 @@ def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
         ),
         xid_events=events[0] if events else None,
         preflight=preflight_files(settings, folder, uplink),
+        evidence=bundles,
     )
     return agent, monitors
+
+
+def evidence(settings: config.Config, uplink: http.HttpUplink) -> tuple[Collector, EvidenceFiles]:
+    """The collector of evidence, and the bundles that wait for the portal."""
+    folder = settings.spool / EVIDENCE_FOLDER
+    clear(folder)
+    collector = Collector(folder, kernel_log=settings.kmsg, boot_id=settings.read_boot_id)
+    return collector, EvidenceFiles(folder, uplink=uplink, clock=now)
+
+
+def collected(collector: Collector, bundles: EvidenceFiles, name: uuid.UUID) -> Mapping[str, Any]:
+    """Collect a bundle and begin its upload; return what the command reports. Raises OSError."""
+    output = collector.collect(name).output()
+    bundles.wake()
+    return output
 
 
 def inventory(settings: config.Config) -> Callable[[], Inventory]:

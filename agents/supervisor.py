@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from agents.agent import Agent
 from agents.checks.schedule import CheckSchedule
 from agents.commands.journal import LANES
+from agents.outbox.evidence_files import EvidenceFiles
 from agents.outbox.preflight_files import PreflightFiles
 from agents.outbox.retries import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, jittered_delay
 from agents.probes.gpu.nvml_events import XidEventMonitor
@@ -41,6 +42,7 @@ class Monitors:
     checks: CheckSchedule | None = None
     xid_events: XidEventMonitor | None = None
     preflight: PreflightFiles | None = None
+    evidence: EvidenceFiles | None = None
 
 
 def run(agent: Agent, *, wait_for_stop: Callable[[], object], monitors: Monitors | None = None) -> None:
@@ -69,6 +71,8 @@ def run(agent: Agent, *, wait_for_stop: Callable[[], object], monitors: Monitors
         due.set()
     if monitors.probes is not None:
         monitors.probes.wake()
+    if monitors.evidence is not None:
+        monitors.evidence.wake()
     until = time.monotonic() + STOP_TIMEOUT_SECONDS
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
@@ -156,4 +160,7 @@ def _monitor_threads(monitors: Monitors, stop: threading.Event) -> list[threadin
     if monitors.preflight is not None:
         preflight = monitors.preflight
         threads.append(_thread("preflight", lambda: stop.wait(preflight.run_round()), stop))
+    if monitors.evidence is not None:
+        evidence = monitors.evidence
+        threads.append(_thread("uploads", lambda: evidence.wait(evidence.run_round()), stop))
     return threads

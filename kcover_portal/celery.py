@@ -48,6 +48,7 @@ app.conf.beat_schedule = {
     "signed heads": {"task": "anchors.publish", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
+    "prune evidence": {"task": "evidence.prune", "schedule": 3600.0},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},
 }
 

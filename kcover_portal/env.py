@@ -260,6 +260,13 @@ VARIABLES = (
         "days to keep occurrences of closed incidents, check changes, runs, deliveries; the audit log stays",
     ),
     Variable(
+        "KCOVER_EVIDENCE_MIB",
+        setting_values.count(1_048_576, least=64),
+        "2048",
+        "64 to 1048576",
+        "MiB of the database for evidence; beyond it, the oldest is deleted. KCOVER_KEEP_DAYS limits its age",
+    ),
+    Variable(
         "KCOVER_SERVICE_ACCOUNTS",
         setting_values.accounts,
         "kcover-system/kcover-agent",

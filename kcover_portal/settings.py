@@ -76,6 +76,7 @@ KCOVER_SECOND_FACTOR = cast("str", ENV["KCOVER_SECOND_FACTOR"])
 KCOVER_KUBECONFIG_COMMANDS = cast("list[str]", ENV["KCOVER_KUBECONFIG_COMMANDS"])
 KCOVER_OUTGOING_HOSTS = cast("list[str]", ENV["KCOVER_OUTGOING_HOSTS"])
 KCOVER_KEEP_DAYS = cast("int", ENV["KCOVER_KEEP_DAYS"])
+KCOVER_EVIDENCE_MIB = cast("int", ENV["KCOVER_EVIDENCE_MIB"])
 KCOVER_SERVICE_ACCOUNTS = cast("list[str]", ENV["KCOVER_SERVICE_ACCOUNTS"])
 KCOVER_DEEP_CHECKS_HOURS = cast("int", ENV["KCOVER_DEEP_CHECKS_HOURS"])
 KCOVER_DCGM_FATAL_ERRORS = cast("list[str]", ENV["KCOVER_DCGM_FATAL_ERRORS"])
@@ -104,9 +105,8 @@ INSTALLED_APPS = [
     "kcover_portal.fleet",
     "kcover_portal.accounts",
     "kcover_portal.policies",
-    *("kcover_portal.incidents", "kcover_portal.machines"),
-    "kcover_portal.anchors",
-    "kcover_portal.audit_stream",
+    *("kcover_portal.incidents", "kcover_portal.machines", "kcover_portal.evidence"),
+    *("kcover_portal.anchors", "kcover_portal.audit_stream"),
     "kcover_portal.rescue",
     *("kcover_portal.checks", "kcover_portal.jobs", "kcover_portal.repairs"),
     "kcover_portal.preflight",

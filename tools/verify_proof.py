@@ -98,12 +98,22 @@ ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
 CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")
 CLOSED = ("succeeded", "failed", "cancelled")
-AFTER_END = ("step.failed", "step.started_over", "step.overruled", "step.replaced", "command.late", "marks.")
+AFTER_END = (
+    "step.failed",
+    "step.started_over",
+    "step.overruled",
+    "step.replaced",
+    "command.late",
+    "marks.",
+    "evidence.",
+)
 REMARKS = (
     "rescue.question_cancelled",
     "rescue.link_made",
     "rescue.called_back",
     "command.late",
+    "evidence.kept",
+    "evidence.missed",
     "marks.gone",
     "marks.found",
     "job.moving",

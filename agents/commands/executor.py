@@ -6,7 +6,9 @@ import logging
 import re
 import shlex
 import shutil
+import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -23,11 +25,14 @@ log = logging.getLogger(__name__)
 
 REBOOT_TIMEOUT_SECONDS = 60.0
 RESET_TIMEOUT_SECONDS = 180.0
+COLLECTING_TIMEOUT_SECONDS = 20.0  # for evidence that is being collected, before a reset
 MAX_CHECK_RESULTS = (
     200  # in a command's output: with the longest messages they stay under the 64 KiB of the wire format
 )
 MAX_CHECK_MESSAGE_LENGTH = 200
 _GPU = re.compile(r"GPU-[0-9a-fA-F-]{8,64}|[0-9]{1,3}|(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?")
+
+Evidence = Callable[[uuid.UUID], Mapping[str, Any]]  # collects the bundle with this name; returns the command's output
 
 
 class HostExecutor:
@@ -42,17 +47,19 @@ class HostExecutor:
         release_gpus: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         driver_timeout: float = DRIVER_TIMEOUT_SECONDS,
+        evidence: Evidence | None = None,
     ) -> None:
         """``reboot_command``: program and arguments, not read by a shell.
 
         ``gpu_users`` lists who uses the GPUs while nothing else in this process calls the driver (None: ask driver,
         kubelet and open files). While ``release_gpus`` is entered, the agent listens to no GPU. A driver that does not
-        answer within ``driver_timeout`` seconds is not reset.
+        answer within ``driver_timeout`` seconds is not reset. ``evidence`` None: this agent collects none.
         """
         self._reboot_command = tuple(reboot_command)
         self._gpu_users = gpu_users or GpuUsers(query=functools.partial(nvml.devices, within_exclusive=True))
         self._checks = checks or CheckRunner((), gpu_users=self._gpu_users)
         self._hands_off, self._clock, self._driver_timeout = release_gpus, clock, driver_timeout
+        self._evidence, self._collecting = evidence, threading.Lock()
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         """A command that does not return may well be the reboot in progress."""
@@ -76,6 +83,9 @@ class HostExecutor:
         if tool is None:
             return Outcome(status="refused", message="nvidia-smi is not installed on this node")
         with contextlib.ExitStack() as stack:
+            # The tools that collect evidence use the GPUs. They end within their time limit, or the driver hangs.
+            if self._collecting.acquire(timeout=COLLECTING_TIMEOUT_SECONDS):
+                stack.callback(self._collecting.release)
             try:
                 stack.enter_context(self._hands_off())
                 stack.enter_context(nvml.exclusive(timeout=self._driver_timeout))
@@ -101,6 +111,21 @@ class HostExecutor:
         if result.status:
             return _failed(result)
         return Outcome(status="done", message=result.stdout.strip()[-MAX_MESSAGE_LENGTH // 2 :])
+
+    def collect_evidence(self, args: Mapping[str, Any]) -> Outcome:
+        """Collect a bundle. ``done`` once it is on the disk: a reboot does not lose it any more."""
+        if self._evidence is None:
+            return Outcome(status="refused", message="this agent collects no evidence")
+        try:
+            name = uuid.UUID(str(args.get("bundle")))
+        except ValueError:
+            return Outcome(status="refused", message="args.bundle must be a UUID")
+        with self._collecting:
+            try:
+                output = self._evidence(name)
+            except OSError as error:
+                return Outcome(status="failed", message=f"the evidence cannot be written: {error}")
+        return Outcome(status="done", message=f"{output.get('size')} bytes", output=output)
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime | None = None) -> Outcome:
         """``args.check`` (or ``name``) is one name or several separated by commas, ``checks`` a list; all other

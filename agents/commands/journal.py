@@ -31,6 +31,7 @@ MAX_RESULTS_PER_REPORT = 100
 MAX_RESULT_BYTES_PER_REPORT = 512 << 10  # a report is at most 1 MiB
 MAX_MESSAGE_LENGTH = 4096
 LANES = journal_entry.LANES
+OF_ONE_BOOT = ("reboot", "collect_evidence")  # kinds whose arguments may name the only boot in which they make sense
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +63,9 @@ class Executor(Protocol):
 
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         """Run checks. The outcome is ``expired`` if they cannot start before ``expires_at``."""
+
+    def collect_evidence(self, args: Mapping[str, Any]) -> Outcome:
+        """Collect the bundle of evidence that ``args["bundle"]`` names; it is uploaded on its own."""
 
 
 class Journal:
@@ -186,12 +190,13 @@ class Journal:
         if command.expires_at <= now:
             return Outcome(status="expired", message=f"expired at {command.expires_at.isoformat()}")
         wanted_boot = command.args.get("boot_id")
-        if command.kind == "reboot" and wanted_boot not in (None, "", boot_id):
+        if command.kind in OF_ONE_BOOT and wanted_boot not in (None, "", boot_id):
             return Outcome(status="refused", message=f"the command is for boot {wanted_boot}, this is boot {boot_id}")
         actions: Mapping[str, Callable[[], Outcome | None]] = {
             "reboot": lambda: self._executor.reboot(command.args),
             "reset_gpu": lambda: self._executor.reset_gpu(command.args),
             "run_check": lambda: self._executor.run_check(command.args, expires_at=command.expires_at),
+            "collect_evidence": lambda: self._executor.collect_evidence(command.args),
         }
         if command.kind not in actions:
             return Outcome(status="refused", message=f"unknown command {command.kind!r}")

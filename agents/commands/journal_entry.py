@@ -8,8 +8,12 @@ from typing import Any
 
 from kcover.faults.fault import Command, CommandResult
 
-LANES = ("acts", "reboots", "checks")
-_LANES = {"reboot": "reboots", "run_check": "checks"}  # every other kind belongs to the lane "acts"
+LANES = ("acts", "reboots", "checks", "evidence")
+_LANES = {
+    "reboot": "reboots",
+    "run_check": "checks",
+    "collect_evidence": "evidence",
+}  # every other kind belongs to the lane "acts"
 
 
 class State(enum.StrEnum):

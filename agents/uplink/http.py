@@ -18,6 +18,7 @@ from agents.uplink import credential, protocol
 from agents.uplink.protocol import UplinkError
 from agents.uplink.trust import TrustStore, hashed_certificates
 from kcover import wire
+from kcover.evidence import bundle
 from kcover.faults import fault
 
 log = logging.getLogger(__name__)
@@ -25,6 +26,7 @@ log = logging.getLogger(__name__)
 REPORTS_PATH = "/api/v1/agent/reports"
 COMMANDS_PATH = "/api/v1/agent/commands"
 PREFLIGHT_PATH = "/api/v1/agent/preflight"
+EVIDENCE_PATH = "/api/v1/agent/evidence"
 ENROL_PATH = "/api/v1/agent/enrol"
 MAX_ANSWER_BYTES = 1 << 20
 GZIP_MIN_BYTES = 1024  # for smaller bodies, compressing costs more than it saves
@@ -33,7 +35,8 @@ HttpAnswer = tuple[int, Mapping[str, str], bytes]
 
 
 class HttpUplink:
-    """An ``Uplink``. Reports, the long poll and preflight have a connection each, so a slow answer delays no report.
+    """An ``Uplink``. Reports, the long poll, preflight and evidence have a connection each, so no slow answer delays a
+    report.
 
     With an enrolment token, the node asks once for its own token, keeps it in the store (readable only by its owner)
     and renews it from then on. The enrolment token is needed again only if the portal no longer accepts that token.
@@ -62,7 +65,8 @@ class HttpUplink:
         if trust is None and url.startswith("https:"):
             trust = TrustStore(ca_file, hashed_folder=hashed_certificates() if ca_file is None else None)
         opened = connection or Connection
-        self._reports, self._commands, self._preflight = (opened(url, trust=trust, timeout=timeout) for _ in range(3))
+        self._connections = [opened(url, trust=trust, timeout=timeout) for _ in range(4)]
+        self._reports, self._commands, self._preflight, self._evidence = self._connections
         self._enrolling = threading.Lock()
         self._credentials = credential.CredentialStore(store, node=node, clock=clock, monotonic=monotonic)
 
@@ -85,15 +89,20 @@ class HttpUplink:
         )
         protocol.raise_for_status(*answer, now=self._clock())
 
+    def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
+        path = f"{EVIDENCE_PATH}?{urllib.parse.urlencode(upload.query())}"
+        headers = {"Content-Type": "application/octet-stream"}
+        answer = self._call(self._evidence, "POST", path, body=chunk, headers=headers)
+        return protocol.parse_received(*answer, now=self._clock())
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         query = urllib.parse.urlencode({"node": self._node, "wait": int(wait)})
         answer = self._call(self._commands, "GET", f"{COMMANDS_PATH}?{query}", extra_seconds=wait)
         return protocol.parse_answer(*answer, now=self._clock()).commands
 
     def close(self) -> None:
-        self._reports.close()
-        self._commands.close()
-        self._preflight.close()
+        for connection in self._connections:
+            connection.close()
 
     def _call(
         self,

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from kcover import wire
+from kcover.evidence import bundle
 from kcover.faults import fault
 
 MAX_RETRY_AFTER = 600.0
@@ -43,6 +44,12 @@ class Uplink(Protocol):
     def post_preflight(self, body: bytes) -> None:
         """Deliver one preflight report (JSON). The portal has stored it when this returns. Raises UplinkError."""
 
+    def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
+        """Deliver a chunk of a bundle of evidence. Return how many bytes of the bundle the portal has stored.
+
+        Raises UplinkError.
+        """
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         """The commands for this node; wait up to ``wait`` seconds for one. Raises UplinkError."""
 
@@ -73,6 +80,20 @@ def raise_for_status(status: int, headers: Mapping[str, str], body: bytes, *, no
     retry_after = parse_retry_after(headers.get("Retry-After"), now=now)
     kinds = {403: ReportDeferred, 413: ReportDeferred, 500: PortalFailed}
     raise kinds.get(status, UplinkError)(text, retry_after=retry_after)
+
+
+def parse_received(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> int:
+    """The bytes that the portal has, from its answer to a chunk of evidence. Raises UplinkError."""
+    if status == 404:  # the portal did not ask for this bundle, or does not wait for it any more
+        raise ReportMalformed(f"{status} {body[:300].decode(errors='replace')}".strip())
+    raise_for_status(status, headers, body, now=now)
+    try:
+        received = json.loads(body)["received"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UplinkError(f"the body of the portal's answer ({status}) cannot be read: {error}") from error
+    if not isinstance(received, int) or not 0 <= received <= bundle.MAX_BYTES:
+        raise UplinkError(f"the portal has {received!r} bytes of the evidence")
+    return received
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:

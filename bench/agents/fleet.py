@@ -120,6 +120,9 @@ class RefusingExecutor:
     def run_check(self, args: Mapping[str, Any], *, expires_at: datetime) -> Outcome:
         return Outcome(status="refused", message="no GPU to check")
 
+    def collect_evidence(self, args: Mapping[str, Any]) -> Outcome:
+        return Outcome(status="refused", message="no node to collect evidence on")
+
 
 @dataclass(slots=True, kw_only=True)
 class Life:

@@ -24,7 +24,7 @@ class Progress(record.JobsProgress):
     """``boot_id``: the boot that the reboot must end; it is known however long the plan waits before.
 
     ``driver``: how the node is rebooted, chosen before the request. ``was_ready``: the node was Ready at that time.
-    ``request``: what was requested.
+    ``request``: what was requested. ``evidence``: what became of it, since the step first waited (``evidence_since``).
     """
 
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
@@ -37,6 +37,8 @@ class Progress(record.JobsProgress):
     was_ready: bool = hidden(default=False)
     request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
     requested_at: datetime | None = shown(_("Requested at"), ValueFormat.MOMENT, default=None)
+    evidence: Reason | None = shown(_("Collected evidence"), ValueFormat.REASON, default=None, kept=True)
+    evidence_since: datetime | None = hidden(default=None, kept=True)
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:
@@ -72,5 +74,6 @@ SPEC = ActionSpec(
     takes_work_away=True,
     mends=True,
     ends_boot=True,
+    destroys_evidence=True,
     request_key="reboot",
 )

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from kcover import reasons
 from kcover.actions import attributes, record
-from kcover.actions.record import ValueFormat, shown
+from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
@@ -13,11 +14,16 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress(record.Progress):
-    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``request``: what was requested."""
+    """``gpu``: its ``gpu_uuid`` or ``pci`` address. ``driver``: how it is reset. ``request``: what was requested.
+
+    ``evidence``: what became of it, since the step first waited (``evidence_since``).
+    """
 
     gpu: Mapping[str, str] = shown(_("GPU"), ValueFormat.VALUES, default={})
     driver: str = shown(_("Reset via"), ValueFormat.CHOICE, default="", choices={"agent": _("the node's agent")})
     request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
+    evidence: Reason | None = shown(_("Collected evidence"), ValueFormat.REASON, default=None, kept=True)
+    evidence_since: datetime | None = hidden(default=None, kept=True)
 
     @property
     def committed(self) -> bool:
@@ -43,5 +49,6 @@ SPEC = ActionSpec(
     isolates=True,
     takes_work_away=True,
     mends=True,
+    destroys_evidence=True,
     request_key="reset",
 )

@@ -105,6 +105,7 @@ class ActionSpec:
     takes_work_away_if: Callable[[Any], bool] | None = None  # the same, depending on its arguments
     mends: bool = False  # counted and limited, because a fault that keeps returning would repeat it for ever
     ends_boot: bool = False  # the machine boots anew; only another boot ID shows it
+    destroys_evidence: bool = False  # ends what shows why the node is faulty: evidence is collected before it
     proves: bool = False  # its success proves that the node is healthy and closes the incidents from before it
     returns_node: bool = False  # the node takes work again; as a button it ends the rescue under way
     calls_person: bool = False  # the rescue ends, and a person is asked to do the rest

@@ -36,6 +36,7 @@ from kcover.audit.call_values import (
 )
 from kcover.audit.calls import Call, ClusterCall, ClusterCallBegun, ClusterCallDone, ClusterCallFailed
 from kcover.audit.encryption import SecretsRotated
+from kcover.audit.evidence import EvidenceAct, EvidenceKept, EvidenceMissed
 from kcover.audit.fleet import (
     SECRET_CHANGED,
     AutomationPaused,
@@ -208,6 +209,9 @@ __all__ = [
     "DriverDeleted",
     "EntryLike",
     "EvictionBlocked",
+    "EvidenceAct",
+    "EvidenceKept",
+    "EvidenceMissed",
     "FactorConfirmed",
     "FactorEnrolled",
     "FactorFailed",

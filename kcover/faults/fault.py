@@ -19,7 +19,7 @@ CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code that an agent reports, th
 PHRASED_KINDS = ("pod", *SOURCE_KINDS)  # their codes are the words of other systems
 CODE_PHRASE = re.compile(r"[A-Za-z0-9_.=/ -]{1,128}")  # a code of a phrased kind; the code of a pod is its reason
 CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke
-COMMAND_KINDS = ("run_check", "reboot", "reset_gpu")
+COMMAND_KINDS = ("run_check", "reboot", "reset_gpu", "collect_evidence")
 RESULT_STATUSES = ("done", "failed", "refused", "expired")
 
 

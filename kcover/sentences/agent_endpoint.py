@@ -54,6 +54,15 @@ SENTENCES: Mapping[str, str] = {
     ),
     "api_server_down": _("it did not answer recently"),
     "pod_unknown": _("Pod {pod} of cluster {cluster} is not known yet. Keep the report and retry."),
+    # Evidence.
+    "evidence_wanted": _("a chunk of a bundle of evidence"),
+    "evidence_parameter": _("Invalid. Send {wanted}."),
+    "evidence_not_wanted": _("The portal does not wait for evidence {bundle} from this node. Delete it."),
+    "evidence_differs": _("Evidence {bundle} has begun to arrive with another size or SHA-256. Delete this one."),
+    "evidence_chunk_too_long": _("The chunk has {bytes} bytes; at most {limit} are missing."),
+    "evidence_chunk_too_short": _("The chunk has {bytes} bytes; send at least {least}, except for the last one."),
+    "evidence_rate": _("Node {node} uploads too fast; the limit is {rate} chunks per second. Retry later."),
+    "evidence_busy": _("Too many uploads at once. Retry later."),
     # The portal itself.
     "report_rate": _(
         "Node {node} sends too many reports; the limit is {rate} per second, {burst} at once. Keep the report and"

@@ -72,6 +72,15 @@ SENTENCES: Mapping[str, str] = {
     "booted_not_ready": _("Booted; waiting for Ready."),
     "not_back_yet": _("Waiting for the node to come back."),
     "ready_timeout": _("The node was not Ready {seconds} s after its reboot. Check the machine."),
+    # evidence before a reset or a reboot
+    "evidence_awaited": _("Waiting for evidence from the node, at most until {until}."),
+    "evidence_stored": _("Stored: {bytes} bytes."),
+    "evidence_agent_silent": _("None: the agent does not report."),
+    "evidence_agent_old": _("None: the agent has version {version}; {least} is needed."),
+    "evidence_too_late": _("None: it did not arrive within {seconds} s."),
+    "evidence_not_collected": _("None: {why}"),
+    "evidence_damaged": _("None: its bytes did not have the announced SHA-256."),
+    "evidence_act_began": _("the act that destroys the evidence has begun"),
     # reset
     "not_drained_no_reset": _("No GPU was reset: the drain did not finish."),
     "reset_requested": _("GPU reset requested ({request}). Waiting for the result."),

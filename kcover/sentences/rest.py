@@ -29,6 +29,7 @@ SENTENCES: Mapping[str, str] = {
     "unknown_endpoint": _("No endpoint at {path}. See /api/docs/."),
     "unknown_action": _("Unknown action {action}. Use one of {known}."),
     "not_found": _("Not found, or not visible to you."),
+    "no_evidence": _("Evidence {number} of rescue {rescue} is not stored: it did not arrive, or it was deleted."),
     "delivery_not_failed": _("Delivery {delivery} has not failed, or its channel was deleted."),
     "places_taken": _("Too many requests of this kind are running. Try again in {wait}."),
     "places_own_taken": _("Your earlier request of this kind is still running. Try again in {wait}, or wait for it."),

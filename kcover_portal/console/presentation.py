@@ -13,6 +13,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import actions
 from kcover_portal.console.action_labels import ActionLabel
+from kcover_portal.evidence.models import Bundle
 from kcover_portal.notify.services import render
 from kcover_portal.repairs.models import Repair
 
@@ -201,6 +202,18 @@ TABLES: Final = {
         "validating": Badge(Repair.State.VALIDATING.label, "heal", "progress-check"),
         "closed": Badge(Repair.State.CLOSED.label, "ok", "circle-check"),
         "refused": Badge(Repair.State.REFUSED.label, "ask", "ban"),
+    },
+    "evidence": {
+        "requested": Badge(Bundle.State.REQUESTED.label, "heal", "clock"),
+        "kept": Badge(Bundle.State.KEPT.label, "ok", "circle-check"),
+        "deleted": Badge(Bundle.State.DELETED.label, "off", "ban"),
+        "missed": Badge(Bundle.State.MISSED.label, "off", "circle-x"),
+    },
+    "evidence_section": {
+        "ok": Badge(_("Collected"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "off", "circle-x"),
+        "late": Badge(_("Too slow"), "off", "clock"),
+        "missing": Badge(_("Not on this node"), "off", "ban"),
     },
     "delivery": {
         "batching": Badge(_("Batching"), "heal", "stack"),

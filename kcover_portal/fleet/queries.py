@@ -174,6 +174,11 @@ def agent_reports(node: Node, *, within: timedelta, now: datetime) -> bool:
     return Agent.objects.filter(node=node, seen_at__gte=now - within).exists()
 
 
+def agent_version(node: Node, *, within: timedelta, now: datetime) -> str | None:
+    """Returns the version of the node's agent, "" if it names none; None if it has not reported recently."""
+    return Agent.objects.filter(node=node, seen_at__gte=now - within).values_list("version", flat=True).first()
+
+
 def silent_agents(*, now: datetime) -> QuerySet[Agent]:
     """Returns agents of existing nodes that have not reported for ``AGENT_SILENT_AFTER``."""
     return Agent.objects.filter(seen_at__lt=now - AGENT_SILENT_AFTER, node__in_cluster=True)

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 
@@ -16,6 +17,7 @@ from agents.host.store import Store
 from agents.uplink import credential, http, protocol
 from agents.uplink.protocol import UplinkError
 from kcover import wire
+from kcover.evidence import bundle
 from kcover.faults import fault
 
 log = logging.getLogger(__name__)
@@ -65,6 +67,14 @@ class NodeUplink:
         async with self._session.gate:
             answered = await self._call("POST", http.REPORTS_PATH, body=body, headers=headers)
         return protocol.parse_answer(*answered, now=self._session.clock())
+
+    async def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
+        """See ``agents.uplink.protocol.Uplink``."""
+        path = f"{http.EVIDENCE_PATH}?{urlencode(upload.query())}"
+        headers = {"Content-Type": "application/octet-stream"}
+        async with self._session.gate:
+            answered = await self._call("POST", path, body=chunk, headers=headers)
+        return protocol.parse_received(*answered, now=self._session.clock())
 
     async def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         path = f"{http.COMMANDS_PATH}?node={self._node}&wait={int(wait)}"

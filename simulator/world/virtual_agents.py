@@ -7,6 +7,7 @@ two tasks, one that reports and one that waits for commands, and nothing that ti
 import asyncio
 import logging
 import random
+import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -21,8 +22,9 @@ from agents.outbox import spool
 from agents.probes.log import kmsg
 from agents.uplink.protocol import UplinkError
 from kcover import wire
+from kcover.evidence import bundle
 from kcover.faults import fault
-from simulator.world import machine, uplink
+from simulator.world import evidence, machine, uplink
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +51,13 @@ class VirtualExecutor:
 
     def __init__(self, host: machine.Machine) -> None:
         self._host = host
+        self.bundles: list[evidence.VirtualBundle] = []  # collected, and not uploaded yet
+
+    def collect_evidence(self, args: Mapping[str, Any]) -> Outcome:
+        """See ``Executor.collect_evidence``."""
+        collected = evidence.collect(self._host, name=uuid.UUID(args["bundle"]))
+        self.bundles.append(collected)
+        return Outcome(status="done", message=f"{len(collected.content)} bytes", output=collected.output())
 
     def reboot(self, args: Mapping[str, Any]) -> Outcome | None:
         self._host.reboot("agent command")
@@ -101,6 +110,9 @@ class _NoUplink:
 
     def post_preflight(self, body: bytes) -> None:
         raise UplinkError("virtual nodes have no preflight reports")
+
+    def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
+        raise UplinkError("the event loop uploads evidence")
 
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         raise UplinkError("the event loop polls for commands")
@@ -160,6 +172,7 @@ class VirtualAgent:
             asyncio.get_running_loop().call_later(_WINDOW, self._wake.set)
 
     async def _live(self) -> None:
+        executor = VirtualExecutor(self._host)
         agent = Agent(
             self._config,
             sources=(self._host.log,),
@@ -168,18 +181,18 @@ class VirtualAgent:
             inventory=lambda: self._host.inventory,
             uplink=_NoUplink(),
             spool=spool.Spool(self._disk),
-            executor=VirtualExecutor(self._host),
+            executor=executor,
             rng=self._rng,
         )
         try:
             agent.inspect(self._clock())
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._tell(agent))
+                group.create_task(self._tell(agent, executor))
                 group.create_task(self._listen(agent))
         except* Exception:
             log.exception("agent of %s failed", self._host.name)
 
-    async def _tell(self, agent: Agent) -> None:
+    async def _tell(self, agent: Agent, executor: VirtualExecutor) -> None:
         while True:
             self._wake.clear()
             while agent.observe(self._clock()):
@@ -187,6 +200,8 @@ class VirtualAgent:
             if agent.commands_due["acts"].is_set():  # set for every new command, whatever its lane
                 agent.commands_due["acts"].clear()
                 agent.execute_commands()
+            while executor.bundles:
+                await self._upload(executor.bundles.pop(0))
             now = self._clock()
             outgoing = agent.next_report(now)
             if outgoing is None:
@@ -200,6 +215,14 @@ class VirtualAgent:
                 self.reported_at = self._clock()
                 self.reports += 1
                 agent.settle(outgoing, answer, now=self.reported_at)
+
+    async def _upload(self, collected: evidence.VirtualBundle) -> None:
+        """Upload a bundle of evidence; the portal may refuse it, or not answer."""
+        try:
+            for upload, chunk in collected.uploads():
+                await self._line.post_evidence(upload, chunk)
+        except UplinkError as error:
+            log.warning("the evidence of %s was not uploaded: %s", self._host.name, error)
 
     async def _sleep(self, seconds: float) -> None:
         try:

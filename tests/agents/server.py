@@ -58,6 +58,9 @@ class FakePortal:
         self.answers = []  # (status, headers) to give instead of 202, first to last
         self.preflights = []  # every body of a preflight report, decoded
         self.preflight_answers = []  # (status, body) to give instead of 202, first to last
+        self.evidence = {}  # bytes of each bundle
+        self.chunks = []  # (parameters, bytes) of every request about evidence
+        self.evidence_answers = []  # (status, body) to give instead of 202, first to last; None: 202
         self.commands = []
         self.renewals = []  # statuses to give instead of 201, first to last
         self.tokens = None  # bearers taken; None: all
@@ -103,6 +106,8 @@ class FakePortal:
             self.preflights.append(json.loads(body))
             status, answer = self.preflight_answers.pop(0) if self.preflight_answers else (202, {})
             return status, {}, answer
+        if path.startswith("/api/v1/agent/evidence"):
+            return self._take_evidence(path, body)
         self.bearers.append(bearer)
         if self.tokens is not None and bearer not in self.tokens:
             return 401, {}, {"detail": "no such token"}
@@ -115,6 +120,16 @@ class FakePortal:
                 return status, extra, {"detail": "bidden"}
         answer = wire.Answer(accepted=len(report.report.faults), commands=tuple(self.commands))
         return 202, {}, wire.encode_answer(answer)
+
+    def _take_evidence(self, path, body):
+        query = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(path).query))
+        self.chunks.append((query, body))
+        if self.evidence_answers and (bidden := self.evidence_answers.pop(0)) is not None:
+            return bidden[0], {}, bidden[1]
+        stored = self.evidence.setdefault(query["bundle"], b"")
+        if int(query["offset"]) == len(stored):
+            self.evidence[query["bundle"]] = stored + body
+        return 202, {}, {"received": len(self.evidence[query["bundle"]])}
 
     def get(self, path, headers):
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)

@@ -93,7 +93,7 @@ def test_inv_12_an_agents_late_word_about_a_closed_rescue_is_kept_and_changes_no
     reported = len(before.pop("reported"))
     assert after.pop("reported")[reported:] == [("command.late", f"command {command.pk}")]  # once
     assert after == before
-    assert Command.objects.get().state == "expired"
+    assert Command.objects.get(kind="reboot").state == "expired"
 
 
 def test_inv_12_a_message_about_a_rescue_that_never_was_is_a_no_op(world: World) -> None:

@@ -1,12 +1,16 @@
 """The cluster of the bed: four nodes with their kubelets and agents, and the watch that reports their changes."""
 
+import contextlib
+import hashlib
 import uuid
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from kcover import wire
+from kcover.evidence import bundle
 from kcover.faults.fault import Command, CommandResult, Fault
+from kcover_portal.evidence import services as evidence
 from kcover_portal.incidents import services as incidents
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
@@ -31,6 +35,8 @@ class WalkCluster(World):
         self.sent: list[wire.Report] = []  # reports with items, to be sent again
         self.results: dict[str, list[CommandResult]] = {}
         self.done: set[str] = set()  # commands that agents executed
+        self.collects_evidence = True
+        self.collected = 0
         self.boots: dict[str, list[str]] = {name: [self.boot(name)] for name in self.names}
         self.pods = 0
 
@@ -123,7 +129,9 @@ class WalkCluster(World):
             self._check(name, command)
             return
         mine = command.args["boot_id"] == self.boot(name)
-        if mine:
+        if mine and command.kind == bundle.COMMAND:
+            self._upload(name, command)
+        elif mine:
             self.restart(name)
         result = CommandResult(id=command.id, status="done" if mine else "refused", finished_at=self.now)
         self.results.setdefault(name, []).append(result)
@@ -134,6 +142,21 @@ class WalkCluster(World):
         found = [{"name": check, "status": status} for check in command.args["checks"]]
         result = CommandResult(id=command.id, status="done", finished_at=self.now, output={"checks": found})
         self.results.setdefault(name, []).append(result)
+
+    def _upload(self, name: str, command: Command) -> None:
+        """The agent uploads its evidence, or every third time cannot."""
+        self.collected += 1
+        if self.collected % 3 == 0:
+            return
+        content = f"{name} {self.collected}".encode()
+        upload = bundle.Upload(
+            bundle=uuid.UUID(command.args["bundle"]),
+            offset=0,
+            size=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+        )
+        with contextlib.suppress(evidence.UnknownBundle):
+            evidence.take(self.cluster, name, upload, content, now=self.now)
 
     def deliver(self, *reports: wire.Report) -> list[wire.Answer]:
         """The agents' door."""

@@ -43,6 +43,7 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
         ("mends", {"reset", "reboot", "power_cycle"}),
         ("ends_boot", {"reboot", "power_cycle"}),
+        ("destroys_evidence", {"reset", "reboot"}),
         ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),
@@ -181,5 +182,6 @@ def test_fields_of_the_base_class_come_last() -> None:
         "driver",
         "request",
         "requested_at",
+        "evidence",
         "retry",
     ]

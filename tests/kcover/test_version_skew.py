@@ -20,3 +20,17 @@ from kcover import version_skew
 )
 def test_the_most_common_version_and_the_newer_on_a_tie(versions: dict[str, int], usual: str) -> None:
     assert version_skew.most_common(versions) == usual
+
+
+@pytest.mark.parametrize(
+    ("version", "least", "answer"),
+    [
+        ("1.0.0", "1.0.0", True),
+        ("1.10.0", "1.9.0", True),
+        ("1.9.0", "1.10.0", False),
+        ("0.9", "1.0.0", False),
+        ("", "1.0.0", False),
+    ],
+)
+def test_a_version_is_old_enough(version: str, least: str, answer: bool) -> None:
+    assert version_skew.is_at_least(version, least) is answer

@@ -19,6 +19,7 @@ from kcover_portal.api.agent import (
     body,
     credentials,
     enrolment,
+    evidence,
     ingest_counters,
     jwt_claims,
     long_poll,
@@ -26,6 +27,7 @@ from kcover_portal.api.agent import (
     report_decoder,
     service_accounts,
 )
+from kcover_portal.api.agent.body_room import NoRoom
 from kcover_portal.api.agent.group_commit import QueueFull
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.agent.report_rates import ReportRates
@@ -42,7 +44,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 PREFIX = "/api/v1/agent/"
-METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET", "preflight": "POST"}
+METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET", "preflight": "POST", "evidence": "POST"}
 MAX_WAIT_SECONDS = 60.0
 RETRY_AFTER = 5
 REPORT = reasons.of("report_wanted", keys="version, node, boot_id, batch_id, sent_at")
@@ -52,6 +54,7 @@ known_accounts = service_accounts.ServiceAccounts()
 report_rates = ReportRates()
 _writer = Writer()
 polls = long_poll.Polls()
+uploads = evidence.Uploads()
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,6 +104,8 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
         return await _enrol(headers, receive, credential)
     if asked == "preflight":
         return await _preflight(headers, receive, credential)
+    if asked == "evidence":
+        return await _evidence(scope, headers, receive, credential)
     return await _commands(scope, credential)
 
 
@@ -149,6 +154,17 @@ async def _preflight(
         return 202, await sync_to_async(preflight.take, thread_sensitive=False)(credential, sent)
 
 
+async def _evidence(
+    scope: Scope, headers: Headers, receive: Receive, credential: credentials.Credential
+) -> tuple[int, dict[str, Any]]:
+    credentials.speaks_for(credential, credential.node)
+    uploads.rates.admit((credential.cluster.pk, credential.node))
+    upload = evidence.read(scope["query_string"])
+    with uploads.room(credential) as hold:
+        sent = await body.read(headers, receive, wanted=evidence.WANTED, hold=hold)
+        return 202, await uploads.keep(credential, upload, sent)
+
+
 async def _commands(scope: Scope, credential: credentials.Credential) -> tuple[int, dict[str, Any]]:
     query = parse_qs(scope["query_string"].decode("ascii", "replace"), keep_blank_values=True)
     node = query.get("node", [credential.node])[0]
@@ -185,6 +201,8 @@ def _trouble(error: Exception) -> Refusal:
     if isinstance(error, QueueFull):
         ingest_counters.refused()
         return Refusal(429, reasons.of("queue_full"), retry_after=RETRY_AFTER)
+    if isinstance(error, NoRoom):
+        return Refusal(429, reasons.of("evidence_busy"), retry_after=RETRY_AFTER)
     if isinstance(error, DataError):  # it would be refused again and again, and block what is spooled behind it
         log.error("a report contains a value that the database rejects: %s", error)
         return Refusal(400, reasons.of("value_not_storable", error=str(error).splitlines()[0]), field="body")

@@ -14,6 +14,7 @@ _UNREADABLE = {
     "enrol": "The enrolment cannot be read",
     "commands": "The command request cannot be read",
     "preflight": "The preflight report cannot be read",
+    "evidence": "The evidence cannot be read",
 }
 _TITLES = {
     401: "Unauthorized",
@@ -44,7 +45,7 @@ class Refusal(reasons.ExplainedError):
         self.status, self.field, self.retry_after, self.allow = status, field, retry_after, allow
 
     def document(self, subject: str) -> dict[str, Any]:
-        """Returns the problem document; ``subject`` is the endpoint: reports, enrol, commands or preflight."""
+        """Returns the problem document; ``subject`` is the endpoint, such as reports."""
         reason = str(self.reason)
         body: dict[str, Any] = {
             "type": "about:blank",

@@ -5,9 +5,8 @@ distinct faults has a transaction of its own, so that it does not delay others.
 """
 
 import logging
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from django.db import close_old_connections
 from django.db.utils import Error as DatabaseError
@@ -15,6 +14,7 @@ from django.utils import timezone
 
 from kcover import wire
 from kcover_portal.api.agent import ingest_counters
+from kcover_portal.api.agent.body_room import BodyRoom
 from kcover_portal.api.agent.group_commit import GroupCommit, QueueFull
 from kcover_portal.incidents import services as incidents
 
@@ -30,39 +30,14 @@ class Writer:
     """Reports on their way into the database."""
 
     def __init__(self) -> None:
-        self._held = 0
-        self._held_by: Counter[str] = Counter()
+        self._room = BodyRoom()
         self._reports: GroupCommit[incidents.IncomingReport, wire.Answer] = GroupCommit(
             _keep_and_count, name="ingest", together=BATCH_REPORTS, capacity=MAX_QUEUED_REPORTS
         )
 
-    @contextmanager
-    def room(self, owner: str) -> Iterator[Callable[[int], None]]:
-        """Room for a body of this credential while it is read and kept.
-
-        The function takes more of it, byte by byte as they come in, and raises QueueFull where there is none; all of it
-        is given back at the end.
-        """
-        taken = 0
-
-        def hold(size: int) -> None:
-            nonlocal taken
-            if (
-                self._held + size > MAX_BUFFERED_BYTES
-                or self._held_by[owner] + size > MAX_BUFFERED_BYTES_PER_CREDENTIAL
-            ):
-                raise QueueFull
-            taken += size
-            self._held += size
-            self._held_by[owner] += size
-
-        try:
-            yield hold
-        finally:
-            self._held -= taken
-            self._held_by[owner] -= taken
-            if not self._held_by[owner]:
-                del self._held_by[owner]
+    def room(self, owner: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Room for a body of this credential, see ``BodyRoom.take``. Its function raises QueueFull."""
+        return self._room.take(owner, total=MAX_BUFFERED_BYTES, each=MAX_BUFFERED_BYTES_PER_CREDENTIAL, full=QueueFull)
 
     async def keep(self, incoming: incidents.IncomingReport, *, alone: bool) -> wire.Answer:
         """Returns once the report is durable. Raises QueueFull, or the database's error.

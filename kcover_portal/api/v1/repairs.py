@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from django.urls import reverse
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
@@ -60,12 +61,16 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
     opened_because = serializers.ListField(child=serializers.CharField(), source="reasons", read_only=True)
     opened_because_reasons = ReasonSerializer(many=True, source="reasons", read_only=True)
     verbs = serializers.ListField(child=serializers.CharField(), read_only=True)
+    evidence = serializers.SerializerMethodField(help_text="address of its rescue's evidence; null: no rescue")
+
+    def get_evidence(self, row: Repair) -> str | None:
+        return None if row.rescue_id is None else reverse("api:rescue-evidence", args=(row.rescue_id,))
 
     class Meta:
         model = Repair
         fields = (
             *("id", "state", "machine", "part", "vendor", "queue", "ticket", "assignee", "due", "action"),
-            *("opened_because", "opened_because_reasons", "opened_by", "rescue", "verbs"),
+            *("opened_because", "opened_because_reasons", "opened_by", "rescue", "evidence", "verbs"),
             *(f"{state}_at" for state in core.State),
         )
 

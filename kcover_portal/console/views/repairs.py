@@ -23,6 +23,7 @@ from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
+from kcover_portal.evidence import queries as evidence
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
@@ -66,6 +67,7 @@ def repair(request: Request, pk: int) -> HttpResponse:
         "verbs": [verb.value for verb in row.verbs] if may else [],
         "changes": may and row.state != Repair.State.CLOSED,
         "entries": list(entries[:MAX_HISTORY]),
+        "evidence": evidence.numbers_of([row.rescue_id]).get(row.rescue_id, []) if row.rescue_id else [],
         "validates": core.Verb.CLOSE in row.verbs and accounts.may(request.user, Verb.CHECK, row.cluster),
         "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.node_name)}",
     }

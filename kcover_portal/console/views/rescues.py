@@ -22,6 +22,7 @@ from kcover_portal.console.reads import approvals, bulk_actions
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.console.rescue_tabs import TABS
+from kcover_portal.evidence import queries as evidence
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -99,6 +100,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "held_back": reads.held_back(row),
         "passed_over": reads.passed_over(row),
         "incidents": list(row.incidents.all()),
+        "evidence": evidence.of_rescue(row.pk),
         "verbs": [verb for verb in reads.offered(row, steps) if _may(request, verb, row)],
     }
     return render(request, "console/pages/rescue.html", context)

@@ -92,6 +92,13 @@ def withdraw_commands(requester: Requester, *, because: Reason, now: datetime) -
     return found
 
 
+def withdraw_command(key: str, *, because: Reason, now: datetime) -> bool:
+    """Withdraws one unanswered command by its key; returns whether there was one."""
+    withdrawn = reasons.of("command_withdrawn", why=because).to_json()
+    offered = Command.objects.filter(key=key, state=Command.State.OFFERED)
+    return bool(offered.update(state=Command.State.EXPIRED, because=withdrawn, finished_at=now))
+
+
 def settle_command(node: Node, result: fault.CommandResult, *, now: datetime) -> bool:
     """Stores the result of a command of this node; returns whether it was stored.
 

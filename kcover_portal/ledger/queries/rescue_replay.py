@@ -43,6 +43,7 @@ IRRELEVANT = (
     audit.MarksGone,
     audit.MarksFound,
     audit.CommandAnsweredLate,
+    audit.EvidenceAct,
 )
 
 

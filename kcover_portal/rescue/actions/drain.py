@@ -12,7 +12,7 @@ from kcover import audit, reasons
 from kcover.actions import drain as core
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step import checkpoints, kueue_turns, node_marks, owners
+from kcover_portal.rescue.step import checkpoints, evidence, kueue_turns, node_marks, owners
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
@@ -74,6 +74,7 @@ def _check_guards(context: Context) -> None:
             context.remember(held_since=context.now)
         raise
     if not progress.entered:
+        evidence.request(context)  # so that the agent collects it while the pods leave
         context.remember(entered=True)
     elif progress.held_since is not None:
         held = (context.now - progress.held_since).total_seconds()

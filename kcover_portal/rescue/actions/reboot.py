@@ -20,7 +20,7 @@ from kcover.actions import power_cycle
 from kcover.actions import reboot as core
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks, out_of_service
+from kcover_portal.rescue.step import evidence, node_marks, out_of_service
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Driver, agent, job
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
@@ -54,6 +54,9 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
     wait = timedelta(seconds=context.step.args_as(core.Args).wait_seconds) - (context.now - _drained_at(context))
     if wait > timedelta(0):
         return Wait(wait.total_seconds(), reasons.of("reboot_wait"))
+    awaited = evidence.wait(context)
+    if awaited is not None:
+        return awaited
     if not node.boot_id:
         return Hold(reasons.of("boot_id_unknown"))
     progress = context.step.progress_as(core.Progress)

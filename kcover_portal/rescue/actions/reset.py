@@ -15,7 +15,7 @@ from kcover_portal.fleet.models import Gpu
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import evidence, node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Resetter, agent, agent_reset
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
@@ -54,6 +54,9 @@ def _request_reset(context: Context) -> Outcome:
         refusal = DRIVERS["agent"].refusal(context)
         if refusal:
             return Hold(refusal)
+        awaited = evidence.wait(context)
+        if awaited is not None:
+            return awaited
         context.check_guards(destructive=True)
         context.remember(gpu=gpu, driver="agent")
     progress = context.step.progress_as(core.Progress)

@@ -164,6 +164,7 @@ def _no_reports_counted() -> None:
     """Tests share this process, and their nodes have the same names."""
     app.report_rates.forget()
     app.polls.rates.forget()
+    app.uploads.rates.forget()
     preflight.report_rates.forget()
     sources.request_rates.forget()
 

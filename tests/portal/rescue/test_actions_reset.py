@@ -186,7 +186,7 @@ def test_a_worker_that_dies_asks_once(reset: World, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(agent, "offer", dying)
     reset.fault(62)
     while not worker_kills.work(reset):
-        reset.pass_time()
+        reset.now += timedelta(seconds=1)
     assert len(agents.commands("reset_gpu")) == after
     reset.report()
     reset.pass_time(node_lock.LEASE_TIME.total_seconds())

@@ -144,7 +144,7 @@ def test_skipping_withdraws_the_agents_command(world: World) -> None:
     rescue = world.until("held", seconds=30)
     Command.objects.update(state="offered")  # the time that it may be on offer is longer than we waited
     services.skip(rescue, actor="user:anna", reason="by hand", now=world.now)
-    command = Command.objects.get()
+    command = Command.objects.get(kind="reboot")
     assert (command.state, codes_of(command.because)) == ("expired", ["command_withdrawn", "its_step_skipped"])
     withdrawn = audit.StepSkipped.of_entry(Entry.objects.get(verb="step.skipped")).withdrawn
     assert dict(withdrawn.params)["requests"] == (asked_,)
@@ -214,7 +214,7 @@ def test_what_an_agent_did_that_had_the_command_already_is_said_with_it(world: W
     world.fault(62)
     world.until_reboot_is_asked()
     rescue = services.cancel(world.rescue(), actor="user:anna", reason="", now=world.now)
-    command = Command.objects.get()
+    command = Command.objects.get(kind="reboot")
     [request] = dict(found_in(rescue.because, "requests_withdrawn").params)["requests"]
     assert request == reasons.of("agent_command", command=str(command.pk))
     result = CommandResult(id=str(command.pk), status="done", message="rebooting", finished_at=world.now)

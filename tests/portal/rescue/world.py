@@ -9,8 +9,10 @@ from threading import Barrier
 from django.db import connection
 
 from kcover import reasons, wire
+from kcover.evidence import bundle
 from kcover.faults.fault import Check, CommandResult, Fault
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
@@ -48,6 +50,7 @@ class World:
 
     def __init__(self, *, policy: str = HEAL, nodes: int = 1, fake: type[FakeCluster] = FakeCluster) -> None:
         self.now = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+        self.collects_evidence = False  # False: the agents are older than the command, and refuse it at once
         self.kube = fake(clock=self.clock)
         self.cluster = Cluster.objects.create(
             name="c1", created_at=self.now, kubeconfig="fake", hold_down=10, reboot="job"
@@ -79,6 +82,7 @@ class World:
         batch: str = "",
         checks: tuple[Check, ...] = (),
         results: tuple[CommandResult, ...] = (),
+        agent: str = "1.0.0",
     ) -> wire.Answer:
         """What an agent's report does."""
         report = wire.Report(
@@ -86,7 +90,7 @@ class World:
             node=node,
             boot_id=boot_id or self.kube.get_node(node).boot_id,
             batch_id=batch or str(uuid.uuid4()),
-            agent="1.0.0",
+            agent=agent,
             sent_at=self.now,
             inventory=None,
             faults=faults,
@@ -101,10 +105,22 @@ class World:
 
     def work(self) -> None:
         """What workers do once with everything that is due."""
+        self.refuse_evidence()
         for pk, _ in incident_queries.due_for_decision(now=self.now):
             services.decide(pk, now=self.now)
         for pk, _ in queries.due(now=self.now):
             services.run(pk, clock=self.clock)
+
+    def refuse_evidence(self) -> None:
+        """What an agent without the command answers."""
+        if self.collects_evidence:
+            return
+        for command in Command.objects.filter(kind=bundle.COMMAND, state=Command.State.OFFERED).select_related("node"):
+            refused = CommandResult(
+                id=str(command.pk), status="refused", message="unknown command", finished_at=self.now, output={}
+            )
+            fleet.settle_command(command.node, refused, now=self.now)
+            services.nudge(command.node, now=self.now)
 
     def break_at_once(self, nodes: Iterable[str]) -> None:
         """A fault on each node, and a worker for each rescue, which all begin at the same moment."""

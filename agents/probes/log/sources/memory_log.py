@@ -26,6 +26,10 @@ class MemoryLog:
         self._next += 1
         self._written.set()
 
+    def records(self) -> tuple[Record, ...]:
+        """The records that the ring buffer holds."""
+        return tuple(self._ring)
+
     def reboot(self) -> None:
         """Empty the ring buffer, as a boot does."""
         self._ring.clear()
