@@ -19,9 +19,7 @@ SPEC = ActionSpec(
     name="uncordon",
     title=_("Uncordon"),
     place=(Stage.RETURN, 0),
-    policy=PolicyAction(
-        name="unCordon", own=False, needs=(("reboot", "gpuReset", "powerCycle"),), needs_or="validate"
-    ),
+    policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset", "powerCycle"),), needs_or="validate"),
     requested_by=lambda options: options.uncordons,
     args=Args,
     returns_node=True,

@@ -7,31 +7,33 @@ everything that the portal says itself is a ``Reason``.
 
 from kcover.audit.approvals import ApprovalLinkMade, QuestionCancelled, RescueApproved, RescueRejected, Vote
 from kcover.audit.base import REGISTRY, Act, Columns, EntryLike, UnknownVerb, from_entry
-from kcover.audit.call_values import (
+from kcover.audit.call_answers import (
     Accepted,
     Answer,
-    CheckRequest,
     ClaimMade,
     EvictionBlocked,
-    GpuReset,
-    HealthLabel,
-    JobCommand,
     JobRemoved,
     LabelsPatched,
-    NodePatch,
     NodePatched,
     NodeShape,
     PodEvicted,
     PodGone,
-    PodRemoval,
     PowerAnswer,
+    WebhookAnswer,
+)
+from kcover.audit.call_values import (
+    CheckRequest,
+    GpuReset,
+    HealthLabel,
+    JobCommand,
+    NodePatch,
+    PodRemoval,
     PowerChange,
     RebootRequest,
     StandbyChange,
     StorageClaim,
     ValidationRequest,
     Wanted,
-    WebhookAnswer,
     WebhookDelivery,
 )
 from kcover.audit.calls import Call, ClusterCall, ClusterCallBegun, ClusterCallDone, ClusterCallFailed

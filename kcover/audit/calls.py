@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 
 from kcover import reasons
 from kcover.audit.base import Act, register
-from kcover.audit.call_values import Answer, Wanted
+from kcover.audit.call_answers import Answer
+from kcover.audit.call_values import Wanted
 from kcover.reasons import Reason
 
 

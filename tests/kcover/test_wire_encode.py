@@ -272,7 +272,7 @@ def test_a_command_decodes_as_it_was_encoded():
         ({"id": None}, "id", "is missing"),
         ({"id": 5}, "id", "must be 1 to 128 printable ASCII characters without spaces, not 5"),
         ({"kind": None}, "kind", "is missing"),
-        ({"kind": "format"}, "kind", 'must be one of run_check, reboot, reset_gpu, not "format"'),
+        ({"kind": "format"}, "kind", 'must be one of run_check, reboot, reset_gpu, collect_evidence, not "format"'),
         ({"created_at": None}, "created_at", "is missing"),
         ({"expires_at": None}, "expires_at", "is missing"),
         ({"expires_at": "x"}, "expires_at", 'must be a time such as "2026-11-21T08:00:00Z", not "x"'),
@@ -316,7 +316,11 @@ def test_an_unsupported_command_hides_no_other():
     assert (answer.accepted, answer.rejected, answer.commands) == (1, (), (COMMAND,))
     assert answer.unsupported == (
         Rejected("rejected/0", "wire_not_object", "must be an object, not 5"),
-        Rejected("commands/0/kind", "wire_not_one_of", 'must be one of run_check, reboot, reset_gpu, not "format"'),
+        Rejected(
+            "commands/0/kind",
+            "wire_not_one_of",
+            'must be one of run_check, reboot, reset_gpu, collect_evidence, not "format"',
+        ),
         Rejected("commands/2", "wire_not_object", "must be an object, not 7"),
     )
     assert "unread" not in wire.encode_answer(answer)
