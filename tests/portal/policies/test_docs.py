@@ -14,9 +14,9 @@ BLOCK = re.compile(r"^```yaml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 MANUAL = settings.BASE_DIR / "docs" / "operations"
 
 
-def policies() -> list[document.Policy | document.StandbyPolicy]:
+def policies(pages: str = "*.md") -> list[document.Policy | document.StandbyPolicy]:
     found = []
-    for text in BLOCK.findall("".join(page.read_text(encoding="utf-8") for page in sorted(MANUAL.glob("*.md")))):
+    for text in BLOCK.findall("".join(page.read_text(encoding="utf-8") for page in sorted(MANUAL.glob(pages)))):
         if "kind: RescuePolicy" not in text and "kind: WarmStandbyPolicy" not in text:
             continue  # the settings of another system
         documents, problems = yaml_reader.read(text)
@@ -26,11 +26,11 @@ def policies() -> list[document.Policy | document.StandbyPolicy]:
 
 
 def test_every_policy_of_the_manual_is_one() -> None:
-    assert [one.kind for one in policies()] == [document.RESCUE, document.STANDBY]
+    assert [one.kind for one in policies()] == [document.RESCUE, document.RESCUE, document.STANDBY]
 
 
 def test_the_manual_shows_every_key_of_a_rule() -> None:
-    [rule] = next(one.rules for one in policies() if isinstance(one, document.Policy))
+    [rule] = next(one.rules for one in policies("policies.md") if isinstance(one, document.Policy))
     plain = document.Rule(index=0, priority=0)
     unchanged = {"index", "on_drain_timeout", "escalate"}  # the default is written out; the table shows escalate
     assert [name for name in document.Rule.__slots__ if getattr(rule, name) == getattr(plain, name)] == [
