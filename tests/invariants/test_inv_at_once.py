@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from threading import Barrier
 
 import pytest
@@ -81,7 +82,7 @@ def test_inv_08_many_workers_on_one_rescue_are_one_at_work(make: Callable[..., W
     [rescue] = [services.decide(pk, now=world.now) for pk in Incident.objects.values_list("pk", flat=True)]
     for _ in range(6):
         at_once([lambda: services.run(rescue.pk, clock=world.clock)] * TOGETHER)
-        world.now = world.now.replace(second=world.now.second + 2)
+        world.now += timedelta(seconds=6)  # in all longer than a reboot waits for evidence
         world.kube.finish_deletions()
     assert len(world.kube.called("evict")) == 1
     assert len(world.kube.called("ensure_job")) == 1
