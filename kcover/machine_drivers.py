@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kcover import reasons
+from kcover import reasons, setting_values
 from kcover.actions import attributes
 from kcover.quote import short_text
 from kcover.reasons import Reason
@@ -39,22 +39,6 @@ class SettingError(reasons.ExplainedError, ValueError):
 
 class NoAddress(reasons.ExplainedError):
     """The driver knows no controller for the node."""
-
-
-def _number(least: int, most: int) -> Reader:
-    def read(value: object) -> int:
-        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise SettingError("", reasons.of("source_setting_number", least=least, most=most))
-        return number
-
-    return read
-
-
-def _boolean(value: object) -> bool:
-    if value not in (True, False, "true", "false"):
-        raise SettingError("", reasons.of("source_setting_boolean"))
-    return value in (True, "true")
 
 
 def _text(value: object) -> str:
@@ -96,14 +80,14 @@ _COMMON: Final[Mapping[str, Reader]] = {
     "pools": _names,
     "table": _table,
     "hosts": _names,
-    "timeout": _number(1, MAX_CALL_SECONDS),
-    "check_uuid": _boolean,
-    "off_seconds": _number(0, 600),
+    "timeout": setting_values.number(1, MAX_CALL_SECONDS),
+    "check_uuid": setting_values.boolean,
+    "off_seconds": setting_values.number(0, 600),
 }
 SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
-        "redfish": {**_COMMON, "system": _text, "insecure": _boolean},
-        "webhook": {"pools": _names, "timeout": _number(1, MAX_CALL_SECONDS)},
+        "redfish": {**_COMMON, "system": _text, "insecure": setting_values.boolean},
+        "webhook": {"pools": _names, "timeout": setting_values.number(1, MAX_CALL_SECONDS)},
     }
 )
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
@@ -127,7 +111,7 @@ def read(kind: str, given: Mapping[str, Any], *, url: str) -> dict[str, Any]:
         try:
             if value is not None:
                 found[name] = readers[name](value)
-        except SettingError as error:
+        except (SettingError, setting_values.ValueInvalid) as error:
             raise SettingError(name, error.reason) from error
     if kind in SIGNED:
         _check_receiver(url)

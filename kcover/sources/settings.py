@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from kcover import reasons
+from kcover import reasons, setting_values
 from kcover.quote import short_text
 from kcover.sources import conditions
 from kcover.sources.observation import Unreadable
@@ -20,16 +20,6 @@ MAX_TEXT, MAX_NAMES = 500, 50
 Reader = Callable[[object], Any]
 
 
-def _number(least: int, most: int) -> Reader:
-    def read(value: object) -> int:
-        number = int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            raise Unreadable("", reasons.of("source_setting_number", least=least, most=most))
-        return number
-
-    return read
-
-
 def _text(value: object) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= MAX_TEXT or "\0" in value:
         raise Unreadable("", reasons.of("source_setting_text", most=MAX_TEXT))
@@ -41,12 +31,6 @@ def _names(value: object) -> list[str]:
     if not isinstance(names, list) or not 0 < len(names) <= MAX_NAMES or not all(map(_is_name, names)):
         raise Unreadable("", reasons.of("source_setting_list", most=MAX_NAMES))
     return names
-
-
-def _boolean(value: object) -> bool:
-    if value not in (True, False, "true", "false"):
-        raise Unreadable("", reasons.of("source_setting_boolean"))
-    return value in (True, "true")
 
 
 def _is_name(value: object) -> bool:
@@ -71,29 +55,29 @@ def _presets(value: object) -> list[str]:
     return names
 
 
-_SECONDS = _number(1, 86_400)
+_SECONDS = setting_values.number(1, 86_400)
 SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
         "pods": {},
         "events": {"namespaces": _names, "reasons": _names},
         "conditions": {"presets": _presets, "table": _table},
         "alertmanager": {"node_label": _names},
-        "cloudevents": {"max_age": _number(60, 90 * 86_400), "maintenance_types": _names},
+        "cloudevents": {"max_age": setting_values.number(60, 90 * 86_400), "maintenance_types": _names},
         "loki": {
             "tenant": _text,
             "stream": _text,
             "pod_namespaces": _names,
             "pod_patterns": _names,
-            "lateness": _number(1, 3_600),
+            "lateness": setting_values.number(1, 3_600),
             "node_label": _names,
             "interval": _SECONDS,
         },
-        "gpud": {"node": _text, "insecure": _boolean, "interval": _SECONDS},
+        "gpud": {"node": _text, "insecure": setting_values.boolean, "interval": _SECONDS},
         "prometheus": {"query": _text, "node_label": _names, "interval": _SECONDS},
         "pod-logs": {
             "pod_namespaces": _names,
             "pod_patterns": _names,
-            "lateness": _number(1, 3_600),
+            "lateness": setting_values.number(1, 3_600),
             "interval": _SECONDS,
         },
     }
@@ -114,6 +98,8 @@ def read(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         try:
             if value is not None:
                 found[name] = readers[name](value)
+        except setting_values.ValueInvalid as error:
+            raise Unreadable(name, error.reason) from error
         except Unreadable as error:
             raise Unreadable("/".join(part for part in (name, error.path) if part), error.reason) from error
     return found
