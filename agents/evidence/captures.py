@@ -93,7 +93,7 @@ class _Capture:
 def run(tools: Sequence[tuple[Tool, pathlib.Path]], *, until: float) -> list[Section]:
     """Run the tools at once; return a section for each, in their order. ``until``: by the monotonic clock.
 
-    Raises OSError if a file cannot be written; then no program is left running.
+    Raises OSError if a file cannot be written, after it has stopped all tools.
     """
     captures: list[_Capture] = []
     with selectors.DefaultSelector() as selector:

@@ -134,5 +134,6 @@ def read_sections(value: object) -> list[Section]:
 
 
 def _figure(value: object) -> float:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
-    return float(value) if is_number else 0.0  # type: ignore[arg-type]  # it is a number
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e12:
+        return 0.0
+    return float(value)

@@ -54,8 +54,8 @@ SENTENCES: Mapping[str, str] = {
     "machine_off_requested": _("Switch-off requested from {host}. Waiting until the machine is off."),
     "machine_off_refused": _("{host} did not switch the machine off: {why}"),
     "machine_off_unclear": _(
-        "Whether {host} carried out the request to switch the machine off is unknown: the machine is on, "
-        "and the node reports the old boot. Check the machine, then retry the step."
+        "{host} may not have switched the machine off. The machine is on, and the node reports the old boot. "
+        "Check the machine, then retry the step."
     ),
     "machine_still_on": _("{host} accepted the request to switch the machine off, but the machine is still on."),
     "machine_off": _("The machine is off."),

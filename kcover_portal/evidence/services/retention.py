@@ -52,10 +52,9 @@ def _delete(rows: Iterable[Bundle]) -> int:
     number = 0
     for row in list(rows):
         with transaction.atomic():
-            state = Bundle.State.MISSED if row.state == Bundle.State.MISSED else Bundle.State.DELETED
             locked = Bundle.objects.select_for_update(no_key=True).get(pk=row.pk)
-            if locked.state == Bundle.State.REQUESTED:
-                state = Bundle.State.MISSED
+            never_arrived = locked.state in (Bundle.State.REQUESTED, Bundle.State.MISSED)
+            state = Bundle.State.MISSED if never_arrived else Bundle.State.DELETED
             Chunk.objects.filter(bundle=locked).delete()
             Bundle.objects.filter(pk=row.pk).update(received=0, state=state)
             doorbell.publish("rescue", row.rescue)

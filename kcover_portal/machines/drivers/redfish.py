@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from kcover import reasons
 from kcover_portal import outgoing
+from kcover_portal.machines.drivers import values
 from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable
 
 ROOT: Final = "/redfish/v1/"
@@ -53,7 +54,7 @@ def switch(machine: Machine, seen: Seen, power: Power) -> Switched:
     """One request to the system's reset action."""
     wanted = REQUESTS[power]
     if seen.kinds is not None and wanted not in seen.kinds:
-        return _refused(reasons.of("redfish_reset_missing", host=_host(machine), kind=wanted))
+        return Switched(reason=reasons.of("redfish_reset_missing", host=_host(machine), kind=wanted))
     try:
         reply = outgoing.request(
             "POST",
@@ -65,17 +66,8 @@ def switch(machine: Machine, seen: Seen, power: Power) -> Switched:
             verify=machine.verify,
         )
     except outgoing.NoResponse as silence:
-        return Switched(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=silence.reason)
-    answered = reasons.of("host_answered", host=_host(machine), status=str(reply.status))
-    if 200 <= reply.status < 300:
-        return Switched(taken=True, unclear=False, later=False, reason=answered)
-    if reply.status in LATER:
-        return Switched(taken=False, unclear=False, later=True, reason=answered)
-    return Switched(taken=False, unclear=reply.status >= 500, later=False, reason=answered)
-
-
-def _refused(reason: reasons.Reason) -> Switched:
-    return Switched(taken=False, unclear=False, later=False, reason=reason)
+        return values.of_silence(silence)
+    return values.of_answer(reply.status, host=_host(machine), later=LATER)
 
 
 def _get(machine: Machine, path: str, *, until: float) -> Mapping[str, Any]:

@@ -1,9 +1,11 @@
-"""What a driver is told, and what it answers."""
+"""The input of a driver, and its answers."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
 
 from kcover import reasons
+from kcover_portal import outgoing
 
 
 class Power(StrEnum):
@@ -55,10 +57,23 @@ class Switched:
     ``unclear``: it may have been carried out.
     """
 
-    taken: bool
-    unclear: bool
-    later: bool
+    taken: bool = False
+    unclear: bool = False
+    later: bool = False
     reason: reasons.Reason
+
+
+def of_silence(silence: outgoing.NoResponse) -> Switched:
+    """The result of a request that nobody answered: unclear if it may have arrived."""
+    return Switched(unclear=silence.arrived, later=not silence.arrived, reason=silence.reason)
+
+
+def of_answer(status: int, *, host: str, later: Collection[int]) -> Switched:
+    """The result of a request by the status of its answer. ``later``: those after which another attempt may succeed."""
+    answered = reasons.of("host_answered", host=host, status=str(status))
+    if status in later:
+        return Switched(later=True, reason=answered)
+    return Switched(taken=200 <= status < 300, unclear=status >= 500, reason=answered)
 
 
 class Unreadable(reasons.ExplainedError):

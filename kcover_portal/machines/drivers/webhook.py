@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kcover import reasons
 from kcover_portal import outgoing
+from kcover_portal.machines.drivers import values
 from kcover_portal.machines.drivers.values import Machine, Switched
 
 DELIVERY: Final = "X-Kcover-Delivery"
@@ -26,9 +26,5 @@ def ask(machine: Machine, document: Mapping[str, Any], *, action: str, delivery:
             machine.url, body, secret=machine.password, seconds=machine.seconds, headers={DELIVERY: delivery}, most=0
         )
     except outgoing.NoResponse as silence:
-        return Switched(taken=False, unclear=silence.arrived, later=not silence.arrived, reason=silence.reason)
-    answered = reasons.of("host_answered", host=urlsplit(machine.url).netloc, status=str(reply.status))
-    if 200 <= reply.status < 300:
-        return Switched(taken=True, unclear=False, later=False, reason=answered)
-    later = reply.status in LATER
-    return Switched(taken=False, unclear=reply.status >= 500 and not later, later=later, reason=answered)
+        return values.of_silence(silence)
+    return values.of_answer(reply.status, host=urlsplit(machine.url).netloc, later=LATER)
