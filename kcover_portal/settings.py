@@ -269,6 +269,8 @@ SPECTACULAR_SETTINGS = {
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
         "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
+        "PairPlanStateEnum": "kcover_portal.preflight.models.PairPlan.State",
+        "PairTestStateEnum": "kcover_portal.preflight.models.PairTest.State",
         "RepairStateEnum": "kcover_portal.repairs.models.Repair.State",
         "SinkKindEnum": "kcover_portal.audit_stream.models.Sink.Kind",
         "SourceKindEnum": "kcover_portal.sources.models.Source.Kind",

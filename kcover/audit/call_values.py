@@ -133,6 +133,17 @@ class StorageClaim:
     storage_class: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestJobs:
+    """The Jobs of one pair test, one on each node, each with ``gpus`` GPUs."""
+
+    CODE: ClassVar[str] = "pair_test_jobs"
+    namespace: str
+    jobs: tuple[str, ...]
+    image: str
+    gpus: int
+
+
 Wanted = (
     NodePatch
     | PodRemoval
@@ -146,4 +157,5 @@ Wanted = (
     | StandbyChange
     | HealthLabel
     | StorageClaim
+    | PairTestJobs
 )

@@ -79,8 +79,27 @@ def suspects(tests: Iterable[PairTest]) -> tuple[str, ...]:
     return tuple(sorted(node for node in met if least <= failures[node] < SURE_FAILURES))
 
 
-def judge(tests: Collection[PairTest], *, domains: Mapping[str, str] | None = None) -> PairVerdict:
-    """The verdict. It depends neither on the order of the tests nor on which node of a pair comes first."""
+def every_pair_failed(tests: Collection[PairTest], *, nodes: Iterable[str] = ()) -> PairVerdict:
+    """The verdict by kcover's rule: slow is who failed every test. Two nodes alone cannot be told apart."""
+    failures, met = _failures(tests), _met(tests)
+    ran = Counter(node for test in tests for node in test.pair)
+    slow = {node for node in met if failures[node] == ran[node]}
+    alone = slow if len(met) == 2 else set()
+    return PairVerdict(
+        slow=tuple(sorted(slow - alone)),
+        fabric=(),
+        inconclusive=tuple(sorted(alone | set(nodes) - met.keys())),
+        clear=tuple(sorted(met.keys() - slow)),
+    )
+
+
+def judge(
+    tests: Collection[PairTest], *, nodes: Iterable[str] = (), domains: Mapping[str, str] | None = None
+) -> PairVerdict:
+    """The verdict. It depends neither on the order of the tests nor on which node of a pair comes first.
+
+    ``nodes``: everyone who was to be tested; who has no test is inconclusive.
+    """
     failures, met = _failures(tests), _met(tests)
     confirmed = Counter(test.confirms for test in tests if test.confirms and test.failed)
     cleared = Counter(test.confirms for test in tests if test.confirms and not test.failed)
@@ -92,7 +111,7 @@ def judge(tests: Collection[PairTest], *, domains: Mapping[str, str] | None = No
     return PairVerdict(
         slow=tuple(sorted(node for node in slow if places.get(node) not in fabric)),
         fabric=tuple(sorted(fabric)),
-        inconclusive=tuple(sorted(open_ones)),
+        inconclusive=tuple(sorted(open_ones | set(nodes) - met.keys())),
         clear=tuple(sorted(met.keys() - slow - open_ones)),
     )
 

@@ -50,6 +50,10 @@ class PaletteEntry:
     words: str = ""
 
 
+PREFLIGHT_PAGES = (
+    *("preflight-runs", "preflight-run"),
+    *("preflight-plans", "preflight-plan", "preflight-plan-new", "preflight-plan-cancel"),
+)
 NAVIGATION = (
     NavigationItem("overview", _("Overview"), "dashboard", "o", ("overview",)),
     NavigationItem("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
@@ -84,7 +88,7 @@ NAVIGATION = (
             *("validations", "validation", "validation-new", "validation-cancel", "validation-profile"),
         ),
     ),
-    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
+    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", PREFLIGHT_PAGES),
     NavigationItem("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
     NavigationItem("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
     NavigationItem(

@@ -122,6 +122,25 @@ TABLES: Final = {
         "complete": Badge(pgettext_lazy("preflight", "Complete"), "ok", "circle-check"),
         "expired": Badge(pgettext_lazy("preflight", "Expired"), "ask", "hourglass"),
     },
+    "pair_plan": {
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "finished": Badge(_("Finished"), "ok", "circle-check"),
+        "cancelled": Badge(_("Cancelled"), "off", "ban"),
+    },
+    "pair_test": {
+        "pending": Badge(_("Pending"), "off", "clock"),
+        "running": Badge(_("Running"), "heal", "refresh"),
+        "passed": Badge(_("Passed"), "ok", "circle-check"),
+        "failed": Badge(_("Failed"), "bad", "circle-x"),
+        "error": Badge(_("Not measured"), "ask", "alert-circle"),
+    },
+    "pair_verdict": {
+        "": Badge("–", "off", "clock"),
+        "slow": Badge(pgettext_lazy("preflight", "Slow"), "bad", "trending-down"),
+        "fabric": Badge(_("Slow leaf switch"), "bad", "trending-down"),
+        "inconclusive": Badge(_("Inconclusive"), "ask", "help"),
+        "clear": Badge(_("No problems"), "ok", "circle-check"),
+    },
     "preflight_node": {
         "abnormal": Badge(_("Abnormal"), "bad", "circle-x"),
         "slow": Badge(pgettext_lazy("preflight", "Slow"), "bad", "trending-down"),

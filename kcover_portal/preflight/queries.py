@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from kcover import preflight
-from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.preflight.models import PairPlan, PreflightReport, PreflightRun
 
 
 def core_run(run: PreflightRun) -> preflight.Run:
@@ -25,3 +25,8 @@ def unreported_verdicts(*, limit: int) -> list[int]:
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)
     rows = PreflightReport.objects.filter(verdict__in=flagged, reported_at=None).order_by("pk")
     return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def running_plans() -> list[int]:
+    """Returns the ids of plans of pair tests that have not ended."""
+    return list(PairPlan.objects.filter(state=PairPlan.State.RUNNING).order_by("pk").values_list("pk", flat=True))

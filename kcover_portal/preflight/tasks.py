@@ -7,9 +7,11 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
+from kcover_portal.preflight.services import pair_plans
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,14 @@ def sweep() -> None:
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     report_verdicts()
+    for pk in queries.running_plans():
+        doorbell.ring("preflight.advance_plan", pk)
+
+
+@shared_task(name="preflight.advance_plan")
+def advance_plan(plan_id: int) -> None:
+    """Takes the pair tests of a plan one step further."""
+    pair_plans.advance(plan_id, now=timezone.now())
 
 
 @shared_task(name="preflight.read_objects")
