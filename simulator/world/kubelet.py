@@ -140,7 +140,7 @@ class Kubelet:
         if (pod["metadata"].get("labels") or {}).get(REBOOT_LABEL) == "true":
             self._plan("run", pod, self._pace.run, self._run_reboot)
         elif PAIR_LABEL in (pod["metadata"].get("labels") or {}):
-            self._plan("run", pod, self._pace.run, self._measure)
+            self._plan("run", pod, self._pace.settle, self._measure)
         elif pods.runs_to_end(pod):
             self._plan("run", pod, self._pace.run, self._run_to_end)
 

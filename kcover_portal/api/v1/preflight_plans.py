@@ -123,7 +123,7 @@ class PairPlans(base.ReadViewSet[PairPlan]):
     @extend_schema(request=PairPlanBody, responses={202: PlannedSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Requests pair tests. 409 if the mode forbids Jobs, the cluster has no image, or too many plans are running."""
+        """Requests pair tests. 409 if the mode forbids Jobs, there is no image, or too many plans are running."""
         base.known_only(request)
         body, who = base.body_of(request, PairPlanBody), principal(request)
         cluster = base.cluster_named(request, body["cluster"])
