@@ -144,6 +144,15 @@ class PairTestJobs:
     gpus: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestCleanup:
+    """The Jobs of pair tests that have ended are deleted."""
+
+    CODE: ClassVar[str] = "pair_test_cleanup"
+    namespace: str
+    jobs: tuple[str, ...]
+
+
 Wanted = (
     NodePatch
     | PodRemoval
@@ -158,4 +167,5 @@ Wanted = (
     | HealthLabel
     | StorageClaim
     | PairTestJobs
+    | PairTestCleanup
 )

@@ -25,6 +25,7 @@ class Call(StrEnum):
     GIVE_BACK = "give_back"
     LABEL = "label"
     PAIR_TEST = "pair_test"
+    PAIR_TEST_CLEANUP = "pair_test_cleanup"
     POWER_CYCLE = "power_cycle"
     POWER_OFF = "power_off"
     POWER_ON = "power_on"

@@ -37,7 +37,10 @@ class PairPlanRequested(PairPlanAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairPlanFinished(PairPlanAct):
-    """The verdict is known. ``fabric``: leaf switches. The other names are of nodes, the first ones of each kind."""
+    """The verdict is known. ``fabric``: leaf switches. The other names are of nodes, the first ones of each kind.
+
+    ``storm``: so many nodes are suspect that no fault is opened on any.
+    """
 
     VERB: ClassVar[str] = "pair_plan.finished"
 
@@ -47,6 +50,7 @@ class PairPlanFinished(PairPlanAct):
     slow: tuple[str, ...] = ()
     fabric: tuple[str, ...] = ()
     inconclusive: tuple[str, ...] = ()
+    storm: bool = False
 
 
 @register

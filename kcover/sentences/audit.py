@@ -144,6 +144,7 @@ CALLS: Mapping[str, str] = {
     "give_back": _("Give standby back"),
     "label": _("Set label"),
     "pair_test": _("Test a pair of nodes"),
+    "pair_test_cleanup": _("Delete the Jobs of pair tests"),
     "power_cycle": _("Request power cycle"),
     "power_off": _("Switch machine off"),
     "power_on": _("Switch machine on"),

@@ -75,7 +75,7 @@ SWEEPS: Final = (
         task="preflight.sweep",
         every=2.0,
         has_work=lambda now: bool(
-            preflight.expiring(now=now) or preflight.unreported_verdicts(limit=1) or preflight.running_plans()
+            preflight.expiring(now=now) or preflight.unreported_verdicts(limit=1) or preflight.plans_at_work(now=now)
         ),
     ),
 )

@@ -121,25 +121,36 @@ class PairPlan(models.Model):
     rule = models.CharField(max_length=10, choices=Rule.choices, default=Rule.CONFIRMED)
     rounds = models.PositiveSmallIntegerField(help_text="of pairs; confirmations follow them")
     threshold = models.FloatField(help_text="GB/s of bus bandwidth; a pair below it has failed")
+    key = models.CharField(max_length=16, help_text="random; part of the names of its Jobs")
     image = models.CharField(max_length=300)
+    namespace = models.CharField(max_length=63, help_text="of its Jobs")
     gpus = models.PositiveSmallIntegerField(help_text="that each test uses on each node")
+    busy_nodes = models.BooleanField(default=False, help_text="nodes with other work are tested too")
     domains = models.JSONField(default=dict, help_text="leaf switch by name of the node")
     confirmed = models.BooleanField(default=False, help_text="the confirmations were planned, or none are needed")
     slow = models.JSONField(default=list)
     fabric = models.JSONField(default=list, help_text="leaf switches behind which most nodes are slow")
     inconclusive = models.JSONField(default=list)
+    storm = models.BooleanField(default=False, help_text="so many are suspect that no fault is opened")
     reason = models.CharField(max_length=500, blank=True)
     requested_by = models.CharField(max_length=200)
     requested_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
     busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
+    again_at = models.DateTimeField(null=True, help_text="no worker looks at it before; null: at once")
+    cleaned = models.BooleanField(default=False, help_text="it has ended, and none of its Jobs exists")
 
     class Meta:
         ordering = ("-id",)
-        indexes = (models.Index(fields=("id",), condition=models.Q(state="running"), name="pair_plans_running"),)
+        indexes = (models.Index(fields=("id",), condition=models.Q(cleaned=False), name="pair_plans_at_work"),)
 
     def __str__(self) -> str:
         return f"preflight plan {self.pk}"
+
+    @property
+    def label(self) -> str:
+        """The label of its Jobs. It is not that of a plan with this number in another database."""
+        return f"{self.pk}-{self.key}"
 
 
 class PairTest(models.Model):
@@ -151,6 +162,7 @@ class PairTest(models.Model):
         PASSED = "passed", _("Passed")
         FAILED = "failed", _("Failed")
         ERROR = "error", _("Not measured")
+        CANCELLED = "cancelled", _("Cancelled")
 
     plan = models.ForeignKey(PairPlan, on_delete=models.CASCADE, related_name="tests")
     place = models.PositiveIntegerField()
@@ -163,6 +175,8 @@ class PairTest(models.Model):
     best = models.FloatField(null=True, help_text="the highest of them")
     device = models.CharField(max_length=120, blank=True)
     because = models.JSONField(default=dict, help_text="a Reason: why nothing was measured; {}: something was")
+    waits_since = models.DateTimeField(null=True, help_text="since when one of its nodes cannot be tested")
+    again_at = models.DateTimeField(null=True, help_text="no worker looks at these nodes before")
     begun_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
 

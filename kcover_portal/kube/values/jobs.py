@@ -29,13 +29,17 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded."""
+    """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded.
+
+    ``labels``: its own, by which its creator is known.
+    """
 
     exists: bool
     active: int = 0
     succeeded: int = 0
     failed: int = 0
     reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
