@@ -286,10 +286,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {
-            "()": "kcover_portal.log_format.Redacted",
-            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
-        }
+        "line": {"()": "kcover_portal.log_format.Redacted", "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s"}
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},

@@ -18,6 +18,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import safety
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -118,7 +119,7 @@ class Banner:
     alarms: tuple[safety.Alarm, ...]
 
     @property
-    def look(self) -> presentation.Badge:
+    def look(self) -> Badge:
         return presentation.of("mode", self.mode)
 
 

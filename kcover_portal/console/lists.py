@@ -275,7 +275,7 @@ PAIR_PLANS = Listing(
     PairPlanFilter,
     _visible(PairPlan.objects.all(), "cluster", None),
     {"id": "id", "cluster": "cluster__name"}
-    | _own_columns("state", "rule", "rounds", "threshold", "slow", "fabric", "inconclusive")
+    | _own_columns("state", "rule", "rounds", "threshold", "slow", "fabric", "inconclusive", "storm")
     | _own_columns("reason", "requested_by", "requested_at", "finished_at"),
 )
 REPAIRS = Listing(

@@ -15,7 +15,6 @@ from kcover.decisions.guards.evaluate import (
     during_storm,
     isolation,
     storm,
-    storm_from,
     too_many_plans,
 )
 from kcover.decisions.guards.facts import (
@@ -67,7 +66,6 @@ __all__ = [
     "merge",
     "parse",
     "storm",
-    "storm_from",
     "to_json",
     "too_many_plans",
 ]

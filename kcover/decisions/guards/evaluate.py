@@ -93,16 +93,11 @@ def storm(settings: Settings, facts: Facts) -> Storm | None:
     """The widest storm that the fault at hand belongs to. None if there is none or the guard is off."""
     if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
-    reached = storm_from(settings, eligible=facts.eligible)
+    reached = settings.storm.reached_from(eligible=facts.eligible)
     widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))
     if widest.nodes < reached:
         return None
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
-
-
-def storm_from(settings: Settings, *, eligible: int) -> int:
-    """The number of nodes from which a symptom is a storm, of so many eligible ones."""
-    return max(settings.storm.nodes, limits.Limit(percent=settings.storm.percent).of(eligible))
 
 
 def during_storm(
@@ -206,7 +201,7 @@ def _storm(settings: Settings, facts: Facts) -> _Finding:
         most = max((shared.nodes for shared in facts.symptoms), default=0)
         return _Finding(
             reason=reasons.of(
-                "no_storm", nodes=most, limit=storm_from(settings, eligible=facts.eligible), within=within
+                "no_storm", nodes=most, limit=settings.storm.reached_from(eligible=facts.eligible), within=within
             )
         )
     symptom = found.symptom
@@ -228,7 +223,7 @@ def _storm_cordon(settings: Settings, facts: Facts) -> _Finding:
             return _Finding(guard="storm", holds=True, reason=taken)
     widest = max(shared.nodes for shared in facts.symptoms)
     within = reasons.span(settings.storm.window)
-    reached = storm_from(settings, eligible=facts.eligible)
+    reached = settings.storm.reached_from(eligible=facts.eligible)
     return _Finding(reason=reasons.of("storm_cordon", nodes=widest, limit=reached, within=within))
 
 

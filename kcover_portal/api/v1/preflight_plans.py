@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.utils import timezone
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
@@ -60,17 +60,39 @@ class PairTestSerializer(serializers.ModelSerializer[PairTest]):
         return [dict(ReasonSerializer(reasons.from_json(row.because)).data)] if row.because else []
 
 
+class PairVerdictSerializer(serializers.ModelSerializer[PairPlan]):
+    """The verdict by ``rule``: nodes that are ``slow``, and those that are ``inconclusive``.
+
+    ``fabric``: leaf switches behind which most nodes are slow. ``storm``: so many nodes are suspect at once that no
+    fault is opened on any.
+    """
+
+    slow = serializers.ListField(child=serializers.CharField())
+    fabric = serializers.ListField(child=serializers.CharField())
+    inconclusive = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = PairPlan
+        fields = ("rule", "slow", "fabric", "inconclusive", "storm")
+
+
 class PairPlanSerializer(serializers.ModelSerializer[PairPlan]):
-    """A plan. ``slow``, ``fabric`` (leaf switches) and ``inconclusive`` are the verdict, once it is finished."""
+    """A plan. ``verdict``: null until it is finished, and if it was cancelled."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    verdict = serializers.SerializerMethodField()
 
     class Meta:
         model = PairPlan
         fields = (
-            *("id", "cluster", "state", "rule", "rounds", "threshold", "gpus", "image", "reason"),
-            *("slow", "fabric", "inconclusive", "requested_by", "requested_at", "finished_at"),
+            *("id", "cluster", "state", "rule", "rounds", "threshold", "gpus", "image", "busy_nodes", "reason"),
+            *("verdict", "requested_by", "requested_at", "finished_at"),
         )
+
+    @extend_schema_field(PairVerdictSerializer(allow_null=True))
+    def get_verdict(self, row: PairPlan) -> dict[str, Any] | None:
+        """The verdict of a finished plan."""
+        return dict(PairVerdictSerializer(row).data) if row.state == PairPlan.State.FINISHED else None
 
 
 class PairPlanDetailSerializer(PairPlanSerializer):
@@ -93,6 +115,9 @@ class PairPlanBody(base.StrictSerializer):
     rounds = serializers.IntegerField(required=False, default=pair_plans.Wish().rounds)
     rule = serializers.CharField(max_length=20, required=False, default=pair_plans.Wish().rule)
     threshold = serializers.FloatField(required=False, default=pair_plans.THRESHOLD_GBPS, help_text="GB/s")
+    busy_nodes = serializers.BooleanField(
+        required=False, default=False, help_text="test nodes with other work too, as far as they have GPUs left"
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
@@ -134,9 +159,7 @@ class PairPlans(base.ReadViewSet[PairPlan]):
             nodes = node_selection.nodes(cluster, hosts=body["nodes"], nodelabel=body["selector"])
         except FieldError as error:
             raise FieldError({"host": "nodes", "nodelabel": "selector"}[error.field], error.reason) from error
-        wish = pair_plans.Wish(
-            rounds=body["rounds"], rule=body["rule"], threshold=body["threshold"], reason=body["reason"]
-        )
+        wish = pair_plans.Wish(**{name: body[name] for name in ("rounds", "rule", "threshold", "busy_nodes", "reason")})
         plan = pair_plans.begin(cluster, nodes, wish, actor=accounts.actor(who), now=timezone.now())
         pairs: dict[int, list[list[str]]] = {}
         for test in plan.tests.select_related("first", "second"):

@@ -133,4 +133,10 @@ class TestPairs(_OnNodes):
         label=_("Reason"),
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
-    field_order = ("cluster", "host", "nodelabel", "rounds", "rule", "threshold", "reason")
+    busy_nodes = forms.BooleanField(
+        required=False,
+        label=_("Test nodes with other work too"),
+        help_text=_("A node with too few free GPUs is not measured."),
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
+    field_order = ("cluster", "host", "nodelabel", "rounds", "rule", "threshold", "busy_nodes", "reason")

@@ -82,7 +82,7 @@ def begin(request: Request) -> HttpResponse:
         row = pair_plans.begin(
             given["cluster"],
             node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"]),
-            pair_plans.Wish(**{name: given[name] for name in ("rounds", "rule", "threshold", "reason")}),
+            pair_plans.Wish(**{name: given[name] for name in ("rounds", "rule", "threshold", "busy_nodes", "reason")}),
             actor=accounts.actor(request.user),
             now=now,
         )
@@ -97,7 +97,7 @@ def begin(request: Request) -> HttpResponse:
         title=_("Test pairs of nodes"),
         text=_(
             "A Job on each node of a pair runs an all-reduce over all GPUs of both. "
-            "Nodes with GPUs in use are not measured."
+            "Tests wait for nodes with other work, and leave them out after ten minutes."
         ),
         verb=_("Test"),
         icon="binoculars",
@@ -107,7 +107,7 @@ def begin(request: Request) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def cancel(request: Request, pk: int) -> HttpResponse:
-    """Cancel a plan and delete its Jobs."""
+    """Cancel a plan; workers delete its Jobs."""
     row = _find(request, pk)
     require(request, Verb.CHECK, row.cluster)
     return form_dialog.act(

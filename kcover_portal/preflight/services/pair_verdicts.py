@@ -7,7 +7,6 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover.decisions import guards
 from kcover.preflight import pair_tests
 from kcover.preflight.pair_tests import PairVerdict
 from kcover_portal import doorbell
@@ -103,10 +102,8 @@ def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[No
 def _judge(plan: PairPlan, tests: Sequence[PairTest]) -> PairVerdict:
     """The verdict by the plan's rule, on what was measured."""
     results, nodes = _results(tests), _nodes(test for test in tests if not test.confirms)
-    settings = fleet.guards_of(plan.cluster)
-    limit = None
-    if settings.storm.enabled:
-        limit = guards.storm_from(settings, eligible=capacity.eligible(plan.cluster).count())
+    storm = fleet.guards_of(plan.cluster).storm
+    limit = storm.reached_from(eligible=capacity.eligible(plan.cluster).count()) if storm.enabled else None
     if plan.rule == PairPlan.Rule.KCOVER:
         return pair_tests.every_pair_failed(results, nodes=nodes, storm_from=limit)
     return pair_tests.judge(results, nodes=nodes, domains=plan.domains, storm_from=limit)
