@@ -121,7 +121,7 @@ class PairPlanBody(base.StrictSerializer):
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
-class PlannedSerializer(serializers.Serializer[Any]):
+class PairPlannedSerializer(serializers.Serializer[Any]):
     """The plan that was requested. ``rounds``: the pairs of each round."""
 
     id = serializers.IntegerField()
@@ -145,7 +145,7 @@ class PairPlans(base.ReadViewSet[PairPlan]):
         rows = self.get_queryset().prefetch_related("tests__first", "tests__second")
         return Response(PairPlanDetailSerializer(get_object_or_404(rows, pk=kwargs["pk"])).data)
 
-    @extend_schema(request=PairPlanBody, responses={202: PlannedSerializer})
+    @extend_schema(request=PairPlanBody, responses={202: PairPlannedSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
         """Requests pair tests. 409 if the mode forbids Jobs, there is no image, or too many plans are running."""
