@@ -19,6 +19,7 @@ from agents.checks.host_lock import HostLock
 from agents.host import programs
 from agents.probes.gpu import nvml
 from agents.probes.gpu.device import Device, RowRemapping
+from agents.uplink.protocol import UplinkError
 from kcover.faults.fault import Check
 from tests.agents.shim import UUIDS
 
@@ -266,6 +267,11 @@ def test_pciebw_fails_under_four_gb_per_second_strictly(value, status):
     assert (found.status, found.value, found.unit, found.device) == (status, value, "GB/s", "GPU-aaaaaaaa")
 
 
+def test_the_limit_of_pciebw_is_a_setting():
+    (found,) = bandwidth.PcieBandwidth(lambda: (GPU,), Child(gb_per_s=24.0), min_gb_per_s=25.0).run({})
+    assert found.status == "fail"
+
+
 def test_pciebw_leaves_gpus_in_use_alone():
     busy = Device(index=1, uuid="GPU-b", processes=(4711,))
     mig = Device(index=2, uuid="GPU-c", mig=True)
@@ -462,6 +468,21 @@ esac""",
     ]
     assert found[3].message == "ping: nowhere: Name or service not known"
     assert results(ping.Ping(("near",)).run({})) == [("near", "pass", 0)]
+
+
+def test_ping_asks_the_portal_for_peers(tools):
+    tools.add("ping", """echo '10 packets transmitted, 10 received, 0% packet loss'""")
+    assert results(ping.Ping(fetch_peers=lambda: ("10.0.0.2",)).run({})) == [("10.0.0.2", "pass", 0)]
+    assert results(ping.Ping(("near",), fetch_peers=lambda: ("10.0.0.2",)).run({})) == [("near", "pass", 0)]
+
+    def unreachable():
+        raise UplinkError("503")
+
+    for fetch in (tuple, unreachable):
+        with pytest.raises(health_check.CheckSkipped, match="no hosts to ping"):
+            ping.Ping(fetch_peers=fetch).run({})
+    with pytest.raises(ValueError, match="hosts"):
+        ping.Ping(fetch_peers=lambda: ("-f",)).run({})
 
 
 def test_nobody_to_ping(tools):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rest_framework.request import Request
 
-from kcover import autopilot, reasons
+from kcover import autopilot, autopilot_text, reasons
 from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
@@ -37,6 +37,7 @@ class StatusQuery:
     """The requested checks and nodes.
 
     ``wait``: seconds that the caller waits. ``storage_class``: for the check pvc; "" means the cluster's setting.
+    ``heading``: the first line of the answer.
     """
 
     cluster: Cluster
@@ -48,6 +49,7 @@ class StatusQuery:
     wait: int
     traffic: check_runs.Traffic
     storage_class: str
+    heading: str
 
 
 def read(request: Request) -> StatusQuery:
@@ -84,6 +86,7 @@ def read(request: Request) -> StatusQuery:
         wait=wait,
         traffic=traffic,
         storage_class=storage_class,
+        heading=autopilot_text.heading(hosts=",".join(hosts), job=given["job"], label=given["nodelabel"]),
     )
 
 

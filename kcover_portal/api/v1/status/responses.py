@@ -13,7 +13,7 @@ from typing import Any
 
 from django.utils import timezone
 
-from kcover import autopilot, iperf_ring, reasons
+from kcover import autopilot_text, iperf_ring, reasons
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget
 
@@ -100,6 +100,7 @@ class StatusResponse:
     as_json: bool
     url_of: Callable[[str], str]  # URL of the same checks on one node
     page: str  # URL of the run
+    heading: str  # first line of the text
     _reported: dict[str, list[str]] = field(default_factory=dict)
     _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring by sender and receiver
 
@@ -115,9 +116,8 @@ class StatusResponse:
 
     def _text(self) -> Iterator[str]:
         run = self.run
-        nodes = "1 node" if run.total == 1 else f"{run.total} nodes"
-        yield f"Checking status of {nodes} in cluster {run.cluster.name}: {', '.join(run.checks)}\n"
-        yield f"Run {run.pk}: {self.page}\n\n"
+        yield self.heading
+        yield f"Run {run.pk} in cluster {run.cluster.name}: {', '.join(run.checks)}\n{self.page}\n\n"
         for target in self._targets():
             if target is None:
                 yield "\n"
@@ -128,7 +128,7 @@ class StatusResponse:
             }
             if rates:
                 self._rates[target.node.name] = rates
-            yield autopilot.node_text(
+            yield autopilot_text.node_text(
                 target.node.name,
                 address=target.node.address,
                 url=self.url_of(target.node.name),
@@ -138,8 +138,8 @@ class StatusResponse:
             )
         if run.state == CheckRun.State.RUNNING:
             yield f"{len(self._reported)} of {run.total} nodes have answered; the run continues: {self.page}\n\n"
-        yield autopilot.throughput_text(self._rates)
-        yield autopilot.summary_text(self._reported, runtime=_runtime(run))
+        yield autopilot_text.throughput_text(self._rates)
+        yield autopilot_text.summary_text(self._reported, runtime=_runtime(run))
 
     def _json(self) -> Iterator[str]:
         nodes = []

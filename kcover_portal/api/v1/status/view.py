@@ -101,6 +101,7 @@ class Status(base.ActionView):
             place=place,
             as_json=as_json,
             url_of=lambda node: f"{status_url}?{urlencode({'host': node, **same_checks}, safe=',')}",
+            heading=question.heading,
             page=reverse("api:check-run", kwargs={"pk": run.pk}, request=request),
         )
         kind = "application/json" if as_json else "text/plain; charset=utf-8"
