@@ -52,8 +52,11 @@ def summary_text(statuses: Mapping[str, Sequence[str]], *, runtime: timedelta) -
     return f"Node Summary:\n\n{listed}\n\nruntime: {runtime.total_seconds()} sec\n"
 
 
-def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
-    """Autopilot's table of iperf's results, Gbit/s by sender and receiver; "" if there are no results."""
+def throughput_text(rates: Mapping[str, Mapping[str, float]], *, interface: str = "") -> str:
+    """Autopilot's table of iperf's results, Gbit/s by sender and receiver; "" if there are no results.
+
+    ``interface``: on the data plane, the one that was measured.
+    """
     nodes = sorted({*rates, *(receiver for row in rates.values() for receiver in row)})
     every = [rate for row in rates.values() for rate in row.values()]
     if not every:
@@ -65,8 +68,8 @@ def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
         for sender in sorted(rates)
     ]
     lines = ["".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
-    average = f"Average Bandwidth Gb/s: {sum(every) / len(every):.2f}"
-    return "\n".join((average, "Network Throughput:", *lines, "", ""))
+    average = f"{interface} Average Bandwidth Gb/s: {sum(every) / len(every):.2f}".lstrip()
+    return "\n".join((average, f"Network Throughput {interface}".rstrip() + ":", *lines, "", ""))
 
 
 def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:

@@ -16,7 +16,7 @@ import pytest
 from agents.checks import bandwidth, dcgm, gpu_state, health_check, host_lock, iperf, ping
 from agents.checks.check_runner import CheckRunner
 from agents.checks.host_lock import HostLock
-from agents.host import programs
+from agents.host import interfaces, programs
 from agents.probes.gpu import nvml
 from agents.probes.gpu.device import Device, RowRemapping
 from agents.uplink.protocol import UplinkError
@@ -510,6 +510,45 @@ def test_iperf_sends_by_a_process_for_each_port_at_the_same_time(tools, tmp_path
     assert results(found) == [("10.0.0.2", "pass", 295.5)]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
     assert asked == [f"-c 10.0.0.2 -p {port} -P 1 -t 5 -J" for port in (5200, 5201, 5202)]
+
+
+def test_iperf_binds_to_the_address_of_its_interface(tools, tmp_path):
+    tools.add("iperf3", f"echo \"$*\" >> {tmp_path}/asked\nsleep 0.1\necho '{IPERF}'")
+    iperf.Iperf().run({"hosts": "10.1.0.2", "serve": 1, "bind": "10.1.0.1", "seconds": 1})
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert asked == ["-c 10.1.0.2 -p 5200 -P 8 -t 1 -J -B 10.1.0.1", "-s -1 -J -p 5200 -B 10.1.0.1"]
+
+
+def test_iperf_tells_the_addresses_of_the_data_plane(tmp_path):
+    known = {
+        "lo": "127.0.0.1",
+        "eth0": "10.0.0.1",
+        "ib0": "10.1.0.1",
+        "net1-0": "10.2.0.1",
+        "ib1": "",
+        "cni0": "10.9.0.1",
+    }
+    for hardware in ("eth0", "ib0", "ib1"):
+        (tmp_path / hardware / "device").mkdir(parents=True)
+
+    def addresses(without):
+        return interfaces.data_addresses(
+            without=without, devices=tmp_path, address_of=known.__getitem__, names=lambda: known
+        )
+
+    found = iperf.Iperf(addresses).run({"addresses_without": ["10.0.0.1"]})
+    assert [(one.device, one.message, one.unit) for one in found] == [
+        ("ib0", "10.1.0.1", "address"),
+        ("net1-0", "10.2.0.1", "address"),
+    ]
+    with pytest.raises(health_check.CheckSkipped, match="no data interface"):
+        iperf.Iperf(lambda without: {}).run({"addresses_without": "10.0.0.1"})
+
+
+def test_the_interfaces_of_this_machine():
+    assert interfaces._address("lo") == "127.0.0.1"
+    assert interfaces._address("none-such") == ""
+    assert "lo" not in interfaces.data_addresses(without=())
 
 
 def test_iperf_waits_for_a_partner_that_is_not_there_yet(tools, tmp_path, monkeypatch):

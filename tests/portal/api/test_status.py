@@ -119,8 +119,40 @@ def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, op
         ["gpu-3", "24.5", "24.5", "N/A"],
     ]
     shown = operator.get(f"check-runs/{run.pk}").json()
-    assert shown["ring"] == {"workload": "ring", "pclients": 4, "startport": 6000, "step": 0, "steps": 0}
+    traffic = {"workload": "ring", "plane": "mgmt", "pclients": 4, "clientsperiface": 1, "startport": 6000}
+    assert shown["ring"] == {**traffic, "step": 0, "steps": 0}
     assert [one["device"] for one in shown["nodes"][0]["checks"]] == ["gpu-2", "gpu-3"]
+
+
+@pytest.mark.parametrize(
+    ("query", "traffic"),
+    [
+        ("", ("mgmt", 8, 1)),
+        ("plane=mgmt", ("mgmt", 1, 1)),
+        ("plane=data", ("data", 8, 1)),
+        ("serverspernode=4&clientsperiface=2", ("data", 4, 2)),
+        ("plane=data&pclients=6", ("data", 6, 1)),
+    ],
+)
+def test_iperfs_planes(nodes: list[Node], operator: Api, query: str, traffic: tuple[str, int, int]) -> None:
+    operator.get(f"status?cluster=east&check=iperf&wait=0&{query}").close()
+    ring = CheckRun.objects.get().ring
+    assert (ring["plane"], ring["clients"], ring["streams"]) == traffic
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("plane=control", "plane_unknown"),
+        ("plane=mgmt&serverspernode=2", "plane_of_data_only"),
+        ("serverspernode=2&pclients=2", "one_of_parameters"),
+        ("serverspernode=0", "number_out_of_range"),
+    ],
+)
+def test_wrong_planes_are_refused_by_name(nodes: list[Node], operator: Api, query: str, code: str) -> None:
+    body = problem(operator.get(f"status?cluster=east&check=iperf&{query}"), 400)
+    assert body["errors"][0]["code"] == code
+    assert not CheckRun.objects.exists()
 
 
 def test_a_ring_has_a_size(nodes: list[Node], kube: FakeCluster, operator: Api, monkeypatch: Any) -> None:
