@@ -136,7 +136,8 @@ class PairPlan(models.Model):
     requested_by = models.CharField(max_length=200)
     requested_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
-    busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
+    worker = models.CharField(max_length=32, blank=True, help_text="random; of the worker that has the lease")
+    busy_until = models.DateTimeField(null=True, help_text="the end of its lease")
     again_at = models.DateTimeField(null=True, help_text="no worker looks at it before; null: at once")
     cleaned = models.BooleanField(default=False, help_text="it has ended, and none of its Jobs exists")
 
