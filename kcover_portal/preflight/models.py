@@ -184,3 +184,13 @@ class PairTest(models.Model):
     class Meta:
         ordering = ("plan_id", "place")
         constraints = (models.UniqueConstraint(fields=("plan", "place"), name="one_pair_test_a_place"),)
+
+
+class PreflightGate(models.Model):
+    """The result of a node's last plan of pair tests, and the gate's label on the node."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, related_name="preflight_gate")
+    plan = models.ForeignKey(PairPlan, on_delete=models.SET_NULL, null=True, related_name="+")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="uid of the machine that was tested")
+    passed_at = models.DateTimeField(null=True, help_text="null: it did not pass in its last plan")
+    label = models.CharField(max_length=10, blank=True, help_text="the value that the portal wrote; empty: none")

@@ -17,7 +17,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport
-from kcover_portal.preflight.services import testable
+from kcover_portal.preflight.services import gate_labels, testable
 from kcover_portal.rescue.queries import capacity
 
 SLOW = PreflightReport.Verdict.SLOW
@@ -130,6 +130,9 @@ def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, 
         )
         seen = incidents.PortalFault(kind="preflight", code=SLOW, because=because, source="preflight")
         incidents.keep_fault(nodes[name], seen, boot_id=nodes[name].boot_id, now=now)
+    planned = Counter(name for test in tests if not test.confirms for name in (test.first.name, test.second.name))
+    passed = {name: name in verdict.clear and ran[name] >= planned[name] and not verdict.storm for name in planned}
+    gate_labels.keep(plan, passed, nodes, now=now)
     clean = [name for name in verdict.clear if not failed[name] and ran[name] >= min(plan.rounds, len(nodes) - 1)]
     rows = Incident.objects.filter(
         node__in=[nodes[name].pk for name in clean], kind="preflight", code=SLOW, state=Incident.State.OPEN
