@@ -126,7 +126,7 @@ class Course:
         return status < 500
 
     def _paired(self, trial: Trial) -> bool:
-        """Returns whether the portal has the plan. 409: it took the plan and its answer was lost, or it has too many."""
+        """Returns whether the portal has the plan. 409: it has the plan already, or too many others."""
         asked = {"cluster": "sim", "nodes": [trial.node, trial.partner], "rounds": 1, "reason": "by hand"}
         status, answer = self._product.post("/api/v1/preflight/plans", asked)
         assert status < 300 or status == 409 or status >= 500, answer
