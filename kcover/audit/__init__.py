@@ -27,6 +27,8 @@ from kcover.audit.call_values import (
     HealthLabel,
     JobCommand,
     NodePatch,
+    PairTestCleanup,
+    PairTestJobs,
     PodRemoval,
     PowerChange,
     RebootRequest,
@@ -74,6 +76,7 @@ from kcover.audit.identities import (
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.machines import DriverAct, DriverChanged, DriverCreated, DriverDeleted
+from kcover.audit.pair_plans import PairPlanAct, PairPlanCancelled, PairPlanFinished, PairPlanRequested
 from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
 from kcover.audit.rescues import (
     CommandAnsweredLate,
@@ -255,6 +258,12 @@ __all__ = [
     "NodePatch",
     "NodePatched",
     "NodeShape",
+    "PairPlanAct",
+    "PairPlanCancelled",
+    "PairPlanFinished",
+    "PairPlanRequested",
+    "PairTestCleanup",
+    "PairTestJobs",
     "PasswordChangeFailed",
     "PasswordChanged",
     "PendingChangeAct",

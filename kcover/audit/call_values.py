@@ -133,6 +133,26 @@ class StorageClaim:
     storage_class: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestJobs:
+    """The Jobs of one pair test, one on each node, each with ``gpus`` GPUs."""
+
+    CODE: ClassVar[str] = "pair_test_jobs"
+    namespace: str
+    jobs: tuple[str, ...]
+    image: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestCleanup:
+    """The Jobs of pair tests that have ended are deleted."""
+
+    CODE: ClassVar[str] = "pair_test_cleanup"
+    namespace: str
+    jobs: tuple[str, ...]
+
+
 Wanted = (
     NodePatch
     | PodRemoval
@@ -146,4 +166,6 @@ Wanted = (
     | StandbyChange
     | HealthLabel
     | StorageClaim
+    | PairTestJobs
+    | PairTestCleanup
 )

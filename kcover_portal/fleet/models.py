@@ -113,6 +113,15 @@ class Cluster(ModelWithSecrets):
         blank=True,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
+    nccl_image = models.CharField(
+        max_length=300, blank=True, help_text="image with PyTorch for pair tests of preflight; empty: no such tests"
+    )
+    nccl_namespace = models.CharField(max_length=63, default="kcover-preflight", help_text="of the Jobs of pair tests")
+    nccl_resources = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="further resources of these Jobs, such as rdma/hca=1, separated by commas",
+    )
     storage_class = models.CharField(
         max_length=253,
         blank=True,
@@ -145,6 +154,12 @@ class Cluster(ModelWithSecrets):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def nccl_resource_counts(self) -> dict[str, int]:
+        """``nccl_resources`` as numbers by name."""
+        pairs = (one.partition("=") for one in self.nccl_resources.split(",") if one)
+        return {name: int(count) for name, _, count in pairs}
 
     @property
     def preflight_namespace_list(self) -> list[str]:

@@ -2,8 +2,11 @@
 
 from datetime import datetime
 
+from django.db.models import Q
+
 from kcover import preflight
-from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport, PreflightRun
 
 
 def core_run(run: PreflightRun) -> preflight.Run:
@@ -25,3 +28,15 @@ def unreported_verdicts(*, limit: int) -> list[int]:
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)
     rows = PreflightReport.objects.filter(verdict__in=flagged, reported_at=None).order_by("pk")
     return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def plans_at_work(*, now: datetime) -> list[int]:
+    """Returns the ids of plans of pair tests that are due: they run, or their Jobs are not all deleted."""
+    due = Q(again_at=None) | Q(again_at__lte=now)
+    return list(PairPlan.objects.filter(due, cleaned=False).order_by("pk").values_list("pk", flat=True))
+
+
+def nodes_in_plans(cluster: Cluster) -> set[str]:
+    """Returns the names of the nodes that running plans of the cluster test."""
+    tests = PairTest.objects.filter(plan__cluster=cluster, plan__state=PairPlan.State.RUNNING)
+    return {name for pair in tests.values_list("first__name", "second__name") for name in pair}

@@ -7,9 +7,11 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
+from kcover_portal.preflight.services import pair_runs
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,14 @@ def sweep() -> None:
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     report_verdicts()
+    for pk in queries.plans_at_work(now=timezone.now()):
+        doorbell.ring("preflight.advance_plan", pk)
+
+
+@shared_task(name="preflight.advance_plan")
+def advance_plan(plan_id: int) -> None:
+    """Takes the pair tests of a plan one step further."""
+    pair_runs.advance(plan_id, clock=timezone.now)
 
 
 @shared_task(name="preflight.read_objects")
@@ -41,5 +51,7 @@ def read_objects() -> None:
 
 @shared_task(name="preflight.prune")
 def prune() -> None:
-    """Deletes runs that ended before the retention time."""
-    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    """Deletes runs and plans that ended before the retention time."""
+    before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
+    services.prune(before=before)
+    pair_runs.prune(before=before)
