@@ -29,6 +29,7 @@ from kcover.audit.call_values import (
     NodePatch,
     PodRemoval,
     PowerChange,
+    ProbationChange,
     RebootRequest,
     StandbyChange,
     StorageClaim,
@@ -74,6 +75,7 @@ from kcover.audit.identities import (
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.machines import DriverAct, DriverChanged, DriverCreated, DriverDeleted
+from kcover.audit.probations import ProbationAct, ProbationBegan, ProbationEnded, ProbationEndRequested
 from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
 from kcover.audit.rescues import (
     CommandAnsweredLate,
@@ -269,6 +271,11 @@ __all__ = [
     "PreflightAct",
     "PreflightComplete",
     "PreflightExpired",
+    "ProbationAct",
+    "ProbationBegan",
+    "ProbationChange",
+    "ProbationEndRequested",
+    "ProbationEnded",
     "ProfileChanged",
     "QuestionCancelled",
     "RebootRequest",
