@@ -20,6 +20,7 @@ class Call(StrEnum):
     COMMAND = "command"
     CORDON = "cordon"
     DELETE = "delete"
+    END_PROBATION = "end_probation"
     EVICT = "evict"
     EXCLUDE = "exclude"
     GIVE_BACK = "give_back"

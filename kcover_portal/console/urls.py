@@ -54,6 +54,7 @@ urlpatterns = [
     path("search/nodes.json", nodes.search_nodes, name="search-nodes"),
     path("nodes/", nodes.nodes, name="nodes"),
     path("nodes/<slug:cluster>/<str:name>/", nodes.node, name="node"),
+    path("nodes/<slug:cluster>/<str:name>/probation/end/", nodes.end_probation, name="probation-end"),
     path("nodes/<slug:cluster>/<str:name>/<slug:verb>/", nodes.act, name="node-act"),
     path("incidents/", incidents.incidents, name="incidents"),
     path("occurrences/", incidents.occurrences, name="occurrences"),

@@ -241,11 +241,19 @@ class Node(models.Model):
     gone_at = models.DateTimeField(null=True, help_text="when the node disappeared from the cluster")
     locked_by = models.CharField(max_length=60, blank=True, help_text="holder of the node lock, if not its own rescue")
     locked_until = models.DateTimeField(null=True, help_text="when that lock expires")
+    probation_until = models.DateTimeField(null=True, help_text="end of its probation; null: it is on none")
 
     class Meta:
         ordering = ("name",)
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_node_a_name"),)
-        indexes = (models.Index(fields=("cluster", "pool"), name="nodes_of_pool"),)
+        indexes = (
+            models.Index(fields=("cluster", "pool"), name="nodes_of_pool"),
+            models.Index(
+                fields=("probation_until",),
+                condition=models.Q(probation_until__isnull=False),
+                name="nodes_on_probation",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -26,6 +26,7 @@ class People:
         """Does what plans need from outside, and notes which are over."""
         found, orders = rescues.by_node(self._product), rescues.orders_by_node(self._product)
         pairs = rescues.pair_plans_by_node(self._product)
+        on_probation = rescues.on_probation(self._product)
         for trial in self._trials:
             mine, plan = found.get(trial.node, []), PLANS[trial.plan]
             states = [row.state for row in mine]
@@ -38,6 +39,8 @@ class People:
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
+            elif plan.probation and states == ["succeeded"] and trial.node in on_probation:
+                trial.helped = trial.helped or self._end_probation(trial)
             elif not trial.seconds and _has_ended(plan, states):
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
@@ -104,6 +107,9 @@ class People:
 
     def _release(self, trial: Trial) -> None:
         trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")
+
+    def _end_probation(self, trial: Trial) -> bool:
+        return self._say(f"/api/v1/nodes/sim/{trial.node}/probation/end", "looked at")
 
     def _say(self, path: str, reason: str) -> bool:
         """Returns whether the portal accepted the request.

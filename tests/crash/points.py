@@ -15,6 +15,7 @@ from tests.crash.plans import PODS
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
 ORDER = "order"  # of a person, about a training job
 PAIR = "pair_test"  # of preflight
+PROBATION = "probation"  # its end, which is no step of a rescue
 SOON = 5.0  # seconds: what comes later is late
 
 
@@ -233,6 +234,30 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'"{RESCUE}":null',
         comes=12.0,
+    ),
+    Point(
+        step="uncordon",
+        call="PATCH node (on probation)",
+        plan="probation",
+        match=f"PATCH {_NODE}",
+        body=f'^(?=.*"{RESCUE}":null)(?=.*"kcover.io/probation":"true")',
+        comes=12.0,
+    ),
+    Point(
+        step=PROBATION,
+        call="GET node",
+        plan="probation",
+        match=f"GET {_NODE}",
+        seen=f'"{STATE}":"probation"',
+        comes=14.0,
+    ),
+    Point(
+        step=PROBATION,
+        call="PATCH node",
+        plan="probation",
+        match=f"PATCH {_NODE}",
+        body='"kcover.io/probation":null',
+        comes=14.0,
     ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),

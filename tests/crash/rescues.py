@@ -51,6 +51,12 @@ def pair_plans_by_node(product: Installation) -> dict[str, list[str]]:
     return found
 
 
+def on_probation(product: Installation) -> set[str]:
+    """The nodes whose probation has not ended."""
+    query = "SELECT n.name FROM rescue_probation p JOIN fleet_node n ON n.id = p.node_id WHERE p.ended_at IS NULL"
+    return {name for (name,) in product.rows(query)}
+
+
 def asked_of_jobs(product: Installation, nodes: Sequence[str]) -> dict[str, bool]:
     """Those of the nodes whose reboot a job was asked for, and whether somebody is to call it back (still)."""
     query = (

@@ -6,7 +6,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("fleet", "0002_pair_plans"),
+        ("fleet", "0003_pair_plans"),
         ("preflight", "0001_initial"),
     ]
 

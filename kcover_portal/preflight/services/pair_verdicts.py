@@ -91,7 +91,9 @@ def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[No
     """Nodes outside the plan that are believed to be sound, for confirmations; those of its pools first."""
     taken = queries.nodes_in_plans(plan.cluster)
     sick = Incident.objects.filter(node__cluster=plan.cluster, state=Incident.State.OPEN).values("node")
-    rows = capacity.eligible(plan.cluster).filter(gpus__gte=plan.gpus, ready=True, unschedulable=False)
+    rows = capacity.eligible(plan.cluster).filter(
+        gpus__gte=plan.gpus, ready=True, unschedulable=False, probation_until=None
+    )
     found = [node for node in rows.exclude(pk__in=sick).order_by("name") if node.name not in taken]
     obstacles = testable.obstacles(plan.cluster, found, now=now)
     pools = {node.pool for node in nodes.values()}

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("fleet", "0001_initial"),
+        ("fleet", "0002_node_probation"),
     ]
 
     operations = [
