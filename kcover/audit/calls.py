@@ -27,6 +27,7 @@ class Call(StrEnum):
     LABEL = "label"
     PAIR_TEST = "pair_test"
     PAIR_TEST_CLEANUP = "pair_test_cleanup"
+    PREFLIGHT_LABEL = "preflight_label"
     POWER_CYCLE = "power_cycle"
     POWER_OFF = "power_off"
     POWER_ON = "power_on"

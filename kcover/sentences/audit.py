@@ -149,6 +149,7 @@ CALLS: Mapping[str, str] = {
     "label": _("Set label"),
     "pair_test": _("Test a pair of nodes"),
     "pair_test_cleanup": _("Delete the Jobs of pair tests"),
+    "preflight_label": _("Set the preflight gate"),
     "power_cycle": _("Request power cycle"),
     "power_off": _("Switch machine off"),
     "power_on": _("Switch machine on"),

@@ -46,6 +46,7 @@ SENTENCES: Mapping[str, str] = {
     "pair_node_in_rescue": _("{node} has an open rescue."),
     "pair_node_excluded": _("{node} is excluded or in maintenance."),
     "pair_node_gone": _("{node} is no longer in the cluster."),
+    "pair_worker_replaced": _("Another worker has preflight plan {plan}, or it was cancelled."),
     "pair_no_gpu": _("No GPU was measured."),
     "pair_call_failed": _("The cluster refused the Jobs: {error}"),
     "bandwidth_not_json": _("The result is not JSON: {text}"),

@@ -113,6 +113,7 @@ class Cluster(ModelWithSecrets):
         blank=True,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
+    preflight_labels = models.BooleanField(default=False, help_text="nodes carry the preflight gate as a label")
     nccl_image = models.CharField(
         max_length=300, blank=True, help_text="image with PyTorch for pair tests of preflight; empty: no such tests"
     )

@@ -136,7 +136,8 @@ class PairPlan(models.Model):
     requested_by = models.CharField(max_length=200)
     requested_at = models.DateTimeField()
     finished_at = models.DateTimeField(null=True)
-    busy_until = models.DateTimeField(null=True, help_text="lease of the worker that calls the cluster")
+    worker = models.CharField(max_length=32, blank=True, help_text="random; of the worker that has the lease")
+    busy_until = models.DateTimeField(null=True, help_text="the end of its lease")
     again_at = models.DateTimeField(null=True, help_text="no worker looks at it before; null: at once")
     cleaned = models.BooleanField(default=False, help_text="it has ended, and none of its Jobs exists")
 
@@ -183,3 +184,13 @@ class PairTest(models.Model):
     class Meta:
         ordering = ("plan_id", "place")
         constraints = (models.UniqueConstraint(fields=("plan", "place"), name="one_pair_test_a_place"),)
+
+
+class PreflightGate(models.Model):
+    """The result of a node's last plan of pair tests, and the gate's label on the node."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, related_name="preflight_gate")
+    plan = models.ForeignKey(PairPlan, on_delete=models.SET_NULL, null=True, related_name="+")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="uid of the machine that was tested")
+    passed_at = models.DateTimeField(null=True, help_text="null: it did not pass in its last plan")
+    label = models.CharField(max_length=10, blank=True, help_text="the value that the portal wrote; empty: none")

@@ -9,11 +9,14 @@ from django.utils import timezone
 
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
-from kcover_portal.preflight.services import pair_runs
+from kcover_portal.preflight.services import gate_labels, pair_runs
+from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
+ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
 
 
 @shared_task(name="preflight.report_verdicts")
@@ -37,6 +40,21 @@ def sweep() -> None:
 def advance_plan(plan_id: int) -> None:
     """Takes the pair tests of a plan one step further."""
     pair_runs.advance(plan_id, clock=timezone.now)
+
+
+@shared_task(name="preflight.label_nodes")
+def label_nodes() -> None:
+    """Wakes a worker for each cluster whose nodes carry the preflight gate as a label."""
+    for pk in queries.clusters_with_gate_labels():
+        doorbell.ring("preflight.label_cluster", pk)
+
+
+@shared_task(name="preflight.label_cluster")
+def label_cluster(cluster_id: int) -> None:
+    """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
+    with leases.leading(f"preflight labels {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            gate_labels.write(cluster, clock=timezone.now)
 
 
 @shared_task(name="preflight.read_objects")

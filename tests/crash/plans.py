@@ -123,7 +123,8 @@ class Plan:
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
     about the training job on the node, whose attempts failed first there. ``cycled``: its controller switches the
-    machine off and on. ``probation``: the node returns on probation, which a person ends early."""
+    machine off and on. ``probation``: the node returns on probation, which a person ends early. ``paired``: no fault,
+    but a preflight plan tests the node with another one."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -140,6 +141,7 @@ class Plan:
     released: bool = False
     order: str = ""
     cycled: bool = False
+    paired: bool = False
     probation: bool = False
 
 
@@ -156,6 +158,7 @@ PLANS = {
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
     "restart": Plan(xid=0, ends=(), drained=False, jobs=True, order="restart"),
     "halt": Plan(xid=0, ends=(), drained=False, jobs=True, order="stop"),
+    "pair": Plan(xid=0, ends=(), drained=False, paired=True),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, commanded=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(

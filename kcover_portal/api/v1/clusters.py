@@ -61,6 +61,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "autopilot_labels",
             "preflight_within",
             "preflight_namespaces",
+            "preflight_labels",
             "nccl_image",
             "nccl_namespace",
             "nccl_resources",
@@ -120,6 +121,7 @@ class ClusterBody(base.StrictSerializer):
         max_length=2000,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
+    preflight_labels = serializers.BooleanField(required=False)
     nccl_image = serializers.CharField(required=False, allow_blank=True, max_length=300)
     nccl_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
     nccl_resources = serializers.CharField(

@@ -26,7 +26,7 @@ SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
-    *("nccl_image", "nccl_namespace", "nccl_resources"),
+    *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
 )
 SECRET = ("decision_secret",)

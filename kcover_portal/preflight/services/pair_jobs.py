@@ -34,7 +34,7 @@ Clock = Callable[[], datetime]
 Pods = dict[int, dict[int, port.Pod]]  # by the test's place and the rank
 
 
-class Stopped(Exception):
+class Stopped(reasons.ExplainedError):
     """The worker may not call the cluster for this plan any more: the lease, the plan or the mode has changed."""
 
 
@@ -93,6 +93,7 @@ class PairJobs:
 
         def act() -> None:
             for rank, node in enumerate(nodes):
+                self._allowed()
                 found.append(self._kube.ensure_job(_spec(self._plan, test, rank=rank, node=node, master=nodes[0])))
 
         target = f"nodes {test.first.name} and {test.second.name}"
@@ -111,6 +112,7 @@ class PairJobs:
 
         def act() -> None:
             for job in jobs:
+                self._allowed()
                 self._kube.delete_job(self._plan.namespace, job)
 
         wanted = audit.PairTestCleanup(namespace=self._plan.namespace, jobs=tuple(jobs))
@@ -125,6 +127,9 @@ class PairJobs:
             act()
         except port.KubeError as error:
             self._note(audit.ClusterCallFailed(because=kube_reasons.of(error), held_back=False, **given))
+            raise
+        except Stopped as stopped:
+            self._note(audit.ClusterCallFailed(because=stopped.reason, held_back=True, **given))
             raise
         self._note(audit.ClusterCallDone(**given))
 

@@ -25,7 +25,7 @@ from kcover_portal.preflight.services import testable
 MAX_NODES = 512  # of one plan
 MAX_ROUNDS = 15
 KEY_CHARACTERS = 8
-MAX_RUNNING_PLANS = 4  # in one cluster
+MAX_RUNNING_PLANS = 32  # in one cluster
 THRESHOLD_GBPS = 350.0  # GB/s of bus bandwidth between two nodes
 MAX_SHOWN_NODES = 5  # in an error message
 MAX_NAMED_NODES = 50  # in an entry of the audit log

@@ -26,11 +26,11 @@ from kcover_portal.preflight.services.pair_jobs import names_of_places as names_
 log = logging.getLogger(__name__)
 
 MAX_RUNNING_TESTS = 32  # of one plan
-LEASE = timedelta(seconds=120)  # longer than the calls of one look take
+LEASE = timedelta(seconds=30)  # renewed before each write; longer than one call takes
 WAIT_LIMIT = timedelta(minutes=10)  # for nodes that cannot be tested; then the test is not run
 WAIT_POLL = timedelta(seconds=20)
-SILENT_POLL = timedelta(seconds=15)  # while the mode forbids calls, or the cluster does not answer
-CLEANUP_POLL = timedelta(seconds=30)
+SILENT_POLL = timedelta(seconds=5)  # while the mode forbids calls, or the cluster does not answer
+CLEANUP_POLL = timedelta(seconds=10)
 JOBS_KEPT = timedelta(hours=25)  # the cluster deletes Jobs a day after they ended
 GIVEN_UP = ("pair_node_busy", "pair_node_not_ready", "pair_node_in_rescue", "pair_node_excluded", "pair_node_gone")
 
@@ -39,12 +39,11 @@ State, TestState = PairPlan.State, PairTest.State
 
 def advance(plan_id: int, *, clock: Clock) -> None:
     """Takes a plan one step further. Safe to call at any time, by any number of workers."""
-    now = clock()
-    due = Q(busy_until=None) | Q(busy_until__lte=now)
-    mine = now + LEASE + timedelta(microseconds=uuid.uuid4().int % 1_000_000)  # tells this worker's lease from others'
-    if not PairPlan.objects.filter(due, pk=plan_id, cleaned=False).update(busy_until=mine):
+    now, worker = clock(), uuid.uuid4().hex
+    free = Q(busy_until=None) | Q(busy_until__lte=now)
+    if not PairPlan.objects.filter(free, pk=plan_id, cleaned=False).update(busy_until=now + LEASE, worker=worker):
         return
-    held = PairPlan.objects.filter(pk=plan_id, busy_until=mine)
+    held = PairPlan.objects.filter(pk=plan_id, worker=worker)
     plan = held.select_related("cluster").first()
     if plan is None:
         return
@@ -64,7 +63,7 @@ def advance(plan_id: int, *, clock: Clock) -> None:
     finally:
         # If it was cancelled meanwhile, its Jobs are to be deleted at once.
         held.filter(state=plan.state).update(again_at=None if later is None else clock() + later)
-        held.update(busy_until=None)
+        held.update(busy_until=None, worker="")
 
 
 def prune(*, before: datetime) -> None:
@@ -117,11 +116,13 @@ class _Work:
             self._held.update(cleaned=True)
 
     def _check(self) -> None:
-        """Raises Stopped if the plan, the lease or the mode is not what it was."""
-        if not self._held.filter(state=self._plan.state).exists():
-            raise Stopped("another worker has it, or it was cancelled")
-        if fleet.mode_now(self._plan.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
-            raise Stopped("the mode allows no calls")
+        """Renews the lease. Raises Stopped if the plan, the lease or the mode is not what it was."""
+        if not self._held.filter(state=self._plan.state).update(busy_until=self._clock() + LEASE):
+            raise Stopped(reasons.of("pair_worker_replaced", plan=str(self._plan.pk)))
+        mode, _ = fleet.mode_now(self._plan.cluster)
+        if mode in fleet.MODES_WITHOUT_WRITES:
+            cluster = self._plan.cluster.name
+            raise Stopped(reasons.of("pair_mode", cluster=cluster, mode=reasons.of(f"mode_{mode}")))
 
     def _delete_ended(self, ended: Collection[PairTest], running: Sequence[PairTest], pods: Pods) -> None:
         """Deletes the Jobs of tests that ended now, and those that a worker that died left behind."""

@@ -17,7 +17,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport
-from kcover_portal.preflight.services import testable
+from kcover_portal.preflight.services import gate_labels, testable
 from kcover_portal.rescue.queries import capacity
 
 SLOW = PreflightReport.Verdict.SLOW
@@ -91,7 +91,9 @@ def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[No
     """Nodes outside the plan that are believed to be sound, for confirmations; those of its pools first."""
     taken = queries.nodes_in_plans(plan.cluster)
     sick = Incident.objects.filter(node__cluster=plan.cluster, state=Incident.State.OPEN).values("node")
-    rows = capacity.eligible(plan.cluster).filter(gpus__gte=plan.gpus, ready=True, unschedulable=False)
+    rows = capacity.eligible(plan.cluster).filter(
+        gpus__gte=plan.gpus, ready=True, unschedulable=False, probation_until=None
+    )
     found = [node for node in rows.exclude(pk__in=sick).order_by("name") if node.name not in taken]
     obstacles = testable.obstacles(plan.cluster, found, now=now)
     pools = {node.pool for node in nodes.values()}
@@ -130,6 +132,9 @@ def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, 
         )
         seen = incidents.PortalFault(kind="preflight", code=SLOW, because=because, source="preflight")
         incidents.keep_fault(nodes[name], seen, boot_id=nodes[name].boot_id, now=now)
+    planned = Counter(name for test in tests if not test.confirms for name in (test.first.name, test.second.name))
+    passed = {name: name in verdict.clear and ran[name] >= planned[name] and not verdict.storm for name in planned}
+    gate_labels.keep(plan, passed, nodes, now=now)
     clean = [name for name in verdict.clear if not failed[name] and ran[name] >= min(plan.rounds, len(nodes) - 1)]
     rows = Incident.objects.filter(
         node__in=[nodes[name].pk for name in clean], kind="preflight", code=SLOW, state=Incident.State.OPEN

@@ -7,6 +7,7 @@ import pytest
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.preflight.models import PairPlan
 from kcover_portal.preflight.services import pair_jobs, pair_plans
 from kcover_portal.preflight.services.pair_plans import PlanRefused
 from tests.portal.jobs.sim_world import SimWorld
@@ -59,9 +60,8 @@ def test_a_cluster_without_an_image_runs_no_tests(sim: SimWorld) -> None:
 
 
 def test_a_cluster_runs_few_plans_at_once(sim: SimWorld) -> None:
-    all_names = names(sim)
-    for number in range(pair_plans.MAX_RUNNING_PLANS):
-        begin(sim, *all_names[2 * number : 2 * number + 2])
+    running = {"cluster": sim.cluster, "rounds": 1, "threshold": 1, "gpus": 8, "requested_at": sim.now}
+    PairPlan.objects.bulk_create(PairPlan(**running) for _ in range(pair_plans.MAX_RUNNING_PLANS))
     with pytest.raises(PlanRefused) as refused:
         begin(sim)
     assert refused.value.reason.code == "pair_plans_full"

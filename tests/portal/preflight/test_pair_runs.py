@@ -80,7 +80,7 @@ def test_a_worker_that_dies_between_row_and_call_loses_no_test(sim: SimWorld) ->
     assert finish(sim, plan).tests.get().state == "passed"
 
 
-def test_a_worker_that_dies_with_the_lease_holds_the_plan_for_two_minutes(sim: SimWorld) -> None:
+def test_a_worker_that_dies_with_the_lease_holds_the_plan_until_it_runs_out(sim: SimWorld) -> None:
     first, second, *_ = names(sim)
     plan = begin(sim, first, second)
     PairPlan.objects.filter(pk=plan.pk).update(busy_until=sim.now + pair_runs.LEASE)
