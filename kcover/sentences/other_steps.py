@@ -24,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "node_schedulable": _("No job was restarted: the node is schedulable, so their pods would come back to it."),
     "restarted_lately": _("Restarted less than {seconds} s ago: {jobs}."),
     "jobs_restarted": _("Restarted: {jobs}."),
+    "job_recovery_forbids": _("No job is restarted: job_recovery of cluster {cluster} is {recovery}."),
     "no_protected_job": _("No protected job runs on this node."),
     "jobs_left_alone": _("Not restarted: {jobs}."),
     "jobs_swapped": _("Not restarted, because Kueue replaces the failed node: {jobs}."),

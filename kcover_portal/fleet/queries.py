@@ -109,6 +109,11 @@ _MODE: Prepared[tuple[Any, ...]] = Prepared(
 )
 
 
+def job_recovery_now(cluster: Cluster) -> str:
+    """The cluster's ``job_recovery`` at this moment. Raises Cluster.DoesNotExist."""
+    return Cluster.objects.values_list("job_recovery", flat=True).get(pk=cluster.pk)
+
+
 def modes_in(rows: QuerySet[Any], cluster: str, *columns: str) -> Iterator[tuple[tuple[Any, ...], tuple[str, str]]]:
     """The columns of each row, and ``mode_now`` for the row's cluster, in one query.
 

@@ -5,6 +5,9 @@ This is kcover's recovery as its README describes it. A job is protected by
 creates the pods again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
 within 30 s, over all rescues, as the database records. Disruption budgets are not checked, because one broken pod stops
 the whole job. A job that Kueue's topology-aware scheduling placed is left alone: Kueue replaces its failed node.
+
+The cluster's ``job_recovery`` holds as for restarts of failed pods: ``off`` and ``shadow`` leave all jobs alone,
+``approve`` asks a person. A rescue that a person ordered is that person's word.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,15 +18,19 @@ from django.db import transaction
 from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover.kube_names import ObjectName
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import PROTECTED, Job, RestartProgress
-from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners, recheck_guards
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 __all__ = ["PROTECTED", "run"]
 
+ENFORCE = Cluster.JobRecovery.ENFORCE
 WINDOW = job_window.WINDOW
 RESTART_TIME_LIMIT = timedelta(minutes=15)  # an image of 20 GB has been pulled by then
 SCHEDULING_TIME_LIMIT = timedelta(minutes=2)  # a scheduler has tried every node by then
@@ -41,6 +48,8 @@ def _restart(context: Context) -> Outcome:
         return Hold(reasons.of("node_schedulable"))
     if _progress(context).since is None:
         if not _progress(context).restarted:
+            if _recovery(context) != ENFORCE and (mine := _mine(context)) and not _may_recover(context):
+                return Done(_forbidden(context, mine))
             owners.notify_before(context, lambda: _mine(context))
             waits = checkpoints.wait(context, lambda: _jobs_here(context))
             if waits is not None:
@@ -74,7 +83,7 @@ def _restart_all(context: Context) -> tuple[list[str], list[str], list[str]]:
         if str(job) in _progress(context).restarted or not _may_restart(job, pods):
             continue
         context.check_guards(destructive=True)
-        if not _claim(context, job):
+        if _may_recover(context) and not _claim(context, job):
             waiting.append(str(job))
     restarted = _progress(context).restarted
     for restart in _restarts(restarted):
@@ -83,6 +92,27 @@ def _restart_all(context: Context) -> tuple[list[str], list[str], list[str]]:
     left = [job for job in found if str(job) not in restarted and (job.label or job.protected)]
     swapped = [str(job) for job in left if training_jobs.is_swapped(found[job])]
     return waiting, [str(job) for job in left if str(job) not in swapped], swapped
+
+
+def _recovery(context: Context) -> str:
+    """The cluster's ``job_recovery``, read now."""
+    rescue = context.rescue
+    if rescue.origin == Rescue.Origin.MANUAL and rescue.requester_kind != Rescue.Requester.TOKEN:
+        return ENFORCE
+    return fleet.job_recovery_now(context.cluster)
+
+
+def _may_recover(context: Context) -> bool:
+    """Returns whether ``job_recovery`` lets the rescue restart jobs. Raises ApprovalNeeded."""
+    recovery = _recovery(context)
+    if recheck_guards.needs_approval(context.rescue, mode=recovery):
+        raise recheck_guards.ApprovalNeeded(reasons.of("approve_step", step=context.step.name))
+    return recovery not in fleet.MODES_WITHOUT_WRITES and recovery != Cluster.JobRecovery.OFF
+
+
+def _forbidden(context: Context, jobs: Sequence[Job]) -> reasons.Reason:
+    forbids = reasons.of("job_recovery_forbids", cluster=context.cluster.name, recovery=_recovery(context))
+    return _with_left(forbids, [str(job) for job in jobs], [])
 
 
 def _may_restart(job: Job, pods: Sequence[port.Pod]) -> bool:
