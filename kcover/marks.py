@@ -10,8 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from kcover import node_stage
+
 ANNOTATION = "kcover.io/rescue"
-STATE_LABEL = "kcover.io/state"
+STATE_LABEL = node_stage.STATE_LABEL
 MAX_INTEGER_DIGITS = 18  # as many as fit into 64 bits
 
 

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from kcover.node_stage import Stage
+
 LABEL: Final = "kcover.io/probation"
 LABEL_VALUE: Final = "true"
 TAINT: Final = (LABEL, "", "NoSchedule")  # key, value, effect; work that may be lost tolerates it
 ANNOTATION: Final = LABEL
-STATE: Final = "probation"  # the value of the state label
+STATE: Final = Stage.PROBATION.value  # of the state label
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def read(content: Any) -> ProbationMark | None:
 def parse(text: str) -> ProbationMark | None:
     """The mark in an annotation; None for a text that the portal did not write."""
     try:
-        return read(json.loads(text)) if text else None
+        return read(json.loads(text))
     except (ValueError, RecursionError):
         return None
 

@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kcover import reasons
+from kcover import node_stage, reasons
 from kcover.policy import document
 
-LABEL = "kcover.io/standby"  # marks a spare; set by operators
+LABEL = node_stage.STANDBY_LABEL
 ANNOTATION = (
     "kcover.io/standing-in"  # what the portal changed on it; separate from a rescue's mark, because it may carry both
 )
-RESERVED = "reserved"  # its state label from the reservation until it enters service
+RESERVED = node_stage.Stage.RESERVED.value  # its state label from the reservation until it enters service
 
 Taint = tuple[str, str, str]  # key, value, effect
 

@@ -93,6 +93,18 @@ def quiet(bed: Bed, chance: random.Random) -> None:
         bed.now += timedelta(seconds=8)
 
 
+def return_of_node(bed: Bed, chance: random.Random) -> None:
+    """A node fails, and all behave for two minutes: it may be back by then, on probation."""
+    name = chance.choice(bed.names)
+    bed.agent(name, Fault(kind="xid", code=62, pci=PCI[0], source="kmsg"))
+    for _ in range(15):
+        bed.kubelets()
+        bed.agents()
+        bed.sync()
+        bed.worker(chance)
+        bed.now += timedelta(seconds=8)
+
+
 def worker_dies(bed: Bed, chance: random.Random) -> None:
     """A worker is killed at one of its first writes or calls."""
     bed.worker(chance, dies_at=chance.randint(1, 40))
@@ -198,6 +210,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "work": (10, work),
     "watch_and_work": (10, watch_and_work),
     "quiet": (4, quiet),
+    "return_of_node": (4, return_of_node),
     "worker_dies": (8, worker_dies),
     "meanwhile": (8, meanwhile),
     "again": (2, again),

@@ -44,6 +44,7 @@ spec:
     - priority: 50
       errorCode: ["63"]
       onDrainTimeout: force
+      probation: 10min
       actions:
         - name: cordon
         - {name: drain, attribute: {waittime: 1min}}
@@ -56,6 +57,7 @@ spec:
     - priority: 35
       errorCode: ["119"]
       validate: light
+      probation: 1h
       actions: [{name: cordon}, {name: drain, attribute: {waittime: 1min}}, {name: unCordon}]
     - {priority: 30, errorCode: ["92"], actions: [{name: cordon}, {name: drain}], escalate: "swap the board"}
 """

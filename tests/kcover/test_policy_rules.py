@@ -89,18 +89,17 @@ def test_a_probation_is_a_length_or_a_word(written: object, probation: str | Non
 
 
 @pytest.mark.parametrize(
-    ("value", "code"),
+    ("value", "reason"),
     [
-        ("0min", "duration_zero"),
-        ("30day1min", "probation_long"),
-        (24, "not_a_string"),
-        (True, "not_a_string"),
-        (["24h"], "not_a_string"),
+        ("0min", reasons.of("duration_zero", key="probation")),
+        ("30day1min", reasons.of("probation_long", days=30)),
+        (24, reasons.of("not_a_string", key="probation", instead=reasons.of("write_value", text="24min"))),
+        (["24h"], reasons.of("not_a_string", key="probation", instead=reasons.of("write_example", text="20min"))),
     ],
 )
-def test_another_length_of_a_probation_is_refused(value: object, code: str) -> None:
+def test_another_length_of_a_probation_is_refused(value: object, reason: reasons.Reason) -> None:
     [problem] = rule_reasons(actions=list(RETURNS), probation=value)
-    assert (problem.path[-1], problem.reason.code) == ("probation", code)
+    assert (problem.path[-1], problem.reason) == ("probation", reason)
 
 
 @pytest.mark.parametrize("value", ["", "always", "None"])

@@ -79,3 +79,13 @@ def test_the_basis_of_a_chosen_length_counts_the_class_alone() -> None:
 
 def test_a_fleet_that_never_repeats_needs_no_probation() -> None:
     assert probation.of_rule("auto", fault_class="memory", past=sound(100_000)).length == timedelta(0)
+
+
+def test_a_rule_without_a_length_sets_none() -> None:
+    assert probation.of_rule("", fault_class="memory", past=[]).length == timedelta(0)
+
+
+@pytest.mark.parametrize(("lasted", "repeats", "returns"), [(6, 1, 1), (29, 1, 1), (30, 0, 1), (5, 0, 0)])
+def test_the_window_begins_with_the_length_and_ends_a_day_later(lasted: int, repeats: int, returns: int) -> None:
+    [found] = [one for one in probation.chances("gpu", [Return("gpu", lasted * HOUR, True)]) if one.length == 6 * HOUR]
+    assert (found.repeats, found.returns) == (repeats, returns)

@@ -47,6 +47,7 @@ def test_a_node_on_probation_fails_again_and_opens_a_repair(product: Product) ->
     assert (first["outcome"], node["spec"].get("unschedulable", False)) == ("healed", False)
     assert taints(product) == [TAINT]
     assert (node["metadata"]["labels"]["kcover.io/state"], first["on_probation"]) == ("probation", False)
+    product.wait(lambda: product.get(f"/api/v1/nodes/sim/{NODE}")["stage"] == "probation", "the watch to show it")
     shown = product.get(f"/api/v1/nodes/sim/{NODE}/probation")
     assert (shown["rescue"], shown["because_reason"]["code"]) == (first["id"], "probation_by_chance")
     assert product.get("/api/v1/repairs")["results"] == []
@@ -69,6 +70,7 @@ def test_a_node_on_probation_fails_again_and_opens_a_repair(product: Product) ->
 
     status, _ = product.post(f"/api/v1/nodes/sim/{NODE}/probation/end", {"reason": "a new board"})
     assert status == 202
-    product.wait(lambda: taints(product) == [], "the end of the probation")
-    assert "kcover.io/state" not in product.sim_node(NODE)["metadata"]["labels"]
-    assert product.get(f"/api/v1/nodes/sim/{NODE}")["probation_until"] is None
+    path = f"/api/v1/nodes/sim/{NODE}"
+    product.wait(lambda: product.get(path)["probation_until"] is None, "the end of the probation")
+    assert (taints(product), "kcover.io/state" in product.sim_node(NODE)["metadata"]["labels"]) == ([], False)
+    product.wait(lambda: product.get(path)["stage"] == "healthy", "the watch to show it")

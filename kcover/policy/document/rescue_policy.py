@@ -178,7 +178,7 @@ def _probation(value: object, at: Path, problems: ProblemCollector) -> str | Non
     length = problems.duration("probation", value, at)
     if length > probation.MAX_LENGTH:
         problems.add(at, "probation_long", days=probation.MAX_LENGTH.days)
-    return durations.render(length) if length else None
+    return durations.render(length)
 
 
 def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None:

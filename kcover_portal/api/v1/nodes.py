@@ -9,6 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 
+from kcover import node_stage
 from kcover.decisions import health
 from kcover_portal.api import pagination
 from kcover_portal.api.v1 import base
@@ -76,6 +77,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     state = serializers.SerializerMethodField()
+    stage = serializers.SerializerMethodField()
     cordoned = serializers.BooleanField(source="unschedulable", read_only=True)
     known = serializers.BooleanField(source="in_cluster", read_only=True, help_text="the same as in_cluster")
     agent = AgentSerializer(read_only=True, allow_null=True)
@@ -91,6 +93,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "cluster",
             "name",
             "state",
+            "stage",
             "health",
             "known",
             "in_cluster",
@@ -130,6 +133,10 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "cordoned": node.unschedulable,
         }
         return next((state for state, held in holds.items() if held), "healthy")
+
+    def get_stage(self, node: Any) -> node_stage.Stage:
+        """Returns the stage on its way out of service and back, by the label ``kcover.io/state``."""
+        return node_stage.of(node.labels)
 
     @extend_schema_field(HealthSerializer)
     def get_health(self, node: Any) -> Any:

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from kcover import audit, plan, reasons
 from kcover.actions import cordon as core
+from kcover.node_stage import Stage
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
-STATE = "quarantined"
+STATE = Stage.QUARANTINED
 
 
 def run(context: Context) -> Outcome:

@@ -10,6 +10,7 @@ from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import drain as core
+from kcover.node_stage import Stage
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.step import checkpoints, evidence, kueue_turns, node_marks, owners
@@ -29,7 +30,7 @@ def run(context: Context) -> Outcome:
 
 def _drain(context: Context) -> Outcome:
     _check_guards(context)
-    node_marks.restate(context, "draining")
+    node_marks.restate(context, Stage.DRAINING)
     pods = context.kube.list_pods(node=context.node.name)
     left = in_the_way(pods)
     if not context.step.progress_as(core.Progress).eviction_requested:

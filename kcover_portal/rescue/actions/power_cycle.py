@@ -18,6 +18,7 @@ from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import power_cycle as core
+from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power, Seen, Switched
@@ -174,7 +175,7 @@ def _end_boot(
     """Stores the request, then makes it. It is forgotten only if it was certainly not carried out. Raises HeldBack."""
     progress = _progress(context)
     context.check_guards(destructive=True)
-    node_marks.restate(context, "rebooting")
+    node_marks.restate(context, Stage.REBOOTING)
     boot_id = progress.boot_id or controller.node.boot_id
     chosen = {"driver": controller.driver.name, "machine": controller.host, "boot_id": boot_id}
     context.remember(**chosen, tries=progress.tries + 1, off_asked_at=context.now, accepted=False)

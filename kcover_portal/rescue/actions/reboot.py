@@ -18,6 +18,7 @@ from typing import Any
 from kcover import audit, reasons
 from kcover.actions import power_cycle
 from kcover.actions import reboot as core
+from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.step import evidence, node_marks, out_of_service
@@ -64,7 +65,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
         context.check_guards(destructive=True)
         context.remember(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_driver(context))
         progress = context.step.progress_as(core.Progress)
-    node_marks.restate(context, "rebooting")
+    node_marks.restate(context, Stage.REBOOTING)
     name, boot_id, key = progress.driver, progress.boot_id, agent.key_of(context.step)
     driver = DRIVERS[name]
 

@@ -11,6 +11,7 @@ from django.db.models import Q
 from kcover import audit, reasons
 from kcover.actions import reset as core
 from kcover.faults import xid
+from kcover.node_stage import Stage
 from kcover_portal.fleet.models import Gpu
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
@@ -28,7 +29,7 @@ MAX_NAMES_SHOWN = 8
 
 def run(context: Context) -> Outcome:
     """Requests the reset once, then waits for the driver's result."""
-    node_marks.restate(context, "quarantined")
+    node_marks.restate(context, Stage.QUARANTINED)
     progress = context.step.progress_as(core.Progress)
     if progress.request is None:
         return _request_reset(context)

@@ -10,6 +10,7 @@ from typing import Any
 
 from kcover import audit, reasons
 from kcover.actions import run_checks as core
+from kcover.node_stage import Stage
 from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
@@ -28,7 +29,7 @@ Result = Mapping[str, Any]
 
 def run(context: Context) -> Outcome:
     """Requests the checks once, then waits for the results."""
-    node_marks.restate(context, "verifying")
+    node_marks.restate(context, Stage.VERIFYING)
     key = agent.key_of(context.step)
     named = context.step.args_as(core.Args).checks
     if context.step.progress_as(core.Progress).request is None:

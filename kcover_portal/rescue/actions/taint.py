@@ -5,6 +5,7 @@ With the effect NoExecute running pods go too, so the guards are evaluated as be
 
 from kcover import audit, reasons
 from kcover.actions import taint as core
+from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
@@ -17,7 +18,7 @@ def run(context: Context) -> Outcome:
     taint = port.Taint(args.key, args.value, args.effect)
     try:
         node_marks.change(
-            context, audit.Call.TAINT, state="quarantined", taint=taint, destructive=context.step.takes_away
+            context, audit.Call.TAINT, state=Stage.QUARANTINED, taint=taint, destructive=context.step.takes_away
         )
     except node_marks.ForeignTaint as found:
         return Hold(found.reason)

@@ -9,6 +9,7 @@ from django.db import transaction
 
 from kcover import actions, audit, plan, reasons
 from kcover.actions import validate as core
+from kcover.node_stage import Stage
 from kcover.validation import fault_classes
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
@@ -27,7 +28,7 @@ MAX_NAMES_SHOWN = 8
 
 def run(context: Context) -> Outcome:
     """Requests the validation once, then waits for its verdict."""
-    node_marks.restate(context, "validating")
+    node_marks.restate(context, Stage.VALIDATING)
     node = node_marks.expect_isolated(context)
     if context.step.progress_as(core.Progress).validation == 0:
         return _request(context, node)

@@ -11,6 +11,7 @@ from kcover import plan, reasons
 from kcover.actions import ready, reset, validate
 from kcover.actions import verify as core
 from kcover.decisions import health
+from kcover.node_stage import Stage
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
@@ -30,7 +31,7 @@ CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once 
 
 def run(context: Context) -> Outcome:
     """Checks the conditions once."""
-    node_marks.restate(context, "verifying")
+    node_marks.restate(context, Stage.VERIFYING)
     node = node_marks.expect_isolated(context)
     out_of_service.take_back(context, node)
     since, boot_id = _proof_starts(context)

@@ -7,6 +7,7 @@ from functools import partial
 from kcover import actions, audit, probation_mark, reasons
 from kcover import marks as core_marks
 from kcover.decisions import decide
+from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step import probation_marks, recheck_guards
@@ -35,7 +36,7 @@ def change(
     context: Context,
     call: audit.Call,
     *,
-    state: str | None,
+    state: Stage | None,
     cordon: bool = False,
     taint: port.Taint | None = None,
     label: tuple[str, str] | None = None,
@@ -61,7 +62,7 @@ def change(
             key, labels[key] = label
             marks = marks.with_label(key, before=node.labels.get(key), value=label[1])
         if state is not None:
-            labels[core_marks.STATE_LABEL] = state
+            labels[core_marks.STATE_LABEL] = state.value
             marks = marks.with_label(core_marks.STATE_LABEL, before=_state_before(node))
         planned[:] = [marks]
         return port.NodeChange(
@@ -120,12 +121,12 @@ def _state_before(node: port.Node) -> str | None:
     return None if state in probation_marks.OWN_STATES else state
 
 
-def restate(context: Context, state: str) -> None:
+def restate(context: Context, state: Stage) -> None:
     """Changes the state label only, on a node that already carries the marks. Raises TakenBack on drift."""
     node = expect_isolated(context)
     if node.labels.get(core_marks.STATE_LABEL) == state or core_marks.STATE_LABEL not in context.marks.labels:
         return
-    wanted = port.NodeChange(labels={core_marks.STATE_LABEL: state})
+    wanted = port.NodeChange(labels={core_marks.STATE_LABEL: state.value})
     check = still_marked(context)
 
     def expect(node: port.Node) -> None:
