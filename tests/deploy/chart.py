@@ -74,3 +74,9 @@ def render(values: Manifest, *, name: str = "kcover", namespace: str = "kcover-s
 def of_kind(manifests: list[Manifest], kind: str) -> dict[str, Manifest]:
     """The objects of a kind by their names."""
     return {one["metadata"]["name"]: one for one in manifests if one["kind"] == kind}
+
+
+def defaults() -> Manifest:
+    """``values.yaml``."""
+    with helm_python.Chart.load(chart.CHART) as loaded:
+        return loaded.values

@@ -1,6 +1,7 @@
 """The Helm chart renders valid objects, refuses unknown values, and is the source of the plain manifests."""
 
 import base64
+import json
 import re
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,6 +21,7 @@ from tools import chart as tool
 
 KUBERNETES = ("1.29", "1.31", "1.34", "1.36")
 CUSTOM = {"ServiceMonitor", "PodMonitor", "HTTPRoute"}  # their schemas are not Kubernetes' own
+ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}  # v1 since Kubernetes 1.30
 
 each_whole = pytest.mark.parametrize("values", WHOLES.values(), ids=WHOLES)
 
@@ -32,17 +34,18 @@ def test_the_files_in_deploy_are_what_the_chart_renders() -> None:
 
 def test_lint_finds_nothing() -> None:
     for values in (None, *WHOLES.values()):
-        report = helm_python.lint(tool.CHART, values, strict=True)
+        report = helm_python.lint(tool.CHART, values, strict=True, namespace="gpu")
         assert [one for one in report["messages"] if one["severity"] > 1] == []
         assert not report["errors"]
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
-@each_whole
-def test_each_object_is_valid(values, version) -> None:
-    for one in render(values):
-        if one["kind"] not in CUSTOM:
-            kubernetes_validate.validate(one, version, strict=True)
+def test_each_object_is_valid(version) -> None:
+    """Against the published schemas, which refuse unknown fields here."""
+    without = CUSTOM | (ADMISSION if version == "1.29" else set())  # where the chart leaves it out
+    distinct = {json.dumps(one) for values in WHOLES.values() for one in render(values) if one["kind"] not in without}
+    for one in distinct:
+        kubernetes_validate.validate(json.loads(one), version, strict=True)
 
 
 def test_the_versions_are_those_of_portal_and_agent() -> None:
