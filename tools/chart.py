@@ -59,7 +59,7 @@ def portal_settings() -> Schema:
 def agent_settings() -> Schema:
     """The settings of the agent that have no value of their own."""
     names = {name for names, _ in config.SETTINGS.values() for name in names if name.startswith("KCOVER_")}
-    return closed({name: TEXT for name in sorted(names - AGENT_KEYS)})
+    return closed(dict.fromkeys(sorted(names - AGENT_KEYS), TEXT))
 
 
 def special() -> dict[str, Schema]:

@@ -1,4 +1,4 @@
-"""The chart's features: one that is off takes its rights away, and the rest of the port still has the rights it uses."""
+"""The chart's features: one that is off takes its rights away, and the others keep the rights that they use."""
 
 import itertools
 from collections.abc import Callable

@@ -23,7 +23,7 @@ NOTHING: Final = LEAST | {
     "networkPolicy": {"enabled": False},
     "podDisruptionBudgets": False,
     "agent": {"enabled": False},
-    "features": {name: False for name in (*SWITCHES, *SWITCHES_OF_OBJECTS)} | {"jobs": dict.fromkeys(KINDS, False)},
+    "features": dict.fromkeys((*SWITCHES, *SWITCHES_OF_OBJECTS), False) | {"jobs": dict.fromkeys(KINDS, False)},
 }
 EVERYTHING: Final = LEAST | {
     "kubeconfigAccount": {"create": True},

@@ -15,8 +15,8 @@ ADMIN = "admin"
 class Command(BaseCommand):
     """Creates what is missing: the user admin, the cluster that the portal runs in, the built-in policies.
 
-    It runs again at each upgrade and leaves a changed mode, password or policy alone. Only the cluster's namespaces follow
-    the options, because the rights of the portal hold there.
+    It runs again at each upgrade and leaves a changed mode, password or policy alone. Only the namespaces of the cluster
+    follow the options, because the rights of the portal hold there.
     """
 
     help = "prepare a trial: create the user admin, register this cluster in shadow mode, install the built-in policies"
