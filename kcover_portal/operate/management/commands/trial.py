@@ -15,7 +15,7 @@ ADMIN = "admin"
 class Command(BaseCommand):
     """Creates what is missing: the user admin, the cluster that the portal runs in, the built-in policies.
 
-    It runs again at each upgrade and leaves a changed mode, password or policy alone. Only the namespaces of the cluster
+    It runs again at each upgrade and leaves a changed mode, password or policy alone. Only the cluster's namespaces
     follow the options, because the rights of the portal hold there.
     """
 
