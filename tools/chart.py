@@ -67,7 +67,7 @@ def special() -> dict[str, Schema]:
     return {
         "host": NAME_OR_NONE,
         "cluster": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"},
-        "nameOverride": NAME_OR_NONE,
+        "nameOverride": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
         "placement": {"enum": ["preferred", "required", "any"]},
         "settings": portal_settings(),
         "secret.settings": {"type": "array", "items": {"enum": [one.name for one in env.VARIABLES if one.secret]}},
