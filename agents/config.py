@@ -41,7 +41,8 @@ class Config:
 
     ``interval``: time between runs of the GPU probe. ``heartbeat``: time between reports when there is nothing to
     report. ``gpus``: GPUs that must be present (None: the most ever seen). ``hcas``, ``mounts``: adapters and mount
-    points that must be present. ``peers``: hosts to ping. ``checks`` run every ``check_interval``, ``deep_checks``
+    points that must be present. ``peers``: hosts to ping (none: the neighbours that the portal
+    names). ``pcie_min_gb_per_s``: limit of the check pciebw. ``checks`` run every ``check_interval``, ``deep_checks``
     every ``deep_interval`` if no process uses the GPUs. ``xid_events``: also listen to Xids from the driver.
     ``listen``: address of ``/metrics`` and ``/healthz``. ``check_lock``: see ``setup.check_lock``. ``preflight``: the
     folder of kcover's preflight reports.
@@ -65,8 +66,9 @@ class Config:
     hcas: tuple[str, ...] = ()
     mounts: tuple[str, ...] = ()
     peers: tuple[str, ...] = ()
-    checks: tuple[str, ...] = ("remapped", "gpupower", "pciebw", "dcgm")
+    checks: tuple[str, ...] = ("remapped", "gpupower", "pciebw", "dcgm", "ping")
     check_interval: timedelta = timedelta(hours=1)
+    pcie_min_gb_per_s: float = 4.0
     deep_checks: tuple[str, ...] = ()
     deep_interval: timedelta = timedelta(hours=4)
     xid_events: bool = True
@@ -109,6 +111,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "peers": (("KCOVER_AGENT_PEERS",), "peers"),
     "checks": (("KCOVER_AGENT_CHECKS",), "checks"),
     "check_interval": (("KCOVER_AGENT_CHECK_INTERVAL",), "checkInterval"),
+    "pcie_min_gb_per_s": (("KCOVER_AGENT_PCIEBW",), "PCIeBW"),
     "deep_checks": (("KCOVER_AGENT_DEEP_CHECKS",), "deepChecks"),
     "deep_interval": (("KCOVER_AGENT_DEEP_INTERVAL",), "deepInterval"),
     "xid_events": (("KCOVER_AGENT_XID_EVENTS",), "xidEvents"),
@@ -229,6 +232,7 @@ _PARSERS: Mapping[str, Callable[[str, str], Any]] = {
     "gpus": setting_parsers.count,
     "listen": setting_parsers.address,
     "node": setting_parsers.node,
+    "pcie_min_gb_per_s": setting_parsers.bandwidth,
     "preflight": setting_parsers.folder,
     "reboot_command": setting_parsers.command,
     "url": setting_parsers.url,

@@ -141,26 +141,31 @@ def _check_metrics(results: Iterable[Check]) -> Iterator[str]:
 
 
 def _autopilot_metrics(agent: Agent) -> Iterator[str]:
-    """Results of checks as Autopilot's metric.
+    """Results of checks as Autopilot's metric, with its labels: ``deviceid`` is the GPU's index, ``0`` for gpumem, the
+    peer of a ping, and empty for dcgm.
 
     Those without a value (skipped, error) are left out: they are neither 0 nor 1.
     """
     yield "# TYPE autopilot_health_checks gauge"
     cpu = _cpu_model()
-    inventory = agent.inventory or Inventory()
-    models = {gpu.uuid: gpu.model for gpu in inventory.gpus}
-    default_model = next(iter(models.values()), "")
+    gpus = {gpu.uuid: gpu for gpu in (agent.inventory or Inventory()).gpus}
+    default_model = next((gpu.model for gpu in gpus.values()), "")
+    gauges: dict[str, float] = {}
     for check in list(agent.results.values()):
         value = autopilot.metric_value(check.name, check.status, check.value)
-        if value is None:
+        if value is None or (check.name == "dcgm" and check.device):
             continue
+        gpu = gpus.get(check.device)
+        device = str(gpu.index) if gpu else check.device
         labels = _labels(
             health=autopilot.CHECKS[check.name].metric,
             node=agent.config.node,
             cpumodel=cpu,
-            gpumodel=models.get(check.device, default_model),
-            deviceid=check.device,
+            gpumodel=gpu.model if gpu else default_model,
+            deviceid="0" if check.name == "gpumem" else device,
         )
+        gauges[labels] = max(value, gauges.get(labels, value))  # gpumem has one gauge for all GPUs
+    for labels, value in gauges.items():
         yield f"autopilot_health_checks{labels} {value:g}"
 
 

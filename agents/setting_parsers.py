@@ -10,6 +10,7 @@ from kcover.wire import fields
 
 VENDORS = {1: "nvidia", 2: "metax", 3: "amd"}  # kcover knows 1 and 2
 MAX_INTERVAL_SECONDS = 86_400.0
+MAX_GB_PER_S = 1000.0
 
 
 def node(name: str, value: str) -> str:
@@ -72,6 +73,17 @@ def seconds(name: str, value: str) -> timedelta:
     if not 0.1 <= seconds <= MAX_INTERVAL_SECONDS:
         raise ConfigError(f"{name}={value!r}: must be a number of seconds from 0.1 to {MAX_INTERVAL_SECONDS:.0f}")
     return timedelta(seconds=seconds)
+
+
+def bandwidth(name: str, value: str) -> float:
+    """A bandwidth in GB/s."""
+    try:
+        limit = float(value)
+    except ValueError:
+        limit = float("nan")
+    if not 0 < limit <= MAX_GB_PER_S:
+        raise ConfigError(f"{name}={value!r}: must be a number of GB/s above 0, at most {MAX_GB_PER_S:.0f}")
+    return limit
 
 
 def command(name: str, value: str) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def build_agent(settings: config.Config) -> tuple[Agent, supervisor.Monitors]:
     """The agent of this machine and its monitors. Raises ConfigError for settings that this machine cannot satisfy,
     AlreadyRunning while another agent is running."""
     uplink, folder = connect(settings)
-    checks = check_runner(settings)
+    checks = check_runner(settings, fetch_peers=uplink.fetch_peers)
     check_lock(settings).create()
     gpus = expected_gpus(settings, folder)
     collector, bundles = evidence(settings, uplink)
@@ -149,16 +149,16 @@ def probes(settings: config.Config, *, gpus: ExpectedGpuCount) -> list[Probe]:
     ]
 
 
-def check_runner(settings: config.Config) -> CheckRunner:
-    """The health checks of this node. Add a new check here."""
+def check_runner(settings: config.Config, *, fetch_peers: Callable[[], tuple[str, ...]] | None = None) -> CheckRunner:
+    """The health checks of this node. ``fetch_peers``: see ``Ping``. Add a new check here."""
     return CheckRunner(
         (
             gpu_state.Remapped(),
             gpu_state.GpuPower(),
-            bandwidth.PcieBandwidth(),
+            bandwidth.PcieBandwidth(min_gb_per_s=settings.pcie_min_gb_per_s),
             bandwidth.GpuMemory(),
             dcgm.Dcgm(),
-            ping.Ping(settings.peers),
+            ping.Ping(settings.peers, fetch_peers=fetch_peers),
             iperf.Iperf(),
         ),
         gpu_users=GpuUsers(ignore_monitoring=True),
@@ -185,7 +185,7 @@ def check_timers(settings: config.Config, *, gpus: Callable[[], int]) -> list[Sc
     skipped every hour."""
     nvidia = settings.vendor == "nvidia" and gpus() > 0
     light = settings.checks if nvidia else tuple(name for name in settings.checks if name in ("ping", "iperf"))
-    if settings.peers and "ping" not in light:
+    if settings.peers and "ping" not in light:  # peers are an order to ping them
         light = (*light, "ping")
     return [
         ScheduledChecks(

@@ -1,11 +1,10 @@
-"""Check results in the formats of IBM's Autopilot: its metric, its status text, its node labels.
+"""Check results as IBM's Autopilot judges them: its metric, its node status, its node labels.
 
 They are for dashboards, scripts and schedulers that support Autopilot. Its bugs are not copied: a check that broke is
 ``Aborted`` and not ``Failed``, a failure keeps its own name, and a periodic run never replaces EVICT or TESTING.
 """
 
-import pprint
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +16,6 @@ PORTAL_CHECKS = ("pvc",)  # it tests the cluster's storage, so no agent runs it
 DCGM_LEVELS = (1, 2, 3, 4)  # of dcgm; from level 2 on it loads the GPUs
 IPERF_CLIENTS, IPERF_START_PORT = 8, 5200  # the parameters pclients and startport of iperf's ring
 OK, NOT_CHECKED, NO_ANSWER = "Ok", "Not checked", "Connection to Server Failed"
-SEPARATOR = "-" * 37
 
 GPU_HEALTH = "autopilot.ibm.com/gpuhealth"
 LEVEL_3 = "autopilot.ibm.com/dcgm.level.3"
@@ -50,7 +48,7 @@ CHECKS: Mapping[str, CheckNames] = {
     "gpupower": CheckNames("power-slowdown", "GPU POWER", "GPU POWER", 2),
     "ping": CheckNames("ping", "PING", "PING", 5),
     "gpumem": CheckNames("gpumem", "GPU-MEM", "GPU MEM Test", 10),
-    "pvc": CheckNames("pvc", "PVC", "PVC Create-Delete Test", 2),
+    "pvc": CheckNames("pvc", "PVC Create-Delete", "PVC Create-Delete Test", 2),
     "iperf": CheckNames("", "IPERF", "IPERF", 2),  # for one step of its ring
 }
 DCGM_MINUTES = {1: 5, 2: 30, 3: 90, 4: 240}
@@ -91,61 +89,6 @@ def node_status(results: Collection[Check]) -> list[str]:
     if failures:
         return failures
     return [OK] if any(result.status in ("pass", "warn") for result in results) else [NOT_CHECKED]
-
-
-def node_text(
-    node: str, *, address: str, url: str, results: Sequence[Check], status: Sequence[str], note: str = ""
-) -> str:
-    """The part of the response about one node. ``status``: see ``node_status``. ``note``: why there are no results."""
-    lines = [f"Autopilot Endpoint: {address}", f"Node: {node}", f"url(s): {url}", "Response:"]
-    if results:
-        lines.append(f"Checking system status of host {node}")
-    if note:
-        lines.append(f"ABORT: {note}" if status == [NO_ANSWER] else note)
-    for check in dict.fromkeys(row.name for row in results):
-        lines += ["", *_check_lines(node, check, [result for result in results if result.name == check])]
-    return "\n".join((*lines, "", f"Node Status: {', '.join(status)}", SEPARATOR, "", ""))
-
-
-def summary_text(statuses: Mapping[str, Sequence[str]], *, runtime: timedelta) -> str:
-    """The end of the response: the status of each node, and the run time."""
-    listed = pprint.pformat({node: list(status) for node, status in statuses.items()})
-    return f"Node Summary:\n\n{listed}\n\nruntime: {runtime.total_seconds():.1f} sec\n"
-
-
-def throughput_text(rates: Mapping[str, Mapping[str, float]]) -> str:
-    """Autopilot's table of iperf's results, Gbit/s by sender and receiver; "" if there are no results."""
-    nodes = sorted({*rates, *(receiver for row in rates.values() for receiver in row)})
-    every = [rate for row in rates.values() for rate in row.values()]
-    if not every:
-        return ""
-    width = max(map(len, ("src/dst", *nodes))) + 2
-    rows = [["src/dst", *nodes]]
-    rows += [
-        [sender, *(f"{rates[sender][to]:g}" if to in rates[sender] else "N/A" for to in nodes)]
-        for sender in sorted(rates)
-    ]
-    lines = ["".join(cell.ljust(width) for cell in row).rstrip() for row in rows]
-    average = f"Average Bandwidth Gb/s: {sum(every) / len(every):.2f}"
-    return "\n".join((average, "Network Throughput:", *lines, "", ""))
-
-
-def _check_lines(node: str, check: str, results: Sequence[Check]) -> list[str]:
-    tag = CHECKS[check].tag if check in CHECKS else check.upper()
-    states = {result.status for result in results}
-    verdicts = {"fail": "FAIL", "error": "ABORT", "warn": "SUCCESS", "pass": "SUCCESS", "skipped": "SKIPPED"}
-    head = next(verdict for state, verdict in verdicts.items() if state in states)
-    lines = [f"[[ {tag} ]] {head}"]
-    values = [result for result in results if result.value is not None]
-    if values:
-        units = dict.fromkeys(result.unit for result in values if result.unit)
-        lines.append(" ".join((node, *(f"{result.value:g}" for result in values), *units)))
-    lines += [
-        f"[[ {tag} ]] {verdicts[result.status]} {result.device or node}: {result.message}"
-        for result in results
-        if result.status in ("fail", "error") or (result.message and result.status != "pass")
-    ]
-    return lines
 
 
 def periodic_label(statuses: Collection[str]) -> str | None:

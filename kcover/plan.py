@@ -34,6 +34,7 @@ def of_rule(rule: document.Rule, *, code: str) -> tuple[PlannedStep, ...]:
         verify_agent=rule.verify_agent,
         validate=rule.validate,
         uncordons=rule.uncordons,
+        probation=rule.probation,
         escalate=rule.escalate,
         drain=listed.get(actions.drain.SPEC.name, {}),
     )

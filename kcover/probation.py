@@ -11,6 +11,13 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import Final
 
+from kcover import durations, reasons
+
+AUTO: Final = "auto"  # a rule's word for a length that the portal chooses
+NONE: Final = "none"
+MAX_LENGTH: Final = timedelta(days=30)  # that a rule may set
+BASIS_WINDOW: Final = timedelta(days=28)  # in which people are told the repeats of a class of fault
+
 WINDOW: Final = timedelta(hours=24)  # of normal work after the probation; the chance is about this time
 TARGET_CHANCE: Final = 0.02  # of a fault within WINDOW; half of the repeats that one may see on average
 LEARNS: Final = timedelta(days=365)  # older returns are of other hardware and software
@@ -82,3 +89,39 @@ def _count(past: Sequence[Return], length: timedelta) -> tuple[int, int]:
     """The returns with a fault in the WINDOW after ``length``, and all returns of which that WINDOW is known."""
     repeats = sum(one.repeated and length <= one.lasted < length + WINDOW for one in past)
     return repeats, repeats + sum(one.lasted >= length + WINDOW for one in past)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The length of one probation, and its basis."""
+
+    length: timedelta
+    because: reasons.Reason
+
+
+def of_rule(written: str, *, fault_class: str, past: Sequence[Return]) -> Choice:
+    """The length that a rule asks for. ``written``: a duration in the grammar of ``durations``, or AUTO.
+
+    ``past``: see ``chances``; only AUTO needs it. A length of 0: no probation is needed.
+    """
+    if written != AUTO:
+        length = durations.parse(written) or timedelta(0)
+        return Choice(length, reasons.of("probation_by_rule", length=reasons.span(length)))
+    chance = choose(fault_class, past)
+    repeats, returns = _repeated_within([one for one in past if one.fault_class == fault_class], BASIS_WINDOW)
+    because = reasons.of(
+        "probation_by_chance",
+        length=reasons.span(chance.length),
+        fault_class=reasons.of(f"fault_class_{fault_class}"),
+        repeats=repeats,
+        returns=returns,
+        days=BASIS_WINDOW.days,
+        permille=round(chance.mean * 1000),
+    )
+    return Choice(chance.length, because)
+
+
+def _repeated_within(past: Sequence[Return], window: timedelta) -> tuple[int, int]:
+    """The returns with a fault within the window, and all returns of which that is known."""
+    repeats = sum(one.repeated and one.lasted < window for one in past)
+    return repeats, repeats + sum(one.lasted >= window for one in past)

@@ -269,6 +269,8 @@ SPECTACULAR_SETTINGS = {
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
         "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
+        "PairPlanStateEnum": "kcover_portal.preflight.models.PairPlan.State",
+        "PairTestStateEnum": "kcover_portal.preflight.models.PairTest.State",
         "RepairStateEnum": "kcover_portal.repairs.models.Repair.State",
         "SinkKindEnum": "kcover_portal.audit_stream.models.Sink.Kind",
         "SourceKindEnum": "kcover_portal.sources.models.Source.Kind",
@@ -284,10 +286,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {
-            "()": "kcover_portal.log_format.Redacted",
-            "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s",
-        }
+        "line": {"()": "kcover_portal.log_format.Redacted", "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s"}
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},

@@ -44,6 +44,7 @@ class Control:
                 web.get("/sim/nodes/{node}", self._node),
                 web.post("/sim/nodes/{node}/reboot", self._reboot),
                 web.post("/sim/nodes/{node}/cure", self._cure),
+                web.post("/sim/nodes/{node}/speed", self._speed),
                 web.post("/sim/nodes/{node}/agent", self._agent),
                 web.post("/sim/pods/{namespace}/{pod}/log", self._print),
                 web.post("/sim/exporter", self._export),
@@ -99,6 +100,18 @@ class Control:
         cured = len(host.faults)
         host.repair()
         return _json({"node": name, "cured": cured, "power": host.power})
+
+    async def _speed(self, request: web.Request) -> web.Response:
+        """How fast the GPUs and links of a node are, as pair tests measure it."""
+        name = request.match_info["node"]
+        if name not in self._world.machines:
+            return self._unknown(name)
+        body = await _body(request)
+        speed = body.get("speed") if isinstance(body, dict) else None
+        if isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 <= speed <= 1:
+            return _invalid("speed", "must be a number from 0 to 1")
+        self._world.machines[name].speed = float(speed)
+        return _json({"node": name, "speed": speed})
 
     async def _agent(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]

@@ -27,6 +27,7 @@ from agents.probes.log import kmsg
 from kcover import machine_drivers, masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
+from kcover.preflight import bandwidth
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
 from kcover.sources.observation import Reading, Unreadable
 from kcover.validation import profiles
@@ -207,6 +208,9 @@ TARGETS = {
     "source": Target(run=_source, refusals=(ValueError, RecursionError)),
     "pod_log": Target(run=_pod_log),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
+    "bandwidth": Target(
+        run=lambda data: bandwidth.read(data.decode("utf-8", "replace")), refusals=(bandwidth.BandwidthInvalid,)
+    ),
     "profile": Target(run=_profile, refusals=(profiles.ProfileInvalid, ValueError, RecursionError)),
     "controller": Target(run=_controller, refusals=(redfish.Unreadable, ValueError, RecursionError)),
     "bmc": Target(run=_bmc, refusals=(machine_drivers.NoAddress,)),

@@ -95,7 +95,13 @@ MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "un
 POWER = ("power_off", "power_cycle")  # calls that end a boot through the machine's controller
 DESTRUCTIVE = ("evict", "delete", "command", "reboot", *POWER, "reset")  # calls; a taint with NoExecute is one, too
 ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
-CLEANS_UP = ("withdraw", "yield", "release", "give_back")  # calls that only take back what the portal did
+CLEANS_UP = (
+    "withdraw",
+    "yield",
+    "release",
+    "give_back",
+    "end_probation",
+)  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")
 CLOSED = ("succeeded", "failed", "cancelled")
 AFTER_END = (
@@ -106,6 +112,7 @@ AFTER_END = (
     "command.late",
     "marks.",
     "evidence.",
+    "probation.",
 )
 REMARKS = (
     "rescue.question_cancelled",
@@ -116,6 +123,8 @@ REMARKS = (
     "evidence.missed",
     "marks.gone",
     "marks.found",
+    "probation.end_requested",
+    "probation.ended",
     "job.moving",
     "job.moved",
 )
@@ -566,6 +575,7 @@ class Rule:
             "run_checks": lambda: present(checks=attribute["checks"].split(",") if attribute.get("checks") else None),
             "verify": lambda: {"agent": verify.get("agent", True) if isinstance(verify, dict) else True},
             "validate": lambda: {"profile": self.written["validate"]},
+            "uncordon": lambda: present(probation=self.written.get("probation")),
             "escalate": lambda: {"message": self.written.get("escalate") or ""},
         }
         return made[name]() if name in made else {}
@@ -614,6 +624,8 @@ class Decision:
         claim(details.get("revision") == revision == data["revision"], "rule", "the revision of the rule differs")
         self._check_text(rule, details)
         self._check_node(opened)
+        doubled = details.get("on_probation", False), facts["node"].get("on_probation", False)
+        claim(doubled[0] == doubled[1], "probation", "the node was on probation, or it was not")
         steps = rule.steps(facts["fault"]["code"])
         claim(steps == plan_of(details["steps"]), "plan", "the plan is not the one that the rule asks for")
         self._check_preconditions(steps)
@@ -782,6 +794,7 @@ class Story:
         self._reboots: Counter[str] = Counter()
         self._off: set[int] = set()  # steps whose request to switch off was made, or may have been
         self._words = 0
+        self._probation = False  # the node was returned on probation
         self._at = datetime.min.replace(tzinfo=UTC)
 
     def check(self) -> None:
@@ -880,6 +893,8 @@ class Story:
             self._count(entry)
         elif verb == "guard.refused":
             self._refuse(entry)
+        elif verb == "probation.began":
+            self._begin_probation(entry)
         elif verb in ("rescue.approved", "rescue.rejected"):
             self._vote(entry)
         elif verb == "rescue.held":
@@ -979,6 +994,15 @@ class Story:
         if phase == "done":
             step.made.add(call)
             self._isolated = self._isolated or (call in ISOLATING and step.name in ISOLATES)
+
+    def _begin_probation(self, entry: Json) -> None:
+        """The node was returned on probation, for at most the time that the rule sets."""
+        lengths = [step.args["probation"] for step in self.steps if step.args.get("probation")]
+        claim(bool(lengths), "probation", "no step returns the node on probation")
+        if lengths[-1] != "auto":
+            most = moment(entry["at"]) + timedelta(seconds=seconds_of(lengths[-1])) + CLOCKS_DIFFER
+            claim(moment(entry["data"]["until"]) <= most, "probation", "the probation is longer than its rule says")
+        self._probation = True
 
     # --- guards
 
@@ -1110,6 +1134,8 @@ class Story:
             claim(self._granted_until is not None, "votes", f"step {place} ended without its approval")
         wanted = MAKES.get(step.name)
         claim(wanted is None or wanted in step.made, "calls", f"step {place} ended without its call {wanted}")
+        sets = step.args.get("probation") not in (None, "auto")  # the portal may choose that none is needed
+        claim(not sets or self._probation, "probation", f"step {place} returned the node without its probation")
 
     def _command(self, entry: Json, phase: str, place: int, step: Attempted) -> None:
         self._check_turn(place)

@@ -42,13 +42,19 @@ def measure(name: str, devices: Iterable[Device], run: Run) -> dict[str, dict[st
 
 
 class PcieBandwidth:
-    """``pciebw``: GB/s from the host to each idle GPU. Fails below the limit (``threshold``, by default 4)."""
+    """``pciebw``: GB/s from the host to each idle GPU. Fails below the limit (``threshold``, else ``min_gb_per_s``)."""
 
     name = "pciebw"
     failure_is_node_fault = True
 
-    def __init__(self, query: Callable[[], tuple[Device, ...]] = nvml.devices, run: Run = run_in_child) -> None:
-        self._query, self._run = query, run
+    def __init__(
+        self,
+        query: Callable[[], tuple[Device, ...]] = nvml.devices,
+        run: Run = run_in_child,
+        *,
+        min_gb_per_s: float = PCIE_MIN_GB_PER_S,
+    ) -> None:
+        self._query, self._run, self._min = query, run, min_gb_per_s
 
     def invasive(self, args: Args) -> bool:
         """False: GPUs in use are left out, and the others are measured."""
@@ -56,7 +62,7 @@ class PcieBandwidth:
 
     def run(self, args: Args) -> list[Check]:
         """The value is in GB/s."""
-        limit = positive_number(args, "threshold", PCIE_MIN_GB_PER_S)
+        limit = positive_number(args, "threshold", self._min)
         devices = query_gpus(self._query, check=self.name)
         measurable = [device for device in devices if not _why_skipped(device)]
         measured = measure(self.name, measurable, self._run) if measurable else {}

@@ -4,12 +4,12 @@ import json
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from agents.checks.health_check import Args, CheckSkipped, host_names, integer
-from agents.host import programs
+from agents.host import interfaces, programs
 from kcover import autopilot
 from kcover.faults.fault import Check
 
@@ -22,9 +22,13 @@ MAX_PROCESSES = 64  # servers, and clients
 class Iperf:
     """This node's part of a measurement between nodes.
 
+    ``addresses_without``: measure nothing; tell the addresses of the interfaces that carry data, without those of the
+    management plane, which are given.
+
     ``serve``: start this many servers, each for one client, from ``port`` on. ``hosts``: send to these peers, one after
     the other, with ``ports`` processes, each to its own port from ``port`` on, with ``clients`` streams, for
-    ``seconds``. ``wait``: seconds to wait for the peer's servers. Serving and sending at once is one step of a ring.
+    ``seconds``. ``bind``: this node's address to serve and to send from. ``wait``: seconds to wait for the peer's
+    servers. Serving and sending at once is one step of a ring.
     ``idle``: run only if no process uses the GPUs. The caller compares the numbers; there is no limit here.
     """
 
@@ -35,8 +39,13 @@ class Iperf:
         """The check takes the network from running jobs; only the caller knows whether that matters."""
         return str(args.get("idle", False)).lower() == "true"
 
+    def __init__(self, data_addresses: Callable[..., Mapping[str, str]] = interfaces.data_addresses) -> None:
+        self._data_addresses = data_addresses
+
     def run(self, args: Args) -> list[Check]:
         """The device is the peer (or ``server``, for all servers together), the value is in Gbit/s."""
+        if "addresses_without" in args:
+            return self._tell_addresses(host_names(args, "addresses_without"))
         serve = integer(args, "serve", 0, least=0, most=MAX_PROCESSES)
         hosts = host_names(args, "hosts")
         port = integer(args, "port", autopilot.IPERF_START_PORT, least=1, most=65_000)
@@ -46,13 +55,14 @@ class Iperf:
         wait = integer(args, "wait", 0, least=0, most=300)
         if not serve and not hosts:
             raise CheckSkipped("nothing to do: set serve (a number of servers) or hosts (peers)")
+        bound = ("-B", *bind) if (bind := host_names(args, "bind")[:1]) else ()
         tool = programs.find("iperf3", install="iperf3")
         until = time.monotonic() + wait
         with ExitStack() as stack:
-            servers = [stack.enter_context(_server(tool, port + place)) for place in range(serve)]
+            servers = [stack.enter_context(_server(tool, port + place, bound)) for place in range(serve)]
             found = []
             for host in hosts:
-                options = ("-P", str(clients), "-t", str(seconds), "-J")
+                options = ("-P", str(clients), "-t", str(seconds), "-J", *bound)
                 commands = [(tool, "-c", host, "-p", str(port + place), *options) for place in range(ports)]
                 senders = [partial(_send, command, seconds=seconds, until=until) for command in commands]
                 found.append(self._sum_rates(host, senders))
@@ -61,6 +71,16 @@ class Iperf:
                 receivers = [partial(_receive, server, deadline=deadline) for server in servers]
                 found.append(self._sum_rates("server", receivers))
             return found
+
+    def _tell_addresses(self, without: Sequence[str]) -> list[Check]:
+        """The device is the interface, the message its address. Raises CheckSkipped if there is none."""
+        found = self._data_addresses(without=without)
+        if not found:
+            raise CheckSkipped("this node has no data interface with an IPv4 address besides that of the cluster")
+        return [
+            Check(name=self.name, status="pass", device=name, unit="address", message=address)
+            for name, address in found.items()
+        ]
 
     def _sum_rates(self, device: str, parts: Sequence[Callable[[], float]]) -> Check:
         """The total rate of processes that run at the same time; an error if one of them broke."""
@@ -117,9 +137,9 @@ def _receive(server: "subprocess.Popen[bytes]", *, deadline: float) -> float:
 
 
 @contextmanager
-def _server(tool: str, port: int) -> Iterator["subprocess.Popen[bytes]"]:
+def _server(tool: str, port: int, bound: Sequence[str]) -> Iterator["subprocess.Popen[bytes]"]:
     """An iperf3 server for one client; killed at the end of the block."""
-    command = (tool, "-s", "-1", "-J", "-p", str(port))
+    command = (tool, "-s", "-1", "-J", "-p", str(port), *bound)
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 REPORTS_PATH = "/api/v1/agent/reports"
 COMMANDS_PATH = "/api/v1/agent/commands"
 PREFLIGHT_PATH = "/api/v1/agent/preflight"
+PEERS_PATH = "/api/v1/agent/peers"
 EVIDENCE_PATH = "/api/v1/agent/evidence"
 ENROL_PATH = "/api/v1/agent/enrol"
 MAX_ANSWER_BYTES = 1 << 20
@@ -36,7 +37,7 @@ HttpAnswer = tuple[int, Mapping[str, str], bytes]
 
 class HttpUplink:
     """An ``Uplink``. Reports, the long poll, preflight and evidence have a connection each, so no slow answer delays a
-    report.
+    report. Peers are fetched once an hour, on the connection of preflight.
 
     With an enrolment token, the node asks once for its own token, keeps it in the store (readable only by its owner)
     and renews it from then on. The enrolment token is needed again only if the portal no longer accepts that token.
@@ -94,6 +95,9 @@ class HttpUplink:
         headers = {"Content-Type": "application/octet-stream"}
         answer = self._call(self._evidence, "POST", path, body=chunk, headers=headers)
         return protocol.parse_received(*answer, now=self._clock())
+
+    def fetch_peers(self) -> tuple[str, ...]:
+        return protocol.parse_peers(*self._call(self._preflight, "GET", PEERS_PATH), now=self._clock())
 
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         query = urllib.parse.urlencode({"node": self._node, "wait": int(wait)})

@@ -50,6 +50,9 @@ class Uplink(Protocol):
         Raises UplinkError.
         """
 
+    def fetch_peers(self) -> tuple[str, ...]:
+        """The addresses of the nodes that this node pings on its timer. Raises UplinkError."""
+
     def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
         """The commands for this node; wait up to ``wait`` seconds for one. Raises UplinkError."""
 
@@ -94,6 +97,18 @@ def parse_received(status: int, headers: Mapping[str, str], body: bytes, *, now:
     if not isinstance(received, int) or not 0 <= received <= bundle.MAX_BYTES:
         raise UplinkError(f"the portal has {received!r} bytes of the evidence")
     return received
+
+
+def parse_peers(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> tuple[str, ...]:
+    """The neighbours from the portal's answer. Raises UplinkError."""
+    raise_for_status(status, headers, body, now=now)
+    try:
+        peers = json.loads(body)["peers"]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise UplinkError(f"the body of the portal's answer ({status}) cannot be read: {error}") from error
+    if not isinstance(peers, list) or not all(isinstance(peer, str) for peer in peers):
+        raise UplinkError("the peers in the portal's answer are not a list of addresses")
+    return tuple(peers)
 
 
 def parse_retry_after(value: str | None, *, now: datetime) -> float | None:

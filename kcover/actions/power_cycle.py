@@ -7,6 +7,7 @@ from typing import Self
 from kcover.actions import attributes, record
 from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, PolicyAction, Stage
+from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
 
 
@@ -16,7 +17,7 @@ class Progress(record.Progress):
 
     ``tries``: requests to switch off. ``off_asked_at``: of the last one, stored before it is made; None if it was
     certainly not made. ``accepted``: the controller accepted it. ``off_at``: when the machine was seen off. ``on_at``:
-    the last request to switch on.
+    the last request to switch on. ``evidence``: what became of it, since the step first waited (``evidence_since``).
     """
 
     boot_id: str = shown(_("Boot ID"), default="", kept=True)
@@ -27,6 +28,9 @@ class Progress(record.Progress):
     accepted: bool = hidden(default=False)
     off_at: datetime | None = shown(_("Off at"), ValueFormat.MOMENT, default=None)
     on_at: datetime | None = shown(_("Switch-on requested at"), ValueFormat.MOMENT, default=None)
+
+    evidence: Reason | None = shown(_("Collected evidence"), ValueFormat.REASON, default=None, kept=True)
+    evidence_since: datetime | None = hidden(default=None, kept=True)
 
     @classmethod
     def initial(cls, *, boot_id: str) -> Self:
@@ -54,5 +58,6 @@ SPEC = ActionSpec(
     takes_work_away=True,
     mends=True,
     ends_boot=True,
+    destroys_evidence=True,
     request_key="power",
 )

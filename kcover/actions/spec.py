@@ -65,6 +65,7 @@ class RuleOptions:
     verify_agent: bool = True
     validate: str | None = None
     uncordons: bool = False
+    probation: str | None = None
     escalate: str | None = None
     drain: Attributes = field(default_factory=dict)
 

@@ -10,9 +10,13 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``foreign``: a person asked for a schedulable node, so somebody else's cordon is lifted too."""
+    """``foreign``: a person asked for a schedulable node, so somebody else's cordon is lifted too.
+
+    ``probation``: the length of the probation as a rule writes it, or "auto"; "" for none.
+    """
 
     foreign: bool = shown(_("Removes someone else's cordon"), ValueFormat.YES_NO, default=False)
+    probation: str = shown(_("Probation"), default="")
 
 
 SPEC = ActionSpec(
@@ -21,6 +25,7 @@ SPEC = ActionSpec(
     place=(Stage.RETURN, 0),
     policy=PolicyAction(name="unCordon", own=False, needs=(("reboot", "gpuReset", "powerCycle"),), needs_or="validate"),
     requested_by=lambda options: options.uncordons,
+    plan=lambda _attribute, options: Args(probation=options.probation or ""),
     args=Args,
     returns_node=True,
 )

@@ -27,8 +27,11 @@ from kcover.audit.call_values import (
     HealthLabel,
     JobCommand,
     NodePatch,
+    PairTestCleanup,
+    PairTestJobs,
     PodRemoval,
     PowerChange,
+    ProbationChange,
     RebootRequest,
     StandbyChange,
     StorageClaim,
@@ -74,6 +77,8 @@ from kcover.audit.identities import (
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.machines import DriverAct, DriverChanged, DriverCreated, DriverDeleted
+from kcover.audit.pair_plans import PairPlanAct, PairPlanCancelled, PairPlanFinished, PairPlanRequested
+from kcover.audit.probations import ProbationAct, ProbationBegan, ProbationEnded, ProbationEndRequested
 from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
 from kcover.audit.rescues import (
     CommandAnsweredLate,
@@ -255,6 +260,12 @@ __all__ = [
     "NodePatch",
     "NodePatched",
     "NodeShape",
+    "PairPlanAct",
+    "PairPlanCancelled",
+    "PairPlanFinished",
+    "PairPlanRequested",
+    "PairTestCleanup",
+    "PairTestJobs",
     "PasswordChangeFailed",
     "PasswordChanged",
     "PendingChangeAct",
@@ -269,6 +280,11 @@ __all__ = [
     "PreflightAct",
     "PreflightComplete",
     "PreflightExpired",
+    "ProbationAct",
+    "ProbationBegan",
+    "ProbationChange",
+    "ProbationEndRequested",
+    "ProbationEnded",
     "ProfileChanged",
     "QuestionCancelled",
     "RebootRequest",

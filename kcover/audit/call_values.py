@@ -1,6 +1,7 @@
 """The values in the entries of a call: its goal."""
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from kcover.reasons import Reason
@@ -116,6 +117,18 @@ class StandbyChange:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProbationChange:
+    """A probation begins and lasts ``until`` this time, or (None) it ends. ``because``: the basis of its length, or
+    the reason why it ends.
+    """
+
+    CODE: ClassVar[str] = "probation"
+    probation: int
+    because: Reason
+    until: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HealthLabel:
     """The value of Autopilot's health label; None: the portal sets no label."""
 
@@ -133,6 +146,26 @@ class StorageClaim:
     storage_class: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestJobs:
+    """The Jobs of one pair test, one on each node, each with ``gpus`` GPUs."""
+
+    CODE: ClassVar[str] = "pair_test_jobs"
+    namespace: str
+    jobs: tuple[str, ...]
+    image: str
+    gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTestCleanup:
+    """The Jobs of pair tests that have ended are deleted."""
+
+    CODE: ClassVar[str] = "pair_test_cleanup"
+    namespace: str
+    jobs: tuple[str, ...]
+
+
 Wanted = (
     NodePatch
     | PodRemoval
@@ -144,6 +177,9 @@ Wanted = (
     | ValidationRequest
     | WebhookDelivery
     | StandbyChange
+    | ProbationChange
     | HealthLabel
     | StorageClaim
+    | PairTestJobs
+    | PairTestCleanup
 )

@@ -20,10 +20,14 @@ class Call(StrEnum):
     COMMAND = "command"
     CORDON = "cordon"
     DELETE = "delete"
+    END_PROBATION = "end_probation"
     EVICT = "evict"
     EXCLUDE = "exclude"
     GIVE_BACK = "give_back"
     LABEL = "label"
+    PAIR_TEST = "pair_test"
+    PAIR_TEST_CLEANUP = "pair_test_cleanup"
+    PREFLIGHT_LABEL = "preflight_label"
     POWER_CYCLE = "power_cycle"
     POWER_OFF = "power_off"
     POWER_ON = "power_on"
@@ -48,8 +52,8 @@ class ClusterCall(Act):
     """A call. ``target``: the object of the call, such as "node gpu-3" or "pod train/worker-1".
 
     ``step`` and ``name``: the step of the rescue that makes the call, by its place in the plan and its action. ``rule``
-    and ``revision``: the policy by which the rescue was opened. ``check_run``, ``job_order``: the check run, or the
-    order about a training job, for which the call is made.
+    and ``revision``: the policy by which the rescue was opened. ``check_run``, ``pair_plan``, ``job_order``: the
+    check run, the plan of pair tests or the order about a training job for which the call is made.
     """
 
     COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue", "target": "subject"}
@@ -63,6 +67,7 @@ class ClusterCall(Act):
     rule: str = ""
     revision: int | None = None
     check_run: int | None = None
+    pair_plan: int | None = None
     job_order: int | None = None
 
     PHASE: ClassVar[str] = ""

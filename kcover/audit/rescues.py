@@ -135,7 +135,7 @@ class RescueOpened(RescueAct):
     ``reason``: a person's own words; ``because``: the portal's reason if no person requested it. ``decision``: the
     decision that asked for it; None for a request. ``uid``: of the machine. ``gate``: the step that needs approval, by
     ``approvers`` people within ``approval_seconds``; None if no step needs it. ``requesters``:
-    the people who count as the requester.
+    the people who count as the requester. ``on_probation``: the node was on probation, so its repairs count twice.
     """
 
     VERB: ClassVar[str] = "rescue.opened"
@@ -157,6 +157,7 @@ class RescueOpened(RescueAct):
     approvers: int = 1
     approval_seconds: int | None = None
     requesters: tuple[str, ...] = ()
+    on_probation: bool = False
 
 
 @register

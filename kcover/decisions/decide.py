@@ -17,8 +17,7 @@ EXCLUDE_LABEL = guards.EXCLUDE_LABEL
 # been done. hold: a rule matches but something holds it back; decide again later. none: do nothing.
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
 
-# Reasons to hold that only a person can resolve.
-NEEDS_PERSON_CODES = ("reboots_repeat", "inspection")
+NEEDS_PERSON_CODES = ("reboots_repeat", "inspection")  # reasons to hold that only a person can resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +35,7 @@ class NodeFacts:
     recent_rescues: int = 0  # automatic reboots, power cycles and resets within the window of the ``repeats`` guard
     rebooted_since: bool = False  # the agent reports another boot since the fault was last seen
     unshown_boot: str = ""  # the boot of the fault, if the cluster has not shown whether that boot has ended
+    on_probation: bool = False  # it was returned lately, and has not worked without faults for long enough
     reboots_for_code: int = 0  # reboots and power cycles for this code within the window of the ``ladder`` guard
 
 

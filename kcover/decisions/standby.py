@@ -46,6 +46,7 @@ class Standby:
     ready: bool
     healthy: bool
     promised: bool
+    on_probation: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +220,8 @@ def why_busy(standby: Standby) -> reasons.Reason | None:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:
         return reasons.of("standby_unhealthy", standby=standby.name)
+    if standby.on_probation:
+        return reasons.of("node_on_probation", node=standby.name)
     if standby.promised:
         return reasons.of("standby_promised", standby=standby.name)
     return None

@@ -34,13 +34,20 @@ class PairVerdict:
     """Sorted names. ``slow``: to isolate. ``fabric``: domains in which so many are slow that the cause is shared.
 
     ``inconclusive``: suspects for whom there were not enough clean nodes or tests; also both of a failed pair that had
-    no third node. ``clear``: every other tested node.
+    no third node. ``clear``: every other tested node. ``storm``: so many are suspect at once that the cause is shared;
+    then nobody is slow, and the suspects are inconclusive.
     """
 
     slow: tuple[str, ...]
     fabric: tuple[str, ...]
     inconclusive: tuple[str, ...]
     clear: tuple[str, ...]
+    storm: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether something was found that speaks against nodes or the network."""
+        return bool(self.slow or self.fabric or self.storm)
 
 
 def confirmations(
@@ -79,8 +86,39 @@ def suspects(tests: Iterable[PairTest]) -> tuple[str, ...]:
     return tuple(sorted(node for node in met if least <= failures[node] < SURE_FAILURES))
 
 
-def judge(tests: Collection[PairTest], *, domains: Mapping[str, str] | None = None) -> PairVerdict:
-    """The verdict. It depends neither on the order of the tests nor on which node of a pair comes first."""
+def every_pair_failed(
+    tests: Collection[PairTest], *, nodes: Iterable[str] = (), storm_from: int | None = None
+) -> PairVerdict:
+    """The verdict by kcover's rule: slow is who failed every test. Two nodes alone cannot be told apart.
+
+    ``nodes``, ``storm_from``: as in ``judge``.
+    """
+    failures, met = _failures(tests), _met(tests)
+    ran = Counter(node for test in tests for node in test.pair)
+    slow = {node for node in met if failures[node] == ran[node]}
+    alone = slow if len(met) == 2 else set()
+    storm = storm_from is not None and len(slow) >= storm_from
+    return PairVerdict(
+        slow=() if storm else tuple(sorted(slow - alone)),
+        fabric=(),
+        inconclusive=tuple(sorted((slow if storm else alone) | set(nodes) - met.keys())),
+        clear=tuple(sorted(met.keys() - slow)),
+        storm=storm,
+    )
+
+
+def judge(
+    tests: Collection[PairTest],
+    *,
+    nodes: Iterable[str] = (),
+    domains: Mapping[str, str] | None = None,
+    storm_from: int | None = None,
+) -> PairVerdict:
+    """The verdict. It depends neither on the order of the tests nor on which node of a pair comes first.
+
+    ``nodes``: everyone who was to be tested; who has no test is inconclusive. ``storm_from``: so many suspect nodes are
+    a storm; None: there is no such limit.
+    """
     failures, met = _failures(tests), _met(tests)
     confirmed = Counter(test.confirms for test in tests if test.confirms and test.failed)
     cleared = Counter(test.confirms for test in tests if test.confirms and not test.failed)
@@ -89,11 +127,14 @@ def judge(tests: Collection[PairTest], *, domains: Mapping[str, str] | None = No
     open_ones = {node for node in suspects(tests) if node not in slow and cleared[node] < enough}
     places = domains or {}
     fabric = _fabric(slow, met, places)
+    storm = storm_from is not None and len(slow | open_ones) >= storm_from
+    own = {node for node in slow if places.get(node) not in fabric}
     return PairVerdict(
-        slow=tuple(sorted(node for node in slow if places.get(node) not in fabric)),
+        slow=() if storm else tuple(sorted(own)),
         fabric=tuple(sorted(fabric)),
-        inconclusive=tuple(sorted(open_ones)),
+        inconclusive=tuple(sorted(open_ones | (own if storm else set()) | set(nodes) - met.keys())),
         clear=tuple(sorted(met.keys() - slow - open_ones)),
+        storm=storm,
     )
 
 

@@ -21,6 +21,7 @@ SENTENCES: Mapping[str, str] = {
     # iperf's ring.
     "ring_without_partner": _("no other node of its batch can take part in the ring"),
     "node_without_address": _("the cluster shows no address (InternalIP) of this node"),
+    "ring_without_interface": _("the nodes of its batch have no data interface in common"),
     "partner_left_ring": _("{node} has left the ring: {why}"),
     # An agent's answer.
     "result_missing": _("the agent returned no result for this check"),

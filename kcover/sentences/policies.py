@@ -56,6 +56,8 @@ SENTENCES: Mapping[str, str] = {
     "approval_required_type": _("required must be true or false, not {value}"),
     "approvers_invalid": _("approvers must be 1, or 2 for two people, not {value}"),
     "verify_type": _("verify must be true or a mapping: write verify: {example} if the node has no agent"),
+    "probation_unreturned": _("probation needs an action that returns the node: add unCordon"),
+    "probation_long": _("probation must be at most {days}day"),
     "validate_unisolated": _("validate needs an action that isolates the node: add cordon, or another of {known}"),
     "escalate_invalid": _("escalate must be true, or a sentence of at most 500 characters that says what to do"),
     # Faults.

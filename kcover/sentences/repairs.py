@@ -9,6 +9,7 @@ SENTENCES: Mapping[str, str] = {
     "repair_reported_by": _("Reported by {by}."),
     "repair_reported_by_because": _("Reported by {by}: {why}"),
     "repair_of_rescue": _("Rescue {rescue} called a person."),
+    "repair_on_probation": _("The node failed again on probation: {fault} opened rescue {rescue}."),
     # What refuses a verb or a change.
     "repair_verb_not_now": _("{verb} is not possible in state {state}. Possible: {possible}."),
     "repair_verb_unknown": _("{verb} is not a verb of repairs. Use one of: {known}."),

@@ -27,6 +27,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.jobs import services as jobs
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import yaml_reader
+from kcover_portal.preflight.services import pair_plans
 from kcover_portal.repairs import services as repairs
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.decide import policy_tries
@@ -44,6 +45,7 @@ ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
     repairs.RepairRefused: http_errors.Conflict,
     check_runs.CheckRunRefused: http_errors.Conflict,
     validations.ValidationRefused: http_errors.Conflict,
+    pair_plans.PlanRefused: http_errors.Conflict,
     policies.Conflict: http_errors.PreconditionFailed,
     policies.NotFound: http_errors.NotFound,
     accounts.Refused: http_errors.Unprocessable,

@@ -5,9 +5,6 @@ repeats it.
 """
 
 import logging
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 
 from celery import shared_task
@@ -64,7 +61,7 @@ def deep_checks() -> None:
     every = timedelta(hours=settings.KCOVER_DEEP_CHECKS_HOURS)
     if not every:
         return
-    with _leading(DEEP_CHECKS) as leads:
+    with leases.leading(DEEP_CHECKS, ttl=ROUND_LEASE, clock=timezone.now) as leads:
         for cluster in fleet.clusters_with_labels() if leads else ():
             services.begin_again(cluster, every=every, now=timezone.now())
 
@@ -79,7 +76,7 @@ def label_nodes() -> None:
 @shared_task(name="checks.label_cluster")
 def label_cluster(cluster_id: int) -> None:
     """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
-    with _leading(f"labels {cluster_id}") as leads:
+    with leases.leading(f"labels {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
         for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
             autopilot_labels.write(cluster, clock=timezone.now)
 
@@ -94,24 +91,12 @@ def look_at_jobs() -> None:
 @shared_task(name="checks.look_at_jobs_in")
 def look_at_jobs_in(cluster_id: int) -> None:
     """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its watch."""
-    with _leading(f"jobs that ask for checks {cluster_id}") as leads:
+    with leases.leading(f"jobs that ask for checks {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
         for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
             try:
                 services.look_at_jobs(cluster, now=timezone.now())
             except port.KubeError as error:
                 log.info("cluster %s: jobs that ask for checks are not read: %s", cluster.name, error)
-
-
-@contextmanager
-def _leading(name: str) -> Iterator[bool]:
-    """Yields whether this worker holds the lease, for the block and at most ROUND_LEASE."""
-    now, holder = timezone.now(), str(uuid.uuid4())
-    leads = leases.acquire(name, holder=holder, until=now + ROUND_LEASE, now=now)
-    try:
-        yield leads
-    finally:
-        if leads:
-            leases.release(name, holder=holder, now=timezone.now())
 
 
 @shared_task(name="checks.prune")

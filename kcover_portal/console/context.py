@@ -18,6 +18,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import safety
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -50,6 +51,10 @@ class PaletteEntry:
     words: str = ""
 
 
+PREFLIGHT_PAGES = (
+    *("preflight-runs", "preflight-run"),
+    *("preflight-plans", "preflight-plan", "preflight-plan-new", "preflight-plan-cancel"),
+)
 NAVIGATION = (
     NavigationItem("overview", _("Overview"), "dashboard", "o", ("overview",)),
     NavigationItem("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
@@ -84,7 +89,7 @@ NAVIGATION = (
             *("validations", "validation", "validation-new", "validation-cancel", "validation-profile"),
         ),
     ),
-    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", ("preflight-runs", "preflight-run")),
+    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", PREFLIGHT_PAGES),
     NavigationItem("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
     NavigationItem("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
     NavigationItem(
@@ -114,7 +119,7 @@ class Banner:
     alarms: tuple[safety.Alarm, ...]
 
     @property
-    def look(self) -> presentation.Badge:
+    def look(self) -> Badge:
         return presentation.of("mode", self.mode)
 
 

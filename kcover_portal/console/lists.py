@@ -27,8 +27,8 @@ from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.filtersets import RevisionFilter
 from kcover_portal.policies.models import Revision
-from kcover_portal.preflight.filtersets import PreflightRunFilter
-from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.preflight.filtersets import PairPlanFilter, PreflightRunFilter
+from kcover_portal.preflight.models import PairPlan, PreflightRun
 from kcover_portal.repairs.filtersets import RepairFilter
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
@@ -269,6 +269,14 @@ PREFLIGHT_RUNS = Listing(
         **_own_columns("rejected", "because", "first_at", "last_at", "due_at", "ended_at"),
     },
     convert={"because": _because},
+)
+PAIR_PLANS = Listing(
+    "preflight-plans",
+    PairPlanFilter,
+    _visible(PairPlan.objects.all(), "cluster", None),
+    {"id": "id", "cluster": "cluster__name"}
+    | _own_columns("state", "rule", "rounds", "threshold", "slow", "fabric", "inconclusive", "storm")
+    | _own_columns("reason", "requested_by", "requested_at", "finished_at"),
 )
 REPAIRS = Listing(
     "repairs",

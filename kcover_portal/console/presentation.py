@@ -4,7 +4,6 @@ Red (bad) and amber (ask) are reserved for what needs a person; blue is the port
 idle.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
 from django.utils.functional import Promise
@@ -12,21 +11,12 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from kcover import actions
+from kcover_portal.console import pair_badges
 from kcover_portal.console.action_labels import ActionLabel
+from kcover_portal.console.badge import Badge
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.notify.services import render
 from kcover_portal.repairs.models import Repair
-
-
-@dataclass(frozen=True, slots=True)
-class Badge:
-    """Label, tone and icon of a state; ``sign`` is its character on the fleet map."""
-
-    label: str | Promise
-    tone: str
-    icon: str
-    sign: str = ""
-
 
 TABLES: Final = {
     "node": {  # most urgent first: the order of lists, of the map and of its legend
@@ -122,6 +112,7 @@ TABLES: Final = {
         "complete": Badge(pgettext_lazy("preflight", "Complete"), "ok", "circle-check"),
         "expired": Badge(pgettext_lazy("preflight", "Expired"), "ask", "hourglass"),
     },
+    **pair_badges.TABLES,
     "preflight_node": {
         "abnormal": Badge(_("Abnormal"), "bad", "circle-x"),
         "slow": Badge(pgettext_lazy("preflight", "Slow"), "bad", "trending-down"),

@@ -113,6 +113,16 @@ class Cluster(ModelWithSecrets):
         blank=True,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
+    preflight_labels = models.BooleanField(default=False, help_text="nodes carry the preflight gate as a label")
+    nccl_image = models.CharField(
+        max_length=300, blank=True, help_text="image with PyTorch for pair tests of preflight; empty: no such tests"
+    )
+    nccl_namespace = models.CharField(max_length=63, default="kcover-preflight", help_text="of the Jobs of pair tests")
+    nccl_resources = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="further resources of these Jobs, such as rdma/hca=1, separated by commas",
+    )
     storage_class = models.CharField(
         max_length=253,
         blank=True,
@@ -145,6 +155,12 @@ class Cluster(ModelWithSecrets):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def nccl_resource_counts(self) -> dict[str, int]:
+        """``nccl_resources`` as numbers by name."""
+        pairs = (one.partition("=") for one in self.nccl_resources.split(",") if one)
+        return {name: int(count) for name, _, count in pairs}
 
     @property
     def preflight_namespace_list(self) -> list[str]:
@@ -225,11 +241,19 @@ class Node(models.Model):
     gone_at = models.DateTimeField(null=True, help_text="when the node disappeared from the cluster")
     locked_by = models.CharField(max_length=60, blank=True, help_text="holder of the node lock, if not its own rescue")
     locked_until = models.DateTimeField(null=True, help_text="when that lock expires")
+    probation_until = models.DateTimeField(null=True, help_text="end of its probation; null: it is on none")
 
     class Meta:
         ordering = ("name",)
         constraints = (models.UniqueConstraint(fields=("cluster", "name"), name="one_node_a_name"),)
-        indexes = (models.Index(fields=("cluster", "pool"), name="nodes_of_pool"),)
+        indexes = (
+            models.Index(fields=("cluster", "pool"), name="nodes_of_pool"),
+            models.Index(
+                fields=("probation_until",),
+                condition=models.Q(probation_until__isnull=False),
+                name="nodes_on_probation",
+            ),
+        )
 
     def __str__(self) -> str:
         return self.name

@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Window
 from django.db.models.functions import RowNumber
 
+from kcover import turns
 from kcover.decisions import health
 from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
@@ -42,18 +43,27 @@ def undecided(*, now: datetime) -> QuerySet[Incident]:
 def due_for_decision(*, now: datetime) -> list[tuple[int, tuple[datetime | None, ...]]]:
     """The first of ``undecided``, each with its due time and the time of its last decision.
 
-    The oldest of each node come first, so that a node with thousands of faults delays no other node.
+    The oldest of each node come first, so that a node with thousands of faults delays no other node. If not all fit,
+    the clusters take turns, so that a cluster with thousands of faulty nodes delays no other cluster.
     """
-    return [(pk, (due, judged)) for pk, due, judged in _DUE.rows(now=now)]
+    rows = _DUE.rows(now=now)
+    if len(rows) == MAX_DUE_INCIDENTS:
+        clusters = undecided(now=now).order_by("cluster").values_list("cluster", flat=True).distinct()
+        queues = [_DUE_IN_CLUSTER.rows(now=now, cluster=cluster) for cluster in clusters]
+        rows = turns.in_turns(queues, limit=MAX_DUE_INCIDENTS)
+    return [(pk, (due, judged)) for pk, due, judged in rows]
 
 
-def _due(now: datetime) -> QuerySet[Incident, tuple[Any, ...]]:
+def _due(rows: QuerySet[Incident]) -> QuerySet[Incident, tuple[Any, ...]]:
     place = Window(RowNumber(), partition_by=F("node"), order_by=("decide_at", "pk"))
-    rows = undecided(now=now).annotate(place=place)
-    return rows.order_by("place", "decide_at", "pk").values_list("pk", "decide_at", "decided_at")[:MAX_DUE_INCIDENTS]
+    rows = rows.annotate(place=place).order_by("place", "decide_at", "pk")
+    return rows.values_list("pk", "decide_at", "decided_at")[:MAX_DUE_INCIDENTS]
 
 
-_DUE = Prepared(_due, now=datetime)
+_DUE = Prepared(lambda now: _due(undecided(now=now)), now=datetime)
+_DUE_IN_CLUSTER = Prepared(
+    lambda now, cluster: _due(undecided(now=now).filter(cluster=cluster)), now=datetime, cluster=int
+)
 
 
 def open_on_nodes(nodes: Sequence[int]) -> list[Incident]:

@@ -193,7 +193,10 @@ class Cluster(Protocol):
         """Yields changes of Events; None begins with every existing Event as ADDED. Raises ``Expired``."""
 
     def ensure_job(self, spec: JobSpec) -> JobState:
-        """Creates a Job unless one of that name exists. Raises ``NotFound`` if the namespace does not exist."""
+        """Creates a Job unless one of that name exists, and returns its state; ``labels`` say whose it is.
+
+        Raises ``NotFound`` if the namespace does not exist.
+        """
 
     def job_state(self, namespace: str, name: str) -> JobState:
         """Returns the state of a Job; ``exists=False`` if there is none."""

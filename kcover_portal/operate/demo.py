@@ -22,7 +22,7 @@ from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.operate import demo_witnesses, processes
+from kcover_portal.operate import demo_pairs, demo_witnesses, processes
 from kcover_portal.policies import services as policies
 
 CLUSTER = "demo"
@@ -78,6 +78,7 @@ def start(*, port: int, nodes: int, say: Callable[[str], object]) -> Iterator[No
     try:
         _wait(simulator, address, kubeconfig)
         cluster, password = _register(kubeconfig, enrolment)
+        demo_pairs.begin(cluster, now=timezone.now())
         demo_witnesses.add(cluster, simulator=address, portal=f"http://127.0.0.1:{port}", now=timezone.now())
         say(_welcome(port=port, nodes=nodes, password=password, address=address))
         yield
@@ -148,6 +149,7 @@ def _register(kubeconfig: Path, enrolment: Path) -> tuple[Cluster, str]:
         "hold_down": HOLD_DOWN_SECONDS,
         "guards": GUARDS,
         "ready_within": READY_TIMEOUT_SECONDS,
+        "nccl_image": demo_pairs.IMAGE,
     }
     cluster, _ = Cluster.objects.update_or_create(
         name=CLUSTER, defaults=fields, create_defaults={**fields, "created_at": now}

@@ -71,9 +71,12 @@ SWEEPS: Final = (
     Sweep(task="audit_stream.sweep", every=2.0, has_work=lambda now: bool(audit_stream.due(now=now))),
     Sweep(task="anchors.advance_verifications", every=10.0, has_work=lambda now: bool(verifications.due(now=now))),
     Sweep(task="checks.label_nodes", every=10.0, has_work=lambda _now: bool(fleet.clusters_with_labels())),
+    Sweep(task="preflight.label_nodes", every=10.0, has_work=lambda _now: bool(preflight.clusters_with_gate_labels())),
     Sweep(
         task="preflight.sweep",
-        every=5.0,
-        has_work=lambda now: bool(preflight.expiring(now=now) or preflight.unreported_verdicts(limit=1)),
+        every=2.0,
+        has_work=lambda now: bool(
+            preflight.expiring(now=now) or preflight.unreported_verdicts(limit=1) or preflight.plans_at_work(now=now)
+        ),
     ),
 )

@@ -1,10 +1,11 @@
-"""Filters of preflight runs, shared by pages and REST."""
+"""Filters of preflight runs and of plans of pair tests, shared by pages and REST."""
 
 import django_filters as filters
+from django.db.models import Q, QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.ledger.filtersets import Period
-from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.preflight.models import PairPlan, PreflightRun
 
 
 class PreflightRunFilter(Period):
@@ -22,3 +23,20 @@ class PreflightRunFilter(Period):
     class Meta:
         model = PreflightRun
         fields: tuple[str, ...] = ()
+
+
+class PairPlanFilter(filters.FilterSet):
+    """Plans of pair tests by cluster, state, node and requester."""
+
+    cluster = filters.CharFilter(field_name="cluster__name", label=_("Cluster"))
+    state = filters.MultipleChoiceFilter(choices=PairPlan.State.choices, label=_("State"))
+    node = filters.CharFilter(method="of_node", label=_("Node"))
+    q = filters.CharFilter(field_name="requested_by", lookup_expr="icontains", label=_("Requested by"))
+
+    class Meta:
+        model = PairPlan
+        fields: tuple[str, ...] = ()
+
+    def of_node(self, rows: QuerySet[PairPlan], name: str, value: str) -> QuerySet[PairPlan]:
+        """Plans that test the node."""
+        return rows.filter(Q(tests__first__name=value) | Q(tests__second__name=value)).distinct()

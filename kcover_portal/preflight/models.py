@@ -102,3 +102,95 @@ class ReadReportObject(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("cluster", "uid"), name="one_row_a_report_object"),)
+
+
+class PairPlan(models.Model):
+    """Pair tests of nodes that the portal runs itself: rounds, then confirmations of suspects, then the verdict."""
+
+    class State(models.TextChoices):
+        RUNNING = "running", _("Running")
+        FINISHED = "finished", _("Finished")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    class Rule(models.TextChoices):
+        KCOVER = "kcover", _("Every pair failed (kcover)")
+        CONFIRMED = "confirmed", _("Confirmed against clean nodes")
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pair_plans")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
+    rule = models.CharField(max_length=10, choices=Rule.choices, default=Rule.CONFIRMED)
+    rounds = models.PositiveSmallIntegerField(help_text="of pairs; confirmations follow them")
+    threshold = models.FloatField(help_text="GB/s of bus bandwidth; a pair below it has failed")
+    key = models.CharField(max_length=16, help_text="random; part of the names of its Jobs")
+    image = models.CharField(max_length=300)
+    namespace = models.CharField(max_length=63, help_text="of its Jobs")
+    gpus = models.PositiveSmallIntegerField(help_text="that each test uses on each node")
+    busy_nodes = models.BooleanField(default=False, help_text="nodes with other work are tested too")
+    domains = models.JSONField(default=dict, help_text="leaf switch by name of the node")
+    confirmed = models.BooleanField(default=False, help_text="the confirmations were planned, or none are needed")
+    slow = models.JSONField(default=list)
+    fabric = models.JSONField(default=list, help_text="leaf switches behind which most nodes are slow")
+    inconclusive = models.JSONField(default=list)
+    storm = models.BooleanField(default=False, help_text="so many are suspect that no fault is opened")
+    reason = models.CharField(max_length=500, blank=True)
+    requested_by = models.CharField(max_length=200)
+    requested_at = models.DateTimeField()
+    finished_at = models.DateTimeField(null=True)
+    worker = models.CharField(max_length=32, blank=True, help_text="random; of the worker that has the lease")
+    busy_until = models.DateTimeField(null=True, help_text="the end of its lease")
+    again_at = models.DateTimeField(null=True, help_text="no worker looks at it before; null: at once")
+    cleaned = models.BooleanField(default=False, help_text="it has ended, and none of its Jobs exists")
+
+    class Meta:
+        ordering = ("-id",)
+        indexes = (models.Index(fields=("id",), condition=models.Q(cleaned=False), name="pair_plans_at_work"),)
+
+    def __str__(self) -> str:
+        return f"preflight plan {self.pk}"
+
+    @property
+    def label(self) -> str:
+        """The label of its Jobs. It is not that of a plan with this number in another database."""
+        return f"{self.pk}-{self.key}"
+
+
+class PairTest(models.Model):
+    """A test of two nodes: an all-reduce over the GPUs of both, in one Job on each node."""
+
+    class State(models.TextChoices):
+        PENDING = "pending", _("Pending")
+        RUNNING = "running", _("Running")
+        PASSED = "passed", _("Passed")
+        FAILED = "failed", _("Failed")
+        ERROR = "error", _("Not measured")
+        CANCELLED = "cancelled", _("Cancelled")
+
+    plan = models.ForeignKey(PairPlan, on_delete=models.CASCADE, related_name="tests")
+    place = models.PositiveIntegerField()
+    round = models.PositiveSmallIntegerField(help_text="from 1; confirmations come after the last round")
+    first = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
+    second = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="+")
+    confirms = models.CharField(max_length=253, blank=True, help_text="the suspect that the test confirms or clears")
+    state = models.CharField(max_length=10, choices=State.choices, default=State.PENDING)
+    busbw = models.JSONField(default=dict, help_text="GB/s by message size in bytes")
+    best = models.FloatField(null=True, help_text="the highest of them")
+    device = models.CharField(max_length=120, blank=True)
+    because = models.JSONField(default=dict, help_text="a Reason: why nothing was measured; {}: something was")
+    waits_since = models.DateTimeField(null=True, help_text="since when one of its nodes cannot be tested")
+    again_at = models.DateTimeField(null=True, help_text="no worker looks at these nodes before")
+    begun_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("plan_id", "place")
+        constraints = (models.UniqueConstraint(fields=("plan", "place"), name="one_pair_test_a_place"),)
+
+
+class PreflightGate(models.Model):
+    """The result of a node's last plan of pair tests, and the gate's label on the node."""
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, related_name="preflight_gate")
+    plan = models.ForeignKey(PairPlan, on_delete=models.SET_NULL, null=True, related_name="+")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="uid of the machine that was tested")
+    passed_at = models.DateTimeField(null=True, help_text="null: it did not pass in its last plan")
+    label = models.CharField(max_length=10, blank=True, help_text="the value that the portal wrote; empty: none")

@@ -2,8 +2,13 @@
 
 from datetime import datetime
 
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
 from kcover import preflight
-from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover.preflight import gate
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.preflight.models import PairPlan, PairTest, PreflightGate, PreflightReport, PreflightRun
 
 
 def core_run(run: PreflightRun) -> preflight.Run:
@@ -25,3 +30,44 @@ def unreported_verdicts(*, limit: int) -> list[int]:
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)
     rows = PreflightReport.objects.filter(verdict__in=flagged, reported_at=None).order_by("pk")
     return list(rows.values_list("pk", flat=True)[:limit])
+
+
+def plans_at_work(*, now: datetime) -> list[int]:
+    """Returns the ids of plans of pair tests that are due: they run, or their Jobs are not all deleted."""
+    due = Q(again_at=None) | Q(again_at__lte=now)
+    return list(PairPlan.objects.filter(due, cleaned=False).order_by("pk").values_list("pk", flat=True))
+
+
+def nodes_in_plans(cluster: Cluster) -> set[str]:
+    """Returns the names of the nodes that running plans of the cluster test."""
+    tests = PairTest.objects.filter(plan__cluster=cluster, plan__state=PairPlan.State.RUNNING)
+    return {name for pair in tests.values_list("first__name", "second__name") for name in pair}
+
+
+def gates(nodes: QuerySet[Node]) -> QuerySet[Node]:
+    """Returns the nodes with what ``gate_of`` needs, in one statement."""
+    sick = Incident.objects.filter(node=OuterRef("pk"), kind="preflight", state=Incident.State.OPEN)
+    return nodes.annotate(preflight_failed=Exists(sick)).select_related("preflight_gate")
+
+
+def gate_row(node: Node) -> PreflightGate | None:
+    """Returns the stored result of a node of ``gates``."""
+    return getattr(node, "preflight_gate", None)
+
+
+def gate_of(node: Node, *, now: datetime) -> gate.Gate:
+    """Returns the gate of a node of ``gates``."""
+    row = gate_row(node)
+    return gate.state(
+        failed=node.preflight_failed,  # type: ignore[attr-defined]
+        passed_at=row.passed_at if row else None,
+        same_machine=row is not None and row.node_uid == node.uid,
+        now=now,
+    )
+
+
+def clusters_with_gate_labels() -> list[int]:
+    """Returns the ids of the clusters in which the gate's label is written, or is still to be removed."""
+    labelled = PreflightGate.objects.exclude(label="").values("node__cluster")
+    rows = Cluster.objects.filter(Q(preflight_labels=True) | Q(pk__in=labelled))
+    return list(rows.order_by("pk").values_list("pk", flat=True))

@@ -7,11 +7,16 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
+from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
+from kcover_portal.preflight.services import gate_labels, pair_runs
+from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
+ROUND_LEASE = timedelta(minutes=2)  # longer than a round may take
 
 
 @shared_task(name="preflight.report_verdicts")
@@ -27,6 +32,29 @@ def sweep() -> None:
     for pk in queries.expiring(now=timezone.now()):
         services.expire(pk, now=timezone.now())
     report_verdicts()
+    for pk in queries.plans_at_work(now=timezone.now()):
+        doorbell.ring("preflight.advance_plan", pk)
+
+
+@shared_task(name="preflight.advance_plan")
+def advance_plan(plan_id: int) -> None:
+    """Takes the pair tests of a plan one step further."""
+    pair_runs.advance(plan_id, clock=timezone.now)
+
+
+@shared_task(name="preflight.label_nodes")
+def label_nodes() -> None:
+    """Wakes a worker for each cluster whose nodes carry the preflight gate as a label."""
+    for pk in queries.clusters_with_gate_labels():
+        doorbell.ring("preflight.label_cluster", pk)
+
+
+@shared_task(name="preflight.label_cluster")
+def label_cluster(cluster_id: int) -> None:
+    """One round of labels in one cluster, unless one is running. A cluster that hangs blocks only one worker thread."""
+    with leases.leading(f"preflight labels {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            gate_labels.write(cluster, clock=timezone.now)
 
 
 @shared_task(name="preflight.read_objects")
@@ -41,5 +69,7 @@ def read_objects() -> None:
 
 @shared_task(name="preflight.prune")
 def prune() -> None:
-    """Deletes runs that ended before the retention time."""
-    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    """Deletes runs and plans that ended before the retention time."""
+    before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
+    services.prune(before=before)
+    pair_runs.prune(before=before)

@@ -63,6 +63,12 @@ def escalated_rescues() -> QuerySet[Rescue]:
     return _uncovered(rows.exclude(incidents__drill=True), "closed_at").select_related("cluster", "node")
 
 
+def rescues_on_probation() -> QuerySet[Rescue]:
+    """Rescues that a fault on probation opened, and that no repair covers; without drills."""
+    rows = Rescue.objects.filter(on_probation=True).exclude(incidents__drill=True)
+    return _uncovered(rows, "opened_at").select_related("cluster", "node")
+
+
 def decisions_at_a_limit() -> QuerySet[Decision]:
     """Decisions that ask for a person after too many reboots, and that no repair covers; without drills."""
     rows = needs_person.decisions_for_a_person().filter(incident__drill=False)

@@ -113,6 +113,7 @@ class Rescue(models.Model):
     passed_over = models.JSONField(default=list, help_text="overridden guards: when, before which step, and why")
     request = models.JSONField(default=dict, help_text="the decision system's request, as received")
     marks = models.JSONField(default=dict, help_text="what it changed on the node and has not reverted")
+    on_probation = models.BooleanField(default=False, help_text="the node was on probation when it was opened")
     opened_at = models.DateTimeField()
     isolating_at = models.DateTimeField(null=True, help_text="when the guards last allowed the isolation")
     closed_at = models.DateTimeField(null=True)
@@ -282,6 +283,39 @@ class Assignment(models.Model):
                 fields=("spare",), condition=models.Q(state__in=("reserved", "active")), name="one_promise_a_spare"
             ),
         )
+
+
+class Probation(models.Model):
+    """The time after a return in which a node takes only work that may be lost."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="probations")
+    node_uid = models.CharField(max_length=64, blank=True, help_text="uid of its machine")
+    rescue = models.OneToOneField(Rescue, on_delete=models.CASCADE, related_name="probation")
+    seconds = models.PositiveIntegerField()
+    because = models.JSONField(help_text="a Reason: the basis of its length")
+    marks = models.JSONField(default=dict, help_text="what it changed on the node")
+    planned_at = models.DateTimeField()
+    began_at = models.DateTimeField(null=True, help_text="when the node was returned; null: not yet")
+    until = models.DateTimeField()
+    due_at = models.DateTimeField(null=True, help_text="when a worker looks at it next")
+    end_because = models.JSONField(default=dict, help_text="a Reason: why it ends early, or has ended; {}: none")
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("node",),
+                condition=models.Q(began_at__isnull=False, ended_at__isnull=True),
+                name="one_probation_a_node",
+            ),
+        )
+        indexes = (models.Index(fields=("due_at",), condition=models.Q(due_at__isnull=False), name="probations_due"),)
+
+    @property
+    def basis(self) -> reasons.Reason:
+        """The basis of its length."""
+        return reasons.from_json(self.because)
 
 
 class JobRestart(models.Model):

@@ -4,6 +4,7 @@ from kcover_portal.rescue.control.approvals import approve, reject
 from kcover_portal.rescue.control.callbacks import callback, take_over
 from kcover_portal.rescue.control.hand_approval import is_held_question, question_about
 from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
+from kcover_portal.rescue.control.probations import end_probation
 from kcover_portal.rescue.control.requests import (
     LimitReached,
     PreconditionFailed,
@@ -14,6 +15,7 @@ from kcover_portal.rescue.control.requests import (
 )
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
 from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
+from kcover_portal.rescue.engine.probation_end import end as carry_out_probation_end
 from kcover_portal.rescue.engine.reconcile import reconcile
 from kcover_portal.rescue.engine.runner import run
 from kcover_portal.rescue.lifecycle.create import RescueRefused
@@ -29,8 +31,10 @@ __all__ = [
     "approve",
     "callback",
     "cancel",
+    "carry_out_probation_end",
     "decide",
     "decide_and_run",
+    "end_probation",
     "is_held_question",
     "nudge",
     "nudge_changed",

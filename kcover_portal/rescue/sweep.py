@@ -15,7 +15,7 @@ from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.decide import reevaluation
 from kcover_portal.rescue.engine import silent_agents
 from kcover_portal.rescue.lifecycle import replaced_machine
-from kcover_portal.rescue.queries import standbys
+from kcover_portal.rescue.queries import probations, standbys
 from kcover_portal.runtime.services import heartbeats, leases
 
 RECONCILE_INTERVAL = timedelta(seconds=15)
@@ -58,6 +58,7 @@ def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
         approvals.unanswered(now=now),
         queries.replaced(),
         queries.with_withdrawal(now=now),
+        probations.with_due(now=now),
         queries.claimable(now=now),
         incident_queries.undecided(now=now),
         standbys.left_over(),
@@ -74,6 +75,7 @@ def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
     reevaluation.reevaluate(now=now)
     for task, due in (  # withdrawals first: they prevent reboots that are no longer wanted
         ("rescue.withdraw", queries.to_withdraw(now=now)),
+        ("rescue.end_probation", probations.due(now=now)),
         ("rescue.run", queries.due(now=now)),
         ("rescue.decide", incident_queries.due_for_decision(now=now)),
     ):

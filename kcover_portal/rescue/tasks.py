@@ -25,7 +25,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.decide.waiting_incidents import WaitingIncidents
 from kcover_portal.rescue.engine import batch, bulkhead, kube_events, standby_cleanup
-from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.models import Probation, Rescue, Step
 
 COUNT_INTERVAL_SECONDS = 5.0  # between counts of the clusters
 
@@ -137,6 +137,13 @@ def withdraw(step_id: int) -> None:
     """Withdraws the requests of a step that are not needed any more."""
     work = partial(services.withdraw, step_id, clock=timezone.now)
     _in_lane(Step.objects, step_id, work, cluster="rescue__cluster")
+
+
+@shared_task(name="rescue.end_probation")
+def end_probation(probation_id: int) -> None:
+    """Ends a probation that is over, or that is to end early."""
+    work = partial(services.carry_out_probation_end, probation_id, clock=timezone.now)
+    _in_lane(Probation.objects, probation_id, work, cluster="node__cluster")
 
 
 @shared_task(name="rescue.advance_try")

@@ -5,6 +5,7 @@ are being deleted stay Terminating until the machine is back or somebody force-d
 """
 
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,9 @@ Object = dict[str, Any]
 
 REBOOT_LABEL = "kcover.io/reboot"
 REBOOT_BOOT_ID = "KCOVER_BOOT_ID"
+PAIR_LABEL = "kcover.io/pair-test"
+_BUSBW_GBPS = 480.0  # of an all-reduce over all GPUs of a sound machine
+_SHARE_BY_SIZE = {2**23: 0.4, 2**27: 0.85, 2**33: 1.0}  # by bytes of a message
 _MAX_BACKOFF_SECONDS = 300.0
 _NODE = ""  # key of the node itself among the pods' uids
 
@@ -135,6 +139,8 @@ class Kubelet:
         self._write(pods.running(self._objects, pod, address=self._address(pod)))
         if (pod["metadata"].get("labels") or {}).get(REBOOT_LABEL) == "true":
             self._plan("run", pod, self._pace.run, self._run_reboot)
+        elif PAIR_LABEL in (pod["metadata"].get("labels") or {}):
+            self._plan("run", pod, self._pace.settle, self._measure)
         elif pods.runs_to_end(pod):
             self._plan("run", pod, self._pace.run, self._run_to_end)
 
@@ -147,6 +153,13 @@ class Kubelet:
         else:
             message = "no boot id to compare with" if not wanted else f"boot {wanted} is over, nothing to do"
             self._write(pods.ended(self._objects, pod, succeeded=bool(wanted), message=message))
+
+    def _measure(self, pod: Object) -> None:
+        """The container of a pair test: an all-reduce, as fast as this machine is."""
+        busbw = {str(size): round(_BUSBW_GBPS * share * self._host.speed, 3) for size, share in _SHARE_BY_SIZE.items()}
+        gpus = self._host.inventory.gpus
+        result = {"busbw": busbw, "device": gpus[0].model if gpus else ""}
+        self._write(pods.ended(self._objects, pod, succeeded=True, message=json.dumps(result)))
 
     def _run_to_end(self, pod: Object) -> None:
         self._write(pods.ended(self._objects, pod, succeeded=True))

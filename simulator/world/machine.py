@@ -66,6 +66,7 @@ class Machine:
     agenda: agenda.Agenda
     boot_seconds: float
     repair_seconds: float
+    speed: float = 1.0  # of its GPUs and links, as a share of what they should reach
     power: str = UP
     boots: list[Boot] = field(default_factory=list)
     faults: list[ActiveFault] = field(default_factory=list)

@@ -144,3 +144,24 @@ class NodeUplink:
                 return response.status, response.headers, await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             raise UplinkError(f"{method} {path}: {type(error).__name__}: {error}") from error
+
+
+class NoUplink:
+    """The uplink of an agent whose reports the event loop sends."""
+
+    def post_report(self, body: bytes) -> wire.Answer:
+        raise UplinkError("the event loop sends the reports")
+
+    def post_preflight(self, body: bytes) -> None:
+        raise UplinkError("virtual nodes have no preflight reports")
+
+    def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
+        raise UplinkError("the event loop uploads evidence")
+
+    def fetch_peers(self) -> tuple[str, ...]:
+        raise UplinkError("virtual nodes have no timer for checks")
+
+    def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
+        raise UplinkError("the event loop polls for commands")
+
+    def close(self) -> None: ...

@@ -21,8 +21,6 @@ from agents.host import store
 from agents.outbox import spool
 from agents.probes.log import kmsg
 from agents.uplink.protocol import UplinkError
-from kcover import wire
-from kcover.evidence import bundle
 from kcover.faults import fault
 from simulator.world import evidence, machine, uplink
 
@@ -102,24 +100,6 @@ class VirtualExecutor:
         ]
 
 
-class _NoUplink:
-    """The uplink of an agent whose reports the event loop sends."""
-
-    def post_report(self, body: bytes) -> wire.Answer:
-        raise UplinkError("the event loop sends the reports")
-
-    def post_preflight(self, body: bytes) -> None:
-        raise UplinkError("virtual nodes have no preflight reports")
-
-    def post_evidence(self, upload: bundle.Upload, chunk: bytes) -> int:
-        raise UplinkError("the event loop uploads evidence")
-
-    def poll_commands(self, *, wait: float) -> tuple[fault.Command, ...]:
-        raise UplinkError("the event loop polls for commands")
-
-    def close(self) -> None: ...
-
-
 class VirtualAgent:
     """The agent of one node. It starts with every boot, and stops when the machine goes down or somebody stops it."""
 
@@ -179,7 +159,7 @@ class VirtualAgent:
             clock=self._clock,
             boot_id=lambda: self._host.boot_id,
             inventory=lambda: self._host.inventory,
-            uplink=_NoUplink(),
+            uplink=uplink.NoUplink(),
             spool=spool.Spool(self._disk),
             executor=executor,
             rng=self._rng,

@@ -11,7 +11,10 @@ from simulator.world import nodes
 Object = dict[str, Any]
 Planned = tuple[str, Object]  # kind, object
 
-NAMESPACES = ("training", "serving", "research", "monitoring", "kcover-system", "kcover-jobs", "kce-rescue-system")
+NAMESPACES = (
+    *("training", "serving", "research", "monitoring"),
+    *("kcover-system", "kcover-jobs", "kcover-preflight", "kce-rescue-system"),
+)
 JOB_NAME = "training.kubeflow.org/job-name"
 CASCADING = "kcover.io/cascading-recovery"
 MIRROR = "kubernetes.io/config.mirror"

@@ -62,6 +62,7 @@ class FakePortal:
         self.chunks = []  # (parameters, bytes) of every request about evidence
         self.evidence_answers = []  # (status, body) to give instead of 202, first to last; None: 202
         self.commands = []
+        self.peers = ["10.0.0.2"]  # what the portal names; anything else is sent as it is
         self.renewals = []  # statuses to give instead of 201, first to last
         self.tokens = None  # bearers taken; None: all
         self.enrols = True  # whether enrolment tokens are taken
@@ -132,6 +133,8 @@ class FakePortal:
         return 202, {}, {"received": len(self.evidence[query["bundle"]])}
 
     def get(self, path, headers):
+        if path == "/api/v1/agent/peers":
+            return 200, {}, {"peers": self.peers}
         query = urllib.parse.parse_qs(urllib.parse.urlsplit(path).query)
         until = time.monotonic() + min(float(query["wait"][0]), self.patience)
         while not self.commands and time.monotonic() < until:

@@ -35,6 +35,9 @@ class Portal:
             raise error
         return wire.Answer(accepted=len(report.report.faults), commands=self.commands)
 
+    def fetch_peers(self):
+        return ()
+
     def poll_commands(self, *, wait):
         return self.commands
 

@@ -16,9 +16,10 @@ import pytest
 from agents.checks import bandwidth, dcgm, gpu_state, health_check, host_lock, iperf, ping
 from agents.checks.check_runner import CheckRunner
 from agents.checks.host_lock import HostLock
-from agents.host import programs
+from agents.host import interfaces, programs
 from agents.probes.gpu import nvml
 from agents.probes.gpu.device import Device, RowRemapping
+from agents.uplink.protocol import UplinkError
 from kcover.faults.fault import Check
 from tests.agents.shim import UUIDS
 
@@ -266,6 +267,11 @@ def test_pciebw_fails_under_four_gb_per_second_strictly(value, status):
     assert (found.status, found.value, found.unit, found.device) == (status, value, "GB/s", "GPU-aaaaaaaa")
 
 
+def test_the_limit_of_pciebw_is_a_setting():
+    (found,) = bandwidth.PcieBandwidth(lambda: (GPU,), Child(gb_per_s=24.0), min_gb_per_s=25.0).run({})
+    assert found.status == "fail"
+
+
 def test_pciebw_leaves_gpus_in_use_alone():
     busy = Device(index=1, uuid="GPU-b", processes=(4711,))
     mig = Device(index=2, uuid="GPU-c", mig=True)
@@ -464,6 +470,21 @@ esac""",
     assert results(ping.Ping(("near",)).run({})) == [("near", "pass", 0)]
 
 
+def test_ping_asks_the_portal_for_peers(tools):
+    tools.add("ping", """echo '10 packets transmitted, 10 received, 0% packet loss'""")
+    assert results(ping.Ping(fetch_peers=lambda: ("10.0.0.2",)).run({})) == [("10.0.0.2", "pass", 0)]
+    assert results(ping.Ping(("near",), fetch_peers=lambda: ("10.0.0.2",)).run({})) == [("near", "pass", 0)]
+
+    def unreachable():
+        raise UplinkError("503")
+
+    for fetch in (tuple, unreachable):
+        with pytest.raises(health_check.CheckSkipped, match="no hosts to ping"):
+            ping.Ping(fetch_peers=fetch).run({})
+    with pytest.raises(ValueError, match="hosts"):
+        ping.Ping(fetch_peers=lambda: ("-f",)).run({})
+
+
 def test_nobody_to_ping(tools):
     with pytest.raises(health_check.CheckSkipped, match="no hosts to ping"):
         ping.Ping().run({})
@@ -489,6 +510,45 @@ def test_iperf_sends_by_a_process_for_each_port_at_the_same_time(tools, tmp_path
     assert results(found) == [("10.0.0.2", "pass", 295.5)]
     asked = sorted((tmp_path / "asked").read_text().splitlines())
     assert asked == [f"-c 10.0.0.2 -p {port} -P 1 -t 5 -J" for port in (5200, 5201, 5202)]
+
+
+def test_iperf_binds_to_the_address_of_its_interface(tools, tmp_path):
+    tools.add("iperf3", f"echo \"$*\" >> {tmp_path}/asked\nsleep 0.1\necho '{IPERF}'")
+    iperf.Iperf().run({"hosts": "10.1.0.2", "serve": 1, "bind": "10.1.0.1", "seconds": 1})
+    asked = sorted((tmp_path / "asked").read_text().splitlines())
+    assert asked == ["-c 10.1.0.2 -p 5200 -P 8 -t 1 -J -B 10.1.0.1", "-s -1 -J -p 5200 -B 10.1.0.1"]
+
+
+def test_iperf_tells_the_addresses_of_the_data_plane(tmp_path):
+    known = {
+        "lo": "127.0.0.1",
+        "eth0": "10.0.0.1",
+        "ib0": "10.1.0.1",
+        "net1-0": "10.2.0.1",
+        "ib1": "",
+        "cni0": "10.9.0.1",
+    }
+    for hardware in ("eth0", "ib0", "ib1"):
+        (tmp_path / hardware / "device").mkdir(parents=True)
+
+    def addresses(without):
+        return interfaces.data_addresses(
+            without=without, devices=tmp_path, address_of=known.__getitem__, names=lambda: known
+        )
+
+    found = iperf.Iperf(addresses).run({"addresses_without": ["10.0.0.1"]})
+    assert [(one.device, one.message, one.unit) for one in found] == [
+        ("ib0", "10.1.0.1", "address"),
+        ("net1-0", "10.2.0.1", "address"),
+    ]
+    with pytest.raises(health_check.CheckSkipped, match="no data interface"):
+        iperf.Iperf(lambda without: {}).run({"addresses_without": "10.0.0.1"})
+
+
+def test_the_interfaces_of_this_machine():
+    assert interfaces._address("lo") == "127.0.0.1"
+    assert interfaces._address("none-such") == ""
+    assert "lo" not in interfaces.data_addresses(without=())
 
 
 def test_iperf_waits_for_a_partner_that_is_not_there_yet(tools, tmp_path, monkeypatch):

@@ -151,7 +151,7 @@ def test_a_file_that_is_not_there():
 def test_probes_and_checks(load):
     plain = load(NODE_NAME="gpu-1")
     assert (plain.gpus, plain.hcas, plain.mounts, plain.peers) == (None, (), (), ())
-    assert plain.checks == ("remapped", "gpupower", "pciebw", "dcgm")
+    assert plain.checks == ("remapped", "gpupower", "pciebw", "dcgm", "ping")
     assert (plain.check_interval, plain.deep_checks, plain.deep_interval) == (
         timedelta(hours=1),
         (),
@@ -169,6 +169,7 @@ def test_probes_and_checks(load):
     assert (given.peers, given.checks, given.deep_checks) == (("gpu-2", "gpu-3"), ("remapped",), ("dcgm", "gpumem"))
     assert (given.check_interval, given.deep_interval) == (timedelta(minutes=10), timedelta(hours=2))
     assert (given.xid_events, given.listen, given.unknown) == (False, ("0.0.0.0", 9412), ())
+    assert (plain.pcie_min_gb_per_s, load("PCIeBW: 8\n").pcie_min_gb_per_s) == (4.0, 8.0)
     assert load("checks: []\n").checks == load(KCOVER_AGENT_CHECKS="none").checks == ()
     assert load(KCOVER_AGENT_LISTEN="none").listen is None
     assert load(KCOVER_AGENT_LISTEN="[::1]:80").listen == ("::1", 80)
@@ -182,6 +183,8 @@ def test_probes_and_checks(load):
         ("KCOVER_AGENT_GPUS", "65"),
         ("KCOVER_AGENT_CHECK_INTERVAL", "hourly"),
         ("KCOVER_AGENT_DEEP_INTERVAL", "0"),
+        ("KCOVER_AGENT_PCIEBW", "0"),
+        ("KCOVER_AGENT_PCIEBW", "nan"),
         ("KCOVER_AGENT_XID_EVENTS", "maybe"),
         ("KCOVER_AGENT_LISTEN", "9412"),
         ("KCOVER_AGENT_LISTEN", "localhost:http"),

@@ -160,6 +160,15 @@ def test_commands_are_polled_for(connect, portal):
     assert agent.poll_commands(wait=30) == (command,)
 
 
+@pytest.mark.parametrize("peers", ["10.0.0.2", None, [1], {"a": 1}])
+def test_peers_are_a_list_of_addresses(connect, portal, peers):
+    agent = connect(portal.url)
+    assert agent.fetch_peers() == ("10.0.0.2",)
+    portal.peers = peers
+    with pytest.raises(UplinkError, match="peers"):
+        agent.fetch_peers()
+
+
 def test_enrolling_once_and_keeping_the_token(connect, portal, tmp_path):
     keep = store.FolderStore(tmp_path / "spool")
     agent = connect(portal.url, token="kce_all", keep=keep)

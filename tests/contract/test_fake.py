@@ -85,7 +85,8 @@ def test_a_job_ends_as_its_controller_says(cluster):
     cluster.add_namespace("kcover-jobs")
     for name, succeeded in (("good", True), ("bad", False)):
         spec = port.JobSpec(name=name, namespace="kcover-jobs", node="gpu-1", image="i", command=("c",))
-        assert cluster.ensure_job(spec) == port.JobState(exists=True)
+        made = cluster.ensure_job(spec)
+        assert (made.exists, made.active, made.succeeded, made.failed) == (True, 0, 0, 0)
         cluster.finish_job("kcover-jobs", name, succeeded=succeeded)
     assert cluster.job_state("kcover-jobs", "good").succeeded == 1
     assert cluster.job_state("kcover-jobs", "bad").reason == "BackoffLimitExceeded"

@@ -27,7 +27,8 @@ def test_a_job_is_made_once(rig, spec):
     assert rig.cluster.job_state(PLACE, spec.name) == port.JobState(exists=False)
     assert rig.cluster.ensure_job(spec).exists
     made = rig.read("Job", spec.name, namespace=PLACE)
-    assert rig.cluster.ensure_job(spec).exists
+    again = rig.cluster.ensure_job(spec)
+    assert (again.exists, again.labels["kcover.io/rescue"]) == (True, "7")
     assert rig.read("Job", spec.name, namespace=PLACE)["metadata"]["uid"] == made["metadata"]["uid"]
     assert (made["spec"]["backoffLimit"], made["spec"]["activeDeadlineSeconds"]) == (0, 300)
     pod = made["spec"]["template"]["spec"]

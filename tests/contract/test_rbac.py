@@ -1,6 +1,7 @@
 """deploy/rbac.yaml and deploy/pod-logs.yaml allow what the port needs, and nothing else."""
 
 import contextlib
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -9,7 +10,7 @@ from kcover_portal.kube import port
 from tests.contract import apiserver as real
 from tests.contract import rbac
 
-PLACE = "kcover-jobs"
+PLACE, PREFLIGHT = "kcover-jobs", "kcover-preflight"
 
 
 def walk(rig):
@@ -57,6 +58,10 @@ def walk(rig):
     yield "ensure_job", lambda: cluster.ensure_job(job)
     yield "job_state", lambda: cluster.job_state(PLACE, job.name)
     yield "delete_job", lambda: cluster.delete_job(PLACE, job.name)
+    pair = replace(job, name=rig.name("pair"), namespace=PREFLIGHT, command=("python3",))
+    yield "ensure_job", lambda: cluster.ensure_job(pair)
+    yield "job_state", lambda: cluster.job_state(PREFLIGHT, pair.name)
+    yield "delete_job", lambda: cluster.delete_job(PREFLIGHT, pair.name)
     claim = port.ClaimSpec(name=rig.name("check"), namespace=PLACE)
     yield "ensure_claim", lambda: cluster.ensure_claim(claim)
     yield "claim_state", lambda: cluster.claim_state(PLACE, claim.name)
@@ -140,7 +145,9 @@ def test_every_role_is_bound_to_the_portals_account():
 
 @pytest.mark.needs_cluster
 @real.needs_assets
-@pytest.mark.parametrize("namespace", ["kcover-jobs", "kcover-system", "kce-rescue-system", "default", "kube-system"])
+@pytest.mark.parametrize(
+    "namespace", [PLACE, PREFLIGHT, "kcover-system", "kce-rescue-system", "default", "kube-system"]
+)
 def test_the_server_reads_the_rules_as_they_are_meant(apiserver, namespace):
     """All that the account may do there: the rules, and what Kubernetes lets everybody ask about himself."""
     body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}

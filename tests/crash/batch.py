@@ -40,7 +40,8 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     cases = [case for wave in waves for case in wave]
     plans = [*(case.point.plan for case in cases), *sorted({case.point.plan for case in cases})]
     wanted = len(plans)
-    nodes = wanted + wanted // SPARES_EVERY + 8 + sum(PLANS[plan].standby for plan in plans)
+    further = sum(PLANS[plan].standby or PLANS[plan].paired for plan in plans)
+    nodes = wanted + wanted // SPARES_EVERY + 8 + further
     product.set_up(
         nodes=nodes,
         policies=POLICIES.replace(OTHER, product.other.url),
@@ -107,7 +108,9 @@ class Course:
         """Hurts the node, or has a decision system ask: until it is heard, as a server may just have been struck."""
         plan = PLANS[trial.plan]
         trial.began = time.monotonic()
-        if plan.order:
+        if plan.paired:
+            self._until(lambda: self._paired(trial), deadline=time.monotonic() + HEARD_SECONDS)
+        elif plan.order:
             self._until(lambda: self._ordered(trial), deadline=time.monotonic() + HEARD_SECONDS)
         elif plan.asked:
             self._until(lambda: self._asked(trial), deadline=time.monotonic() + HEARD_SECONDS)
@@ -121,6 +124,13 @@ class Course:
         status, answer = self._product.post(about, {"reason": "by hand"})
         assert status < 300 or status == 409 or status >= 500, answer
         return status < 500
+
+    def _paired(self, trial: Trial) -> bool:
+        """Returns whether the portal has the plan. 409: it has the plan already, or too many others."""
+        asked = {"cluster": "sim", "nodes": [trial.node, trial.partner], "rounds": 1, "reason": "by hand"}
+        status, answer = self._product.post("/api/v1/preflight/plans", asked)
+        assert status < 300 or status == 409 or status >= 500, answer
+        return status < 300 or (status == 409 and answer["code"] == "pair_nodes_in_plan")
 
     def _asked(self, trial: Trial) -> bool:
         body = {"nodeName": trial.node, "xid": PLANS[trial.plan].xid, "escalateTime": "", "actions": HEAL}

@@ -12,7 +12,7 @@ from tests.story.product import call
 
 
 def _has_ended(plan: Plan, states: Sequence[str]) -> bool:
-    """``states``: of the node's rescues, or of the order about its job."""
+    """``states``: of the node's rescues, of the order about its job, or of its preflight plan."""
     return len(states) >= max(1, len(plan.ends)) and not set(states) & set(rescues.UNDER_WAY)
 
 
@@ -25,9 +25,13 @@ class People:
     def look(self) -> None:
         """Does what plans need from outside, and notes which are over."""
         found, orders = rescues.by_node(self._product), rescues.orders_by_node(self._product)
+        pairs = rescues.pair_plans_by_node(self._product)
+        on_probation = rescues.on_probation(self._product)
         for trial in self._trials:
             mine, plan = found.get(trial.node, []), PLANS[trial.plan]
-            states = orders.get(trial.node, []) if plan.order else [row.state for row in mine]
+            states = [row.state for row in mine]
+            if plan.order or plan.paired:
+                states = (orders if plan.order else pairs).get(trial.node, [])
             if mine and self._ordered_in_vain(trial):
                 self._order_again(trial, mine[-1])
             elif mine and plan.cycled and mine[-1].state == "held":
@@ -35,6 +39,8 @@ class People:
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
+            elif plan.probation and states == ["succeeded"] and trial.node in on_probation:
+                trial.helped = trial.helped or self._end_probation(trial)
             elif not trial.seconds and _has_ended(plan, states):
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
@@ -101,6 +107,9 @@ class People:
 
     def _release(self, trial: Trial) -> None:
         trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")
+
+    def _end_probation(self, trial: Trial) -> bool:
+        return self._say(f"/api/v1/nodes/sim/{trial.node}/probation/end", "looked at")
 
     def _say(self, path: str, reason: str) -> bool:
         """Returns whether the portal accepted the request.

@@ -59,6 +59,19 @@ spec:
 ---
 apiVersion: kcover.io/v1
 kind: RescuePolicy
+metadata: {name: probation}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["48"]
+      probation: 1day
+      actions:
+        - name: cordon
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: reboot, attribute: {unCordon: "true"}}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
 metadata: {name: stop}
 spec:
   rules:
@@ -110,7 +123,8 @@ class Plan:
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
     about the training job on the node, whose attempts failed first there. ``cycled``: its controller switches the
-    machine off and on."""
+    machine off and on. ``probation``: the node returns on probation, which a person ends early. ``paired``: no fault,
+    but a preflight plan tests the node with another one."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -127,6 +141,8 @@ class Plan:
     released: bool = False
     order: str = ""
     cycled: bool = False
+    paired: bool = False
+    probation: bool = False
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -136,11 +152,13 @@ PLANS = {
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True),
     "cycle": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True),
+    "probation": Plan(xid=48, ends=(HEALED,), boots=1, probation=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
     "restart": Plan(xid=0, ends=(), drained=False, jobs=True, order="restart"),
     "halt": Plan(xid=0, ends=(), drained=False, jobs=True, order="stop"),
+    "pair": Plan(xid=0, ends=(), drained=False, paired=True),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, commanded=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(

@@ -14,6 +14,8 @@ from tests.crash.plans import PODS
 
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
 ORDER = "order"  # of a person, about a training job
+PAIR = "pair_test"  # of preflight
+PROBATION = "probation"  # its end, which is no step of a rescue
 SOON = 5.0  # seconds: what comes later is late
 
 
@@ -62,6 +64,7 @@ _REBOOTING = f'"{STATE}":"rebooting"'
 _RESET = "POST /redfish/v1/Systems/{node}/Actions/ComputerSystem.Reset$"
 _JOB = "PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$"
 _JOB_POD = "DELETE /api/v1/namespaces/default/pods/{node}-job"
+_PAIR_JOBS = "/apis/batch/v1/namespaces/kcover-preflight/jobs"
 _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
 POINTS = (
     Point(step="cordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body='"unschedulable":true'),
@@ -232,6 +235,30 @@ POINTS = (
         body=f'"{RESCUE}":null',
         comes=12.0,
     ),
+    Point(
+        step="uncordon",
+        call="PATCH node (on probation)",
+        plan="probation",
+        match=f"PATCH {_NODE}",
+        body=f'^(?=.*"{RESCUE}":null)(?=.*"kcover.io/probation":"true")',
+        comes=12.0,
+    ),
+    Point(
+        step=PROBATION,
+        call="GET node",
+        plan="probation",
+        match=f"GET {_NODE}",
+        seen=f'"{STATE}":"probation"',
+        comes=14.0,
+    ),
+    Point(
+        step=PROBATION,
+        call="PATCH node",
+        plan="probation",
+        match=f"PATCH {_NODE}",
+        body='"kcover.io/probation":null',
+        comes=14.0,
+    ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),
     Point(step="release", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null', comes=2.0),
@@ -239,6 +266,27 @@ POINTS = (
     Point(step=ORDER, call="PATCH job (exclude)", plan="restart", match=_JOB, body='"nodeAffinity"'),
     Point(step=ORDER, call="DELETE pod", plan="restart", match=_JOB_POD),
     Point(step=ORDER, call="PATCH job (suspend)", plan="halt", match=_JOB, body='"suspend":true'),
+    # Pair tests of preflight, which are no steps either.
+    Point(
+        step=PAIR, call="GET pods of node", plan="pair", match="GET /api/v1/pods\\?.*spec.nodeName(=|%3D){node}(&|$)"
+    ),
+    Point(step=PAIR, call="POST job", plan="pair", match=f"POST {_PAIR_JOBS}$", body='"nodeName":"{node}"'),
+    Point(
+        step=PAIR,
+        call="GET pods (results)",
+        plan="pair",
+        match="GET /api/v1/namespaces/kcover-preflight/pods",
+        skip=1,  # the first look is before the Jobs are created
+        comes=3.0,
+    ),
+    Point(
+        step=PAIR,
+        call="DELETE job",
+        plan="pair",
+        match=f"DELETE {_PAIR_JOBS}/",
+        seen='"nodeName":"{node}"',
+        comes=4.0,
+    ),
 )
 
 

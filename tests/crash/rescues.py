@@ -38,6 +38,25 @@ def orders_by_node(product: Installation) -> dict[str, list[str]]:
     return found
 
 
+def pair_plans_by_node(product: Installation) -> dict[str, list[str]]:
+    """The states of the preflight plans of each node, oldest first: "running" until all of its Jobs are deleted."""
+    found: dict[str, list[str]] = {}
+    query = (
+        "SELECT n.name, CASE WHEN p.cleaned THEN p.state ELSE 'running' END FROM preflight_pairplan p "
+        "JOIN preflight_pairtest t ON t.plan_id = p.id JOIN fleet_node n ON n.id IN (t.first_id, t.second_id) "
+        "ORDER BY p.id, t.place"
+    )
+    for node, state in product.rows(query):
+        found.setdefault(node, []).append(state)
+    return found
+
+
+def on_probation(product: Installation) -> set[str]:
+    """The nodes whose probation has not ended."""
+    query = "SELECT n.name FROM rescue_probation p JOIN fleet_node n ON n.id = p.node_id WHERE p.ended_at IS NULL"
+    return {name for (name,) in product.rows(query)}
+
+
 def asked_of_jobs(product: Installation, nodes: Sequence[str]) -> dict[str, bool]:
     """Those of the nodes whose reboot a job was asked for, and whether somebody is to call it back (still)."""
     query = (

@@ -48,7 +48,9 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
         [trial.node for trial in trials if PLANS[trial.plan].commanded],
         [trial.node for trial in trials if PLANS[trial.plan].order],
     )
-    known = spares.make(product, loose[: sum(PLANS[trial.plan].standby for trial in trials)])
+    count = sum(PLANS[trial.plan].standby for trial in trials)
+    known = spares.make(product, loose[:count])
+    _pair(product, [trial for trial in trials if PLANS[trial.plan].paired], loose[count:])
     for trial in trials:
         trial.before = product.sim_node(trial.node)
         _silence(product, trial)
@@ -78,6 +80,14 @@ def _by_command(product: Installation, commanded: Sequence[str], accused: Sequen
     if accused:
         commands.append(["shell", "--no-imports", "-c", ACCUSE.format(names=list(accused))])
     return product.manage_all(commands)[0].strip()
+
+
+def _pair(product: Installation, trials: Sequence[Trial], loose: Sequence[str]) -> None:
+    """Gives each trial another node for its pair test, and the cluster an image for it."""
+    for trial, partner in zip(trials, loose, strict=False):
+        trial.partner = partner
+    with product.connect() as connection:
+        connection.execute("UPDATE fleet_cluster SET nccl_image = 'registry.example/pytorch:2'")
 
 
 def _silence(product: Installation, trial: Trial) -> None:

@@ -20,6 +20,7 @@ class Trial:
     rebooted: bool = False  # by a person
     helped: bool = False  # what the plan needs from outside in the end was done
     lock: psycopg.Connection[Any] | None = None  # what a call that is a row waits for
+    partner: str = ""  # the other node of its pair test
     spares: dict[str, dict[str, Any]] = field(default_factory=dict)  # that were promised to the node, as they had been
     began: float = 0.0
     seconds: float = 0.0

@@ -10,6 +10,7 @@ from tests.crash.plans import PLANS, PODS
 from tests.crash.trials import Trial
 
 Manifest = dict[str, Any]
+MAKES = ("create", "jobs")
 
 
 def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, Any]) -> None:
@@ -32,6 +33,7 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
             trial.wrong.append("it was not struck")
         trial.wrong += _wrong_ends(product, trial, found.get(trial.node, []), audit)
         trial.wrong += _wrong_order(product, trial, orders.get(trial.node, []))
+        trial.wrong += _wrong_pair(product, trial)
         trial.wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
         applied = _applied(product, trial)
         if applied != undisturbed[trial.plan]:
@@ -41,7 +43,7 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
         trial.wrong += _wrong_standbys(product, trial)
         trial.wrong += _wrong_outside(product, trial)
         trial.wrong += _wrong_validations(product, trial)
-        if PLANS[trial.plan].hung and trial.node in jobs:
+        if (PLANS[trial.plan].hung or PLANS[trial.plan].paired) and jobs & {trial.node, trial.partner}:
             trial.wrong.append("the job that nobody wants any more is left")
 
 
@@ -63,6 +65,24 @@ def _wrong_order(product: Installation, trial: Trial, states: Sequence[str]) -> 
         excluded = _excluded(product, trial.node)
         if excluded != [trial.node] and not (excluded == [] and _may_be_skipped(trial)):
             yield f"the job is kept off {excluded}"
+
+
+def _wrong_pair(product: Installation, trial: Trial) -> Iterator[str]:
+    """A preflight plan without a figure or with another verdict; a node that ran the test twice."""
+    if not PLANS[trial.plan].paired:
+        return
+    query = (
+        "SELECT p.state, p.slow::text, p.inconclusive::text, t.state, t.because::text FROM preflight_pairplan p "
+        "JOIN preflight_pairtest t ON t.plan_id = p.id JOIN fleet_node n ON n.id IN (t.first_id, t.second_id) "
+        "WHERE n.name = %s"
+    )
+    found = product.rows(query, trial.node)
+    if found != [("finished", "[]", "[]", "passed", "{}")]:
+        yield f"pair tests: {found}"
+    for node in (trial.node, trial.partner):
+        made = [row for row in product.sim_calls(node=node)["calls"] if (row["verb"], row["resource"]) == MAKES]
+        if (count := sum(row["count"] for row in made if row["applied"])) != 1:
+            yield f"{count} Jobs were created on {node}"
 
 
 def _may_be_skipped(trial: Trial) -> bool:

@@ -139,7 +139,7 @@ def test_no_pod_may_more_than_it_needs(pod):
 def test_what_is_applied_is_in_the_portals_namespace():
     account = only(one for one in RBAC if one["kind"] == "ServiceAccount")["metadata"]
     places = {one["metadata"].get("namespace", account["namespace"]) for one in MANIFESTS}
-    assert places - {"kce-rescue-system", "default", "kcover-jobs"} == {
+    assert places - {"kce-rescue-system", "default", "kcover-jobs", "kcover-preflight"} == {
         account["namespace"]
     }  # Events and jobs are written there
     kinds = {"ConfigMap", "PriorityClass", "Service", "PodDisruptionBudget", "Ingress", "Deployment", "NetworkPolicy"}

@@ -5,20 +5,21 @@ checked.
 import random
 from datetime import datetime, timedelta
 
-from django.db.models import Min
+from django.db.models import Min, QuerySet
 
-from kcover import marks
+from kcover import marks, probation_mark
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.models import Probation, Rescue, Step
 from tests import proofs
 from tests.invariants.observed_cluster import must
 from tests.invariants.testbed import Bed
 
+RUNS = ("waiting", "running")
 # The limits that a person sets who has seen to the cause.
 CALM = {
     "storm": {"enabled": False},
@@ -52,16 +53,23 @@ def settle(bed: Bed, chance: random.Random) -> None:
         bed.worker(chance)
         bed.check()
         unrest = Rescue.objects.filter(state__in=("waiting", "running")).exists() or queries.at_odds()
+        unrest = unrest or _probations().exists()
         if not unrest and not Step.objects.exclude(withdraw_at=None).exists():
             break
         bed.now = _next(bed)
     _check_end(bed)
 
 
+def _probations() -> QuerySet[Probation]:
+    """Those that end by themselves; one that is planned waits for its rescue."""
+    return Probation.objects.filter(ended_at=None).exclude(began_at=None, rescue__state__in=("held", *RUNS))
+
+
 def _next(bed: Bed) -> datetime:
     """When something is due next; a lease counts too."""
-    rows = Rescue.objects.filter(state__in=("waiting", "running"))
+    rows = Rescue.objects.filter(state__in=RUNS)
     found = rows.aggregate(due=Min("due_at"), lease=Min("lease_until"))
+    found["probation"] = _probations().aggregate(at=Min("due_at"))["at"]
     found["withdraw"] = Step.objects.aggregate(at=Min("withdraw_at"))["at"]
     later = [moment for moment in found.values() if moment is not None and moment > bed.now]
     return max(min(later, default=bed.now), bed.now + timedelta(seconds=1))
@@ -71,6 +79,7 @@ def _check_end(bed: Bed) -> None:
     left = Rescue.objects.filter(state__in=("waiting", "running"))
     must(not left.exists(), 14, f"never ends: {[(one.pk, one.state, str(one.why)) for one in left]}")
     must(not Step.objects.exclude(withdraw_at=None).exists(), 14, "something is withdrawn for ever")
+    must(not _probations().exists(), 50, f"probations never end: {list(_probations())}")
     for rescue in Rescue.objects.filter(outcome="healed"):
         must(not rescue.marks, 19, f"{rescue} healed the node and has marks {rescue.marks}")
     for name in bed.names:
@@ -90,6 +99,10 @@ def _check_end(bed: Bed) -> None:
 def _check_node(bed: Bed, name: str) -> None:
     """What is on the node is what the portal knows of, and is held by somebody."""
     node, row = bed.live(name), bed.node(name)
+    mark = node["metadata"]["annotations"].get(probation_mark.ANNOTATION, "")
+    must(
+        not mark and row.probation_until is None, 50, f"{name} keeps {mark}, {row.probation_until} after its probation"
+    )
     if queries.open_on(row) is not None:
         return  # it is held: whoever has the next word finds out
     known = queries.marked_on(row)

@@ -122,6 +122,7 @@ def other_worker(bed: Bed, _chance: random.Random) -> None:
         services.decide(pk, now=bed.now)
     for pk in Rescue.objects.order_by("pk").values_list("pk", flat=True):
         services.run(pk, clock=bed.clock)
+    bed.end_probations()
 
 
 def api_faults(bed: Bed, chance: random.Random) -> None:
@@ -212,6 +213,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "come_and_go": (1, come_and_go),
     "limits": (2, people_events.limits),
     "driver": (1, people_events.driver),
+    "probation": (3, people_events.probation),
     "pods": (8, pods),
     "sweep": (2, sweep),
 }
@@ -221,6 +223,7 @@ MEANWHILE: tuple[Act, ...] = (
     people_events.steer,
     people_events.request,
     people_events.kubectl,
+    people_events.probation,
     people_events.exclude,
     machine,
     fault,

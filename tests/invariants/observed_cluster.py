@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import marks
+from kcover import marks, probation_mark
 from kcover.decisions import guards
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet import queries as fleet
@@ -19,11 +19,12 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.kube.fake import Call, FakeCluster
 from kcover_portal.ledger.models import Entry
-from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.models import Probation, Rescue, Step
 
 WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload")
 DESTRUCTIVE = ("evict", "delete_pod", "ensure_job")
-OURS = (marks.STATE_LABEL,)  # labels that the portal may write
+OURS = (marks.STATE_LABEL, probation_mark.LABEL)  # labels that the portal may write
+ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION)
 STOPPED = ("paused", "shadow")
 
 Manifest = dict[str, Any]
@@ -199,11 +200,20 @@ class ObservedCluster(FakeCluster):
             must(not _mark(after), 22, f"{name} was uncordoned and its mark is left")
             if entry.verb == "uncordon.begun":
                 self._inspect_proof(name, entry)
+                planned = Probation.objects.filter(rescue=entry.rescue, began_at=None, ended_at=None)
+                kept_away = _on_probation(after) and probation_mark.TAINT in new
+                must(kept_away or not planned.exists(), 50, f"{name} takes ordinary work at its return")
             account.theirs = False
         if _mark(before) and not _mark(after):
             state = after["metadata"]["labels"].get(marks.STATE_LABEL)
-            must(state == account.state, 19, f"{name} has state label {state}, and before the rescue {account.state}")
-            must(not account.taints, 19, f"{name} lost the mark and keeps {account.taints}")
+            before_it = None if account.state == probation_mark.STATE else account.state
+            expected = probation_mark.STATE if _on_probation(after) else before_it
+            must(state == expected, 19, f"{name} has state label {state} and not {expected}")
+            left = account.taints - {probation_mark.TAINT}
+            must(not left, 19, f"{name} lost the mark and keeps {left}")
+        if entry.verb == "end_probation.begun":
+            must((was, _mark(before)) == (now, _mark(after)), 50, f"the end of its probation changed more of {name}")
+            must(old - new <= {probation_mark.TAINT}, 50, f"the end of its probation took {old - new} from {name}")
 
     def _inspect_proof(self, name: str, entry: Entry) -> None:
         """What must have been so before a rescue that verified its node puts it back into service (invariant 38)."""
@@ -240,6 +250,10 @@ def _mark(node: Manifest) -> str:
     return str(node["metadata"].get("annotations", {}).get(marks.ANNOTATION, ""))
 
 
+def _on_probation(node: Manifest) -> bool:
+    return bool(node["metadata"].get("annotations", {}).get(probation_mark.ANNOTATION))
+
+
 def _taints(node: Manifest) -> set[tuple[str, str, str]]:
     return {(one["key"], one.get("value", ""), one["effect"]) for one in node["spec"].get("taints", [])}
 
@@ -252,7 +266,7 @@ def _rest(node: Manifest) -> Manifest:
         "metadata": {
             **{key: value for key, value in metadata.items() if key != "resourceVersion"},
             "labels": {key: value for key, value in metadata["labels"].items() if key not in OURS},
-            "annotations": {key: v for key, v in metadata.get("annotations", {}).items() if key != marks.ANNOTATION},
+            "annotations": {k: v for k, v in metadata.get("annotations", {}).items() if k not in ANNOTATIONS},
         },
         "spec": {key: value for key, value in spec.items() if key not in ("unschedulable", "taints")},
     }

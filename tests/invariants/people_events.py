@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 
+from kcover import probation_mark
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
@@ -126,6 +127,15 @@ def driver(bed: Bed, chance: random.Random) -> None:
     """A person changes how nodes are rebooted."""
     changes = {"reboot": chance.choice(("job", "agent", "auto"))}
     cluster_settings.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
+
+
+def probation(bed: Bed, chance: random.Random) -> None:
+    """A person ends a probation, or somebody removes or adds its taint with kubectl."""
+    name = chance.choice(bed.names)
+    if chance.random() < 0.5:
+        _may(lambda: services.end_probation(bed.node(name), actor="user:ann", reason="so", now=bed.now))
+    elif bed.there(name):
+        bed.kube.hands_taint(name, port.Taint(*probation_mark.TAINT), there=chance.random() < 0.3)
 
 
 def _one(rows, chance: random.Random):

@@ -18,6 +18,8 @@ from kcover_portal.fleet.models import CheckResult, Cluster
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
+from kcover_portal.preflight.models import PreflightGate
+from kcover_portal.preflight.services import gate_labels
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.engine import kube_events, standby_cleanup
 from tests.invariants.counted_cluster import CountedCluster
@@ -60,6 +62,7 @@ class Shadowed(World):
             services.reconcile(now=self.now)
             standby_cleanup.tidy(clock=self.clock)
             autopilot_labels.write(Cluster.objects.get(pk=self.cluster.pk), clock=self.clock)
+            gate_labels.write(Cluster.objects.get(pk=self.cluster.pk), clock=self.clock)
             for pk in check_queries.running():
                 check_runs.advance(pk, now=self.now)
 
@@ -146,6 +149,13 @@ def checked(world: Shadowed) -> None:
     )
 
 
+def passed_pair_tests(world: Shadowed) -> None:
+    """The node passed its pair tests, and its label is to say so."""
+    cluster_settings.set_cluster(world.cluster, {"preflight_labels": True}, actor="t", reason="", now=world.now)
+    node = world.node()
+    PreflightGate.objects.create(node=node, node_uid=node.uid, passed_at=world.now)
+
+
 def asked_for_storage(world: Shadowed) -> None:
     world.report()
     nodes = node_selection.nodes(world.cluster, hosts=[NODE])
@@ -181,6 +191,7 @@ CASES = {
     "a standby's role": Case(policy=STANDBY, before=promised),
     "a standby that is given back": Case(policy=STANDBY, before=promised_in_vain),
     "Autopilot's labels": Case(policy="", before=checked),
+    "the preflight gate": Case(policy="", before=passed_pair_tests),
     "a claim that is to be made": Case(
         policy="", before=refused_storage, comes=(("create", "persistentvolumeclaims"),)
     ),

@@ -13,6 +13,7 @@ from kcover_portal.checks.services import validations
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
+from kcover_portal.rescue.queries import probations
 from tests.invariants import audit_log, sql
 from tests.invariants.observed_cluster import Violation, excluded, must
 from tests.invariants.walk_cluster import WalkCluster
@@ -29,6 +30,7 @@ spec:
   rules:
     - priority: 90
       errorCode: ["48", "62", "64"]
+      probation: 1h
       actions:
         - name: cordon
         - {name: drain, attribute: {waittime: 10min}}
@@ -113,11 +115,17 @@ class Bed(WalkCluster):
                 services.decide(together[0], now=self.now)
         for pk, _ in queries.to_withdraw(now=self.now):
             services.withdraw(pk, clock=self.clock)
+        self.end_probations()
         rescues = queries.due(now=self.now)
         random_.shuffle(rescues)
         for pk, _ in rescues:
             services.run(pk, clock=self.clock)
         self._run_checks()
+
+    def end_probations(self) -> None:
+        """Probations that are over, or that somebody ends early."""
+        for pk, _ in probations.due(now=self.now):
+            services.carry_out_probation_end(pk, clock=self.clock)
 
     def _run_checks(self) -> None:
         """What the tasks of the checks do with runs and validations."""

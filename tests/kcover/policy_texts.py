@@ -69,6 +69,7 @@ def _actions(draw: Callable[..., Any], *, own: bool) -> tuple[document.Action, .
 def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
     codes = draw(st.none() | st.lists(CODES, min_size=1, max_size=4).map(tuple))
     labels = draw(st.none() | LABELS)
+    listed_actions = draw(_actions(own=own))
     more: dict[str, Any] = {}
     if own:
         sxids, checks = draw(_some(CODES)), draw(_some(WORDS))
@@ -97,13 +98,15 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
             "validate": draw(st.none() | st.sampled_from(validate.PROFILES)),
             "escalate": draw(st.none() | SENTENCES),
         }
+        if document.Rule(index=0, priority=0, actions=listed_actions).uncordons:
+            more["probation"] = draw(st.sampled_from((None, "auto", "1min", "6h", "1day12h", "30day")))
     return document.Rule(
         index=index,
         priority=draw(st.integers(0, 2**31 - 1)),
         codes=codes,
         operator="all" if labels is None else draw(st.sampled_from(("any", "all"))),
         labels=labels,
-        actions=draw(_actions(own=own)),
+        actions=listed_actions,
         **more,
     )
 

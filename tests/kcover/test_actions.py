@@ -43,7 +43,7 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
         ("mends", {"reset", "reboot", "power_cycle"}),
         ("ends_boot", {"reboot", "power_cycle"}),
-        ("destroys_evidence", {"reset", "reboot"}),
+        ("destroys_evidence", {"reset", "reboot", "power_cycle"}),
         ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),

@@ -53,52 +53,6 @@ def test_the_status_names_every_failure(results: list[Check], said: list[str]) -
     assert autopilot.node_status(results) == said
 
 
-def test_results_of_a_ring_as_a_table() -> None:
-    rates = {"gpu-2": {"gpu-1": 90.0}, "gpu-1": {"gpu-2": 98.5, "gpu-3": 97.0}}
-    assert autopilot.throughput_text(rates) == (
-        "Average Bandwidth Gb/s: 95.17\n"
-        "Network Throughput:\n"
-        "src/dst  gpu-1    gpu-2    gpu-3\n"
-        "gpu-1    N/A      98.5     97\n"
-        "gpu-2    90       N/A      N/A\n"
-        "\n"
-    )
-    assert autopilot.throughput_text({}) == ""
-
-
-def test_the_text_of_a_node_has_autopilots_layout() -> None:
-    results = [
-        check("pciebw", "pass", "GPU-0", 24.5),
-        check("pciebw", "fail", "GPU-1", 3.25, "under 4 GB/s"),
-        check("dcgm", "error", message="no host engine"),
-        check("ping", "skipped", message="nobody to ping"),
-        check("remapped", "pass", "GPU-0", 0.0),
-    ]
-    text = autopilot.node_text(
-        "n1", address="10.0.0.1", url="http://p/status?host=n1", results=results, status=autopilot.node_status(results)
-    )
-    assert text == (
-        "Autopilot Endpoint: 10.0.0.1\nNode: n1\nurl(s): http://p/status?host=n1\nResponse:\n"
-        "Checking system status of host n1\n\n"
-        "[[ PCIEBW ]] FAIL\nn1 24.5 3.25\n[[ PCIEBW ]] FAIL GPU-1: under 4 GB/s\n\n"
-        "[[ DCGM ]] ABORT\n[[ DCGM ]] ABORT n1: no host engine\n\n"
-        "[[ PING ]] SKIPPED\n[[ PING ]] SKIPPED n1: nobody to ping\n\n"
-        "[[ REMAPPED ROWS ]] SUCCESS\nn1 0\n\n"
-        "Node Status: PCIE Failed, DCGM Aborted\n-------------------------------------\n\n"
-    )
-
-
-def test_the_text_of_a_node_that_does_not_answer() -> None:
-    text = autopilot.node_text("n1", address="", url="u", results=[], status=[autopilot.NO_ANSWER], note="no agent")
-    assert "Response:\nABORT: no agent\n\nNode Status: Connection to Server Failed\n" in text
-
-
-def test_the_summary_is_a_python_dict_and_the_runtime() -> None:
-    said = {"n2": ["Ok"], "n1": ["PCIE Failed", "DCGM Failed"]}
-    text = autopilot.summary_text(said, runtime=timedelta(seconds=31.84))
-    assert text == ("Node Summary:\n\n{'n1': ['PCIE Failed', 'DCGM Failed'], 'n2': ['Ok']}\n\nruntime: 31.8 sec\n")
-
-
 @pytest.mark.parametrize(
     ("name", "level", "expected"),
     [("gpumem", 1, True), ("dcgm", 1, False), ("dcgm", 2, True), ("pciebw", 3, False)],

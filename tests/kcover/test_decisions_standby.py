@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcover import reasons
 from kcover.decisions import standby
 from kcover.policy import document
 
@@ -64,6 +65,12 @@ def test_the_first_rule_with_a_free_standby_decides() -> None:
     chosen = choose(taken, C, rules=(X_FOR_TRAIN, Y_FOR_TRAIN), role="train")
     assert isinstance(chosen, standby.ChosenStandby)
     assert (chosen.name, chosen.rule) == ("c", 1)
+
+
+def test_a_standby_on_probation_is_not_free() -> None:
+    found = choose(standby.Standby(name="a", labels={}, ready=True, healthy=True, promised=False, on_probation=True))
+    assert isinstance(found, standby.Shortage)
+    assert found.because[1:] == (reasons.of("node_on_probation", node="a"),)
 
 
 def test_where_no_rule_finds_one_any_free_standby_is_taken() -> None:
@@ -131,6 +138,7 @@ STANDBYS = st.lists(
         ready=st.booleans(),
         healthy=st.booleans(),
         promised=st.booleans(),
+        on_probation=st.booleans(),
     ),
     unique_by=lambda one: one.name,
 )
@@ -143,7 +151,7 @@ def test_what_is_chosen_is_free_whatever_the_order(
 ) -> None:
     rules = tuple(rule(index, origin, target) for index, (origin, target) in enumerate(sides))
     chosen = choose(*standbys, rules=rules, seed=seed, **labels)
-    free = {one.name: one for one in standbys if one.ready and one.healthy and not one.promised}
+    free = {one.name: one for one in standbys if one.ready and one.healthy and not (one.promised or one.on_probation)}
     if isinstance(chosen, standby.ChosenStandby):
         assert chosen.name in free
         if chosen.rule is not None:

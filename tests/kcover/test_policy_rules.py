@@ -77,6 +77,44 @@ def test_a_rule_without_a_validation_and_one_with_it(names: tuple[str, ...]) -> 
     assert rule(validate="auto").validate == "auto"  # the default action is cordon
 
 
+RETURNS = ({"name": "cordon"}, {"name": "drain"}, {"name": "reboot", "attribute": {"unCordon": "true"}})
+
+
+@pytest.mark.parametrize(
+    ("written", "probation"),
+    [("24h", "1day"), ("90min", "1h30min"), ("30day", "30day"), ("auto", "auto"), ("none", None), (None, None)],
+)
+def test_a_probation_is_a_length_or_a_word(written: object, probation: str | None) -> None:
+    assert rule(actions=list(RETURNS), probation=written).probation == probation
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ("0min", "duration_zero"),
+        ("30day1min", "probation_long"),
+        (24, "not_a_string"),
+        (True, "not_a_string"),
+        (["24h"], "not_a_string"),
+    ],
+)
+def test_another_length_of_a_probation_is_refused(value: object, code: str) -> None:
+    [problem] = rule_reasons(actions=list(RETURNS), probation=value)
+    assert (problem.path[-1], problem.reason.code) == ("probation", code)
+
+
+@pytest.mark.parametrize("value", ["", "always", "None"])
+def test_a_probation_that_is_no_length_is_refused(value: str) -> None:
+    assert [problem.path[-1] for problem in rule_reasons(actions=list(RETURNS), probation=value)] == ["probation"]
+
+
+@pytest.mark.parametrize("value", ["24h", "auto"])
+def test_only_a_node_that_is_returned_is_on_probation(value: str) -> None:
+    [problem] = rule_reasons(actions=actions("cordon"), probation=value)
+    assert (problem.path[-1], problem.reason) == ("probation", reasons.of("probation_unreturned"))
+    assert rule(actions=actions("cordon"), probation="none").probation is None
+
+
 @pytest.mark.parametrize("value", [[], "62", 62, {}])
 def test_codes_are_a_list(value: object) -> None:
     message = 'errorCode must be a list of strings, ["62"] for example; leave it out for any code'

@@ -120,3 +120,29 @@ def test_the_verdict_does_not_depend_on_order() -> None:
     turned = [PairTest((one.pair[1], one.pair[0]), one.failed) for one in reversed(tests)]
     assert pair_tests.judge(turned) == pair_tests.judge(tests)
     assert pair_tests.confirmations(turned) == pair_tests.confirmations(tests)
+
+
+@pytest.mark.parametrize(("limit", "storm"), [(2, True), (3, True), (16, False), (None, False)])
+def test_inv_41_so_many_suspects_at_once_are_a_storm_and_nobody_is_slow(limit: int | None, storm: bool) -> None:
+    failing = [*slow_in("n00", 0, 1, 2, 3, 4), *slow_in("n05", 0, 1, 2, 3), *slow_in("n09", 1, 2)]
+    tests = ran(failing)
+    verdict = pair_tests.judge(tests, storm_from=limit)
+    assert (verdict.storm, verdict.failed) == (storm, True)
+    assert verdict.slow == (() if storm else ("n00", "n05"))
+    assert {"n00", "n05", "n09"} & set(verdict.inconclusive) == ({"n00", "n05", "n09"} if storm else {"n09"})
+    assert not {"n00", "n05", "n09"} & set(verdict.clear)
+
+
+def test_kcovers_rule_names_who_failed_everywhere_unless_it_is_a_storm() -> None:
+    tests = ran([*slow_in("n03", 0, 1, 2, 3, 4), *slow_in("n07", 0, 1, 2, 3)])
+    verdict = pair_tests.every_pair_failed(tests, nodes=[*NODES, "gone"], storm_from=2)
+    assert (verdict.slow, verdict.inconclusive, verdict.storm, len(verdict.clear)) == (("n03",), ("gone",), False, 15)
+    both = ran([*slow_in("n03", 0, 1, 2, 3, 4), *slow_in("n07", 0, 1, 2, 3, 4)])
+    verdict = pair_tests.every_pair_failed(both, storm_from=2)
+    assert (verdict.slow, verdict.inconclusive, verdict.storm) == ((), ("n03", "n07"), True)
+    pair = pair_tests.every_pair_failed([PairTest(("a", "b"), True)])
+    assert (pair.slow, pair.inconclusive) == ((), ("a", "b"))
+
+
+def test_who_has_no_test_is_inconclusive() -> None:
+    assert pair_tests.judge(ran(), nodes=[*NODES, "gone"]).inconclusive == ("gone",)

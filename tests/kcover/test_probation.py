@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import probation
+from kcover import probation, reasons
 from kcover.probation import PRIOR_CHANCES, Return
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -56,3 +56,26 @@ def test_a_fleet_that_always_repeats_gets_the_length_with_the_least_chance() -> 
     past = [Return("gpu", hours * HOUR, True) for hours in range(144)] * 5
     found = probation.choose("gpu", past)
     assert found.mean == min(one.mean for one in probation.chances("gpu", past)) > probation.TARGET_CHANCE
+
+
+def test_a_rule_sets_the_length_whatever_the_past_says() -> None:
+    found = probation.of_rule("1day12h", fault_class="gpu", past=[Return("gpu", HOUR, True)] * 50)
+    assert found.length == timedelta(hours=36)
+    assert found.because == reasons.of("probation_by_rule", length=reasons.span(timedelta(hours=36)))
+
+
+def test_the_basis_of_a_chosen_length_counts_the_class_alone() -> None:
+    day = timedelta(days=1)
+    memory = [Return("memory", 28 * day - HOUR, True), Return("memory", 28 * day, True), Return("memory", HOUR, False)]
+    others = [Return("bus", HOUR, True)] * 7
+    found = probation.of_rule("auto", fault_class="memory", past=[*memory, *others])
+    chance = probation.choose("memory", [*memory, *others])
+    assert found.length == chance.length
+    basis = dict(found.because.params)
+    assert (basis["repeats"], basis["returns"], basis["days"]) == (1, 2, 28)
+    assert (basis["fault_class"], basis["length"]) == (reasons.of("fault_class_memory"), reasons.span(chance.length))
+    assert basis["permille"] == round(chance.mean * 1000)
+
+
+def test_a_fleet_that_never_repeats_needs_no_probation() -> None:
+    assert probation.of_rule("auto", fault_class="memory", past=sound(100_000)).length == timedelta(0)

@@ -1,9 +1,13 @@
 """Autopilot's ``/status`` end to end: the portal requests checks, and real agents run them."""
 
 import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from tests.story import ring
-from tests.story.product import Product, call
+from tests.story.product import ROOT, Product, call
 
 CHECKS = "pciebw,remapped,ping"
 RING = ["cpu-01", "cpu-02", "cpu-03"]  # nodes of the cluster on which the simulator runs no agent
@@ -42,18 +46,39 @@ def iperfs_ring(product: Product) -> None:
     assert {one["value"] for one in kept if one["device"] != "server"} == {24.0, 26.0}
 
 
+@contextmanager
+def port_without_token(product: Product) -> Iterator[str]:
+    """Autopilot's address: the process that an admin starts with a token. Yields its URL."""
+    secret = product.folder / "status-token"
+    secret.write_text(product.token)
+    command = ("manage.py", "status_port", "--portal", product.url, "--token-file", str(secret), "--port", "0")
+    with subprocess.Popen(
+        (sys.executable, *command), cwd=ROOT, env=product.environment, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        try:
+            yield process.stdout.readline().partition("/status")[0]
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
 def by_virtual_agents(product: Product, nodes: list[str]) -> None:
     """The checks of GPUs, one of which is hurt."""
     hurt = nodes[1]
     product.post_sim("/sim/faults", {"node": hurt, "kind": "xid", "code": 62, "gpu": 0, "cure": "repair"})
 
-    status, text = call("GET", f"{product.url}/api/v1/status?check={CHECKS}&batch=2&wait=15", token=product.token)
-    assert status == 200, text
-    assert text.startswith(f"Checking status of {len(nodes)} nodes in cluster sim: pciebw, remapped, ping\n")
+    with port_without_token(product) as url:
+        status, text = call("GET", f"{url}/status?check={CHECKS}&batch=2&wait=15")
+        assert status == 200, text
+        assert call("GET", f"{url}/status?check=nonsense")[0] == 400
+        assert call("GET", f"{url}/api/v1/nodes")[0] == 404
+        assert call("GET", f"{url}/status", headers={"User-Agent": "Mozilla/5.0"})[0] == 403
+    assert text.startswith("Checking status on all nodes\nRun 1 in cluster sim: pciebw, remapped, ping\n")
     blocks = dict(re.findall(r"^Node: (\S+)$.*?^Node Status: (.*?)$", text, re.MULTILINE | re.DOTALL))
     assert blocks == {name: "PCIE Failed, REMAPPED ROWS Failed" if name == hurt else "Ok" for name in nodes}
     assert f"'{hurt}': ['PCIE Failed', 'REMAPPED ROWS Failed']" in text
-    assert re.search(r"^runtime: \d+\.\d sec$", text, re.MULTILINE)
+    assert re.search(r"^runtime: \d+\.\d+ sec$", text, re.MULTILINE)
 
     [run] = product.get("/api/v1/check-runs")["results"]
     assert (run["state"], run["done"], run["wrong"], run["batch"]) == ("finished", len(nodes), 1, 2)

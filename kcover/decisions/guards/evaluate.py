@@ -93,7 +93,7 @@ def storm(settings: Settings, facts: Facts) -> Storm | None:
     """The widest storm that the fault at hand belongs to. None if there is none or the guard is off."""
     if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
-    reached = _storm_from(settings, facts)
+    reached = settings.storm.reached_from(eligible=facts.eligible)
     widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))
     if widest.nodes < reached:
         return None
@@ -195,16 +195,15 @@ def _maintenance(facts: Facts, *, now: datetime) -> _Finding:
     return _Finding(guard="maintenance", holds=True, until=last.end, reason=reason)
 
 
-def _storm_from(settings: Settings, facts: Facts) -> int:
-    """The number of nodes from which a symptom is a storm."""
-    return max(settings.storm.nodes, limits.Limit(percent=settings.storm.percent).of(facts.eligible))
-
-
 def _storm(settings: Settings, facts: Facts) -> _Finding:
     found, within = storm(settings, facts), reasons.span(settings.storm.window)
     if found is None:
         most = max((shared.nodes for shared in facts.symptoms), default=0)
-        return _Finding(reason=reasons.of("no_storm", nodes=most, limit=_storm_from(settings, facts), within=within))
+        return _Finding(
+            reason=reasons.of(
+                "no_storm", nodes=most, limit=settings.storm.reached_from(eligible=facts.eligible), within=within
+            )
+        )
     symptom = found.symptom
     reason = reasons.of(
         f"storm_{symptom.trait}", value=symptom.text, nodes=symptom.nodes, limit=found.reached, within=within
@@ -224,7 +223,7 @@ def _storm_cordon(settings: Settings, facts: Facts) -> _Finding:
             return _Finding(guard="storm", holds=True, reason=taken)
     widest = max(shared.nodes for shared in facts.symptoms)
     within = reasons.span(settings.storm.window)
-    reached = _storm_from(settings, facts)
+    reached = settings.storm.reached_from(eligible=facts.eligible)
     return _Finding(reason=reasons.of("storm_cordon", nodes=widest, limit=reached, within=within))
 
 

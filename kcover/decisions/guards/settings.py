@@ -42,6 +42,10 @@ class Storm:
     percent: int = 3
     window: timedelta = timedelta(minutes=5)
 
+    def reached_from(self, *, eligible: int) -> int:
+        """The number of nodes from which a symptom is a storm, of so many eligible ones."""
+        return max(self.nodes, limits.Limit(percent=self.percent).of(eligible))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:

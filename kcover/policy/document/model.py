@@ -74,6 +74,7 @@ class Rule:
     those of Xids and SXids they always leave out. ``labels`` None: any node. ``budget``: how many of its nodes the rule
     may keep isolated at one time. ``cooldown``: how long the rule does not act on a node again. ``minimum``: how often
     the fault must have occurred to match. ``validate``: the profile of the validation that the node must pass.
+    ``probation``: how long the returned node stays on probation: a duration, "auto", or None for not at all.
     """
 
     index: int
@@ -96,6 +97,7 @@ class Rule:
     verify: bool = False
     verify_agent: bool = True
     validate: str | None = None
+    probation: str | None = None
     escalate: str | None = None
 
     @property

@@ -80,7 +80,7 @@ class ProblemCollector:
 
 def quoting_hint(key: str, value: object) -> Reason:
     """The text to write instead of a value that YAML did not parse as a string."""
-    if key in ("waittime", "within", "cooldown", "expires"):
+    if key in ("waittime", "within", "cooldown", "expires", "probation"):
         if type(value) is int:
             return reasons.of("write_value", text=f"{short_text(value)}min")
         return reasons.of("write_example", text="20min")

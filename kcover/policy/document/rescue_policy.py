@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kcover import limits
+from kcover import durations, limits, probation
 from kcover.actions import ACTIONS, validate
 from kcover.policy.document import actions, fault_selector
 from kcover.policy.document.model import (
@@ -20,7 +20,10 @@ from kcover.policy.document.problem_collector import ProblemCollector
 from kcover.quote import short_repr
 
 KEYS = ("priority", "errorCode", "nodeSelector", "actions")
-OWN_KEYS = ("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout", "verify", "validate", "escalate")
+OWN_KEYS = (
+    *("mode", "match", "budget", "cooldown", "approval", "onDrainTimeout"),
+    *("verify", "validate", "probation", "escalate"),
+)
 APPROVAL = ("required", "approvers", "expires")
 
 
@@ -70,12 +73,15 @@ def _rule(rule: dict[Any, Any], index: int, at: Path, problems: ProblemCollector
         verify=verify,
         verify_agent=verify_agent,
         validate=_validate(rule, at, parsed_actions, problems),
+        probation=_probation(rule.get("probation"), (*at, "probation"), problems),
         escalate=_escalate(rule.get("escalate"), (*at, "escalate"), problems),
     )
     if rule.get("actions") == [] and parsed.escalate is None:
         problems.add((*at, "actions"), "rule_without_actions")
     if "onDrainTimeout" in rule and not any(action.name == "drain" for action in parsed_actions):
         problems.add((*at, "onDrainTimeout"), "drain_timeout_unused")
+    if parsed.probation is not None and not parsed.uncordons:
+        problems.add((*at, "probation"), "probation_unreturned")
     return parsed
 
 
@@ -161,6 +167,18 @@ def _validate(
     if not any(action.name in isolating for action in parsed_actions):
         problems.add((*at, "validate"), "validate_unisolated", known=", ".join(sorted(isolating)))
     return problems.choice(rule, "validate", validate.PROFILES, validate.PROFILES[0], at)
+
+
+def _probation(value: object, at: Path, problems: ProblemCollector) -> str | None:
+    """The length of the probation in canonical form, or "auto"; None without one."""
+    if value is None or value == probation.NONE:
+        return None
+    if value == probation.AUTO:
+        return probation.AUTO
+    length = problems.duration("probation", value, at)
+    if length > probation.MAX_LENGTH:
+        problems.add(at, "probation_long", days=probation.MAX_LENGTH.days)
+    return durations.render(length) if length else None
 
 
 def _escalate(value: object, at: Path, problems: ProblemCollector) -> str | None:

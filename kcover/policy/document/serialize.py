@@ -38,6 +38,7 @@ def render_rule(rule: Rule) -> dict[str, Any]:
         "onDrainTimeout": rule.on_drain_timeout if rule.on_drain_timeout != "hold" else None,
         "verify": None if not rule.verify else True if rule.verify_agent else {"agent": False},
         "validate": rule.validate,
+        "probation": rule.probation,
         "escalate": rule.escalate,
     }
     return {key: value for key, value in written.items() if value is not None}

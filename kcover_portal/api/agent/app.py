@@ -23,6 +23,7 @@ from kcover_portal.api.agent import (
     ingest_counters,
     jwt_claims,
     long_poll,
+    peers,
     preflight,
     report_decoder,
     service_accounts,
@@ -44,7 +45,14 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Mapping[bytes, bytes]
 
 PREFIX = "/api/v1/agent/"
-METHODS = {"reports": "POST", "enrol": "POST", "commands": "GET", "preflight": "POST", "evidence": "POST"}
+METHODS = {
+    "reports": "POST",
+    "enrol": "POST",
+    "commands": "GET",
+    "preflight": "POST",
+    "evidence": "POST",
+    "peers": "GET",
+}
 MAX_WAIT_SECONDS = 60.0
 RETRY_AFTER = 5
 REPORT = reasons.of("report_wanted", keys="version, node, boot_id, batch_id, sent_at")
@@ -104,6 +112,9 @@ async def _route(asked: str, scope: Scope, receive: Receive) -> tuple[int, dict[
         return await _enrol(headers, receive, credential)
     if asked == "preflight":
         return await _preflight(headers, receive, credential)
+    if asked == "peers":
+        _admitted(credential)
+        return 200, await sync_to_async(peers.addresses, thread_sensitive=False)(credential)
     if asked == "evidence":
         return await _evidence(scope, headers, receive, credential)
     return await _commands(scope, credential)

@@ -61,6 +61,10 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "autopilot_labels",
             "preflight_within",
             "preflight_namespaces",
+            "preflight_labels",
+            "nccl_image",
+            "nccl_namespace",
+            "nccl_resources",
             "storage_class",
             "topology",
             "hand_approval",
@@ -117,6 +121,12 @@ class ClusterBody(base.StrictSerializer):
         max_length=2000,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
+    preflight_labels = serializers.BooleanField(required=False)
+    nccl_image = serializers.CharField(required=False, allow_blank=True, max_length=300)
+    nccl_namespace = serializers.RegexField(NAMESPACE, required=False, max_length=63)
+    nccl_resources = serializers.CharField(
+        required=False, allow_blank=True, max_length=500, help_text="of the Jobs of pair tests, such as rdma/hca=1"
+    )
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     topology = serializers.DictField(
         child=serializers.CharField(allow_blank=True, max_length=317),
@@ -147,6 +157,7 @@ class ClusterBody(base.StrictSerializer):
 ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
+        *("nccl_image", "nccl_namespace", "nccl_resources"),
         *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
         *("ledger_lease", "second_factor"),
     }

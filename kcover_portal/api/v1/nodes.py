@@ -107,6 +107,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "taints",
             "conditions",
             "marks",
+            "probation_until",
             "driver",
             "kernel",
             "kubelet",

@@ -176,6 +176,7 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
             "state",
             "outcome",
             "verified",
+            "on_probation",
             "because",
             "because_reason",
             "needs_human",

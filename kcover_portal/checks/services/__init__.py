@@ -6,7 +6,8 @@ run at a time per node; the agent verifies it again before it starts.
 """
 
 from kcover_portal.checks.services.deep_checks import begin_again
-from kcover_portal.checks.services.iperf_rings import MAX_RING_NODES, Traffic
+from kcover_portal.checks.services.iperf_rings import MAX_RING_NODES, PLANES, Traffic
+from kcover_portal.checks.services.iperf_rings import step_count as ring_step_count
 from kcover_portal.checks.services.job_ends import look as look_at_jobs
 from kcover_portal.checks.services.job_ends import prune as prune_jobs
 from kcover_portal.checks.services.node_checks import results_of
@@ -24,6 +25,7 @@ __all__ = [
     "CLUSTER_CALL_LEASE",
     "MAX_RING_NODES",
     "MAX_RUNS",
+    "PLANES",
     "CheckRunRefused",
     "Traffic",
     "advance",
@@ -33,5 +35,6 @@ __all__ = [
     "prune",
     "prune_jobs",
     "results_of",
+    "ring_step_count",
     "stop",
 ]

@@ -14,12 +14,12 @@ from kcover_portal.checks import queries as checks
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import eligibility, iperf_rings, node_checks, pvc_check
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.models import Agent, Command, Node
+from kcover_portal.fleet.models import Agent, Command
+from kcover_portal.fleet.services import neighbours
 from kcover_portal.kube import bounds, port
 
 log = logging.getLogger(__name__)
 
-MAX_NEIGHBOURS = 32  # nodes to ping if none are named: the next ones in the circle of names
 MAX_LISTS_PER_NODE = 8  # the number of nodes up to which pods are listed per node; above, all pods of the cluster once
 NO_PARTNER = reasons.of("ring_without_partner")
 NO_ADDRESS = reasons.of("node_without_address")
@@ -123,7 +123,7 @@ def _skip(target: CheckTarget, left: list[str], check: str, why: Reason) -> None
 def _commands(
     run: CheckRun, asked: Sequence[CheckTarget], todo: Mapping[int, list[str]], present: set[int], *, now: datetime
 ) -> list[Command]:
-    neighbours = _neighbourhood(run)
+    circle = neighbours.circle(run.cluster) if "ping" in run.checks and not run.peers else []
     commands = []
     for target in asked:
         target.requested_at = now
@@ -136,17 +136,22 @@ def _commands(
             continue
         target.state, target.invasive = Requested, any(autopilot.is_invasive(check, level=run.level) for check in left)
         if checks := [check for check in left if check != iperf_rings.CHECK]:
-            target.command = _command(run, target, checks, neighbours, now=now)
+            target.command = _command(run, target, checks, circle, now=now)
             commands.append(target.command)
     return commands
 
 
 def _command(
-    run: CheckRun, target: CheckTarget, checks: Sequence[str], neighbours: Sequence[tuple[str, str]], *, now: datetime
+    run: CheckRun,
+    target: CheckTarget,
+    checks: Sequence[str],
+    circle: Sequence[neighbours.NamedAddress],
+    *,
+    now: datetime,
 ) -> Command:
     args: dict[str, Any] = {"checks": list(checks), "r": run.level, **run.limits}
     if "ping" in checks:
-        args["hosts"] = list(run.peers) or _next_ones(target.node.name, neighbours)
+        args["hosts"] = list(run.peers) or neighbours.next_in(circle, target.node.name)
     return Command(
         id=uuid.uuid4(),
         node=target.node,
@@ -158,17 +163,3 @@ def _command(
         created_at=now,
         expires_at=now + node_checks.PICKUP_TIMEOUT + autopilot.time_limit(checks, level=run.level),
     )
-
-
-def _neighbourhood(run: CheckRun) -> list[tuple[str, str]]:
-    """The names and addresses of the cluster's nodes, sorted by name; empty unless the run needs them."""
-    if "ping" not in run.checks or run.peers:
-        return []
-    rows = Node.objects.filter(cluster=run.cluster, in_cluster=True, ready=True, gpus__gt=0).exclude(address="")
-    return list(rows.order_by("name").values_list("name", "address"))
-
-
-def _next_ones(name: str, ring: Sequence[tuple[str, str]]) -> list[str]:
-    after = [address for other, address in ring if other > name]
-    before = [address for other, address in ring if other < name]
-    return [*after, *before][:MAX_NEIGHBOURS]

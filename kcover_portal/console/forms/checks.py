@@ -1,4 +1,4 @@
-"""The forms that start a check run and a validation."""
+"""The forms that start a check run, a validation and pair tests."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,11 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
 from kcover import autopilot
+from kcover.preflight import pair_tests
 from kcover.validation.profiles import Profile
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.preflight.models import PairPlan
+from kcover_portal.preflight.services import pair_plans
 
 OFFERED = tuple(autopilot.CHECKS)
 
@@ -99,3 +102,41 @@ class Validate(_OnNodes):
 def _content(profile: Profile) -> str:
     """The checks of a profile, with dcgm's level."""
     return ", ".join(f"dcgm -r {profile.level}" if name == "dcgm" else name for name in profile.names)
+
+
+class TestPairs(_OnNodes):
+    """The pair tests to run."""
+
+    rounds = forms.IntegerField(
+        min_value=1,
+        max_value=pair_plans.MAX_ROUNDS,
+        initial=pair_tests.ROUNDS,
+        label=_("Rounds"),
+        help_text=_("Each node meets another node in each round."),
+        widget=forms.NumberInput(attrs={"class": "form-control"}),
+    )
+    rule = forms.ChoiceField(
+        choices=PairPlan.Rule.choices,
+        initial=PairPlan.Rule.CONFIRMED,
+        label=_("Verdict"),
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    threshold = forms.FloatField(
+        min_value=0.001,
+        initial=pair_plans.THRESHOLD_GBPS,
+        label=_("Bus bandwidth that each pair must reach (GB/s)"),
+        widget=forms.NumberInput(attrs={"class": "form-control", "step": "any"}),
+    )
+    reason = forms.CharField(
+        required=False,
+        max_length=500,
+        label=_("Reason"),
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    busy_nodes = forms.BooleanField(
+        required=False,
+        label=_("Test nodes with other work too"),
+        help_text=_("A node with too few free GPUs is not measured."),
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
+    field_order = ("cluster", "host", "nodelabel", "rounds", "rule", "threshold", "busy_nodes", "reason")

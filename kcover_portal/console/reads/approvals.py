@@ -13,6 +13,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approval_links, approvals, hand_approval
@@ -64,7 +65,7 @@ class ApprovalOutcome:
 
     at: datetime
     rescue: Rescue
-    look: presentation.Badge
+    look: Badge
     by: str
     reason: str
     via: str

@@ -11,6 +11,7 @@ from django.db.models import BooleanField, Count, ExpressionWrapper, Q, Sum
 from kcover import lifecycle
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Gpu, Node
@@ -42,7 +43,7 @@ class Tile:
         return self.marks or "." * self.gpus
 
     @property
-    def look(self) -> presentation.Badge:
+    def look(self) -> Badge:
         return presentation.of("node", self.state)
 
 
@@ -71,7 +72,7 @@ class Group:
     tiles: Sequence[Tile]
 
     @property
-    def counts(self) -> list[tuple[str, presentation.Badge, int]]:
+    def counts(self) -> list[tuple[str, Badge, int]]:
         """The number of nodes in each state, most urgent first, without states that have no nodes."""
         found = Counter(tile.state for tile in self.tiles)
         return [(state, look, found[state]) for state, look in presentation.NODE.items() if found[state]]

@@ -13,6 +13,7 @@ from kcover.faults import catalog
 from kcover_portal import localization, needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import incident_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
@@ -31,7 +32,7 @@ URGENT_SEVERITIES = 2  # the number of severities that come before approvals: fa
 class Need:
     """One line of the list of what needs a person: what, why, since when, and where to act."""
 
-    look: presentation.Badge
+    look: Badge
     title: str
     text: str
     since: datetime | None
@@ -107,7 +108,7 @@ def _total(rows: QuerySet[Any], listed: Sequence[object]) -> int:
 def _ledgers(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
     found = [
         Need(
-            presentation.Badge("", "bad", "bolt"),
+            Badge("", "bad", "bolt"),
             _("The audit log differs from its anchor; automation is paused"),
             _("The database was restored or rewritten. Read the incident, check the nodes, resume, then close it."),
             row.opened_at,
@@ -190,7 +191,7 @@ def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
 def _repairs(rows: QuerySet[Repair], *, now: datetime) -> tuple[list[Need], int]:
     found = [
         Need(
-            presentation.Badge("", "ask", "tool"),
+            Badge("", "ask", "tool"),
             _("Repair of %(node)s needs a person") % {"node": repair.node_name},
             localization.sentence(filter(None, [repair.need(now=now)])),
             repair.reported_at,
@@ -252,7 +253,7 @@ def _unhandled(incident: Incident, decision: Decision | None, *, faults: int) ->
 
 def _unwatched(cluster: Cluster) -> Need:
     return Need(
-        presentation.Badge("", "ask", "wifi-off"),
+        Badge("", "ask", "wifi-off"),
         _("The watch on cluster %(cluster)s is disconnected") % {"cluster": cluster.name},
         localization.stored(cluster.watch_error),
         cluster.watched_at,
@@ -264,7 +265,7 @@ def _unwatched(cluster: Cluster) -> Need:
 def _failing(rows: QuerySet[Source]) -> tuple[list[Need], int]:
     found = [
         Need(
-            presentation.Badge("", "ask", "plug-connected-x"),
+            Badge("", "ask", "plug-connected-x"),
             _("Source %(name)s fails") % {"name": row.name},
             localization.stored(row.error),
             row.error_at,

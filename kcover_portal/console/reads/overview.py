@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from kcover import lifecycle
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
@@ -20,7 +21,7 @@ MAX_ROWS = 12
 class Count:
     """A figure at the top of the page, with the list that it counts."""
 
-    look: presentation.Badge
+    look: Badge
     number: int
     page: str
     query: str

@@ -14,6 +14,7 @@ from kcover import actions, lifecycle, limits, plan, reasons
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import symptom
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
@@ -77,7 +78,7 @@ SEVERITY = ("tripped", "near", "calm", "off")
 class Alarm:
     """Something that blocks automation now, for the banner of every page."""
 
-    look: presentation.Badge
+    look: Badge
     cluster: str
     text: str
     storm: int | None = None

@@ -12,6 +12,7 @@ from kcover import audit, lifecycle
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.console import presentation
+from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_message, incident_name, symptom
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues
@@ -32,7 +33,7 @@ class TimelineEntry:
 
     at: datetime
     kind: str
-    look: presentation.Badge
+    look: Badge
     title: str | Promise
     text: str = ""
     page: str = ""
@@ -129,7 +130,7 @@ def _acts(node: Node, length: int) -> list[TimelineEntry]:
     """Actions of people from the audit log. Calls of the engine are on the rescue's page; decisions have rows above."""
     entries = ledger.timeline(node.cluster.name, node=node.name).exclude(actor__startswith="rescue ")
     entries = entries.exclude(verb__in=audit.DecisionMade.verbs())
-    look = presentation.Badge("", "off", "user")
+    look = Badge("", "off", "user")
     return [
         TimelineEntry(
             entry.at,

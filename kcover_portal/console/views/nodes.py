@@ -1,5 +1,6 @@
 """Nodes: the list, one node, and actions on it."""
 
+from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -8,6 +9,7 @@ from django.http import Http404, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle, marks
@@ -16,7 +18,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries as checks
-from kcover_portal.console import forms, lists
+from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, dialog, lead, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.cluster_settings import DOMAINS
@@ -29,6 +31,7 @@ from kcover_portal.incidents.queries import NodeHealth
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import probations
 
 SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
 PAGE_ROWS = 50
@@ -50,7 +53,7 @@ def nodes(request: Request) -> HttpResponse:
     wells = incidents.health_of(list(page.object_list), now=now)
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "model", "code"),
+        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "probation", "model", "code"),
         "page": page,
         "rows": [(node, tiles.get(node.pk), wells[node.pk]) for node in page.object_list],
         "usual": system.usual_version(seen.clusters()),
@@ -122,6 +125,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Verb.REPAIR, row) else (),
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
         "repairs": list(repairs.open_repairs().filter(node=row)),
+        "probation": probations.on_node(row),
     }
     return render(request, "console/pages/node.html", context)
 
@@ -167,6 +171,29 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     context |= {"holding": holding, "passes": passes, "chosen": request.POST.getlist("override")}
     status = 422 if form.errors else 200
     return render(request, "console/pages/node_act.html", context, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def end_probation(request: Request, cluster: str, name: str) -> HttpResponse:
+    """End the probation of a node early, with a reason."""
+    row = _find(request, cluster, name)
+    require(request, Verb.REPAIR, row)
+
+    def end(given: dict[str, Any], now: datetime) -> None:
+        services.end_probation(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
+    return form_dialog.act(
+        request,
+        forms.Act(request.POST or None),
+        end,
+        back=reverse("console:node", args=(cluster, name)),
+        address=reverse("console:probation-end", args=(cluster, name)),
+        title=_("End probation of %(node)s") % {"node": name},
+        text=_("Label and taint are removed. Ordinary work may then be scheduled on the node."),
+        verb=_("End probation"),
+        icon="hourglass",
+    )
 
 
 def _find(request: Request, cluster: str, name: str) -> Node:

@@ -9,7 +9,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit, masked_addresses, preflight, reasons
+from kcover import audit, kube_names, masked_addresses, preflight, reasons
 from kcover.decisions import guards
 from kcover.quote import short_text
 from kcover_portal import doorbell, encryption
@@ -26,6 +26,7 @@ SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
+    *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
 )
 SECRET = ("decision_secret",)
@@ -114,6 +115,8 @@ def _checked(name: str, value: Any) -> Any:
             return int(preflight.parse_deadline(value).total_seconds())
         except preflight.DeadlineInvalid as error:
             raise FieldError(name, error.reason) from error
+    if name == "nccl_resources":
+        return _resources(value)
     if name == "preflight_namespaces":
         return _namespaces(value)
     return value
@@ -126,6 +129,16 @@ def _namespaces(value: object) -> str:
         if names != [ALL_NAMESPACES] and not re.fullmatch(NAMESPACE, name):
             raise FieldError("preflight_namespaces", reasons.of("namespaces_invalid", value=short_text(name)))
     return ",".join(names)
+
+
+def _resources(value: object) -> str:
+    """Returns the resources in their canonical form, such as "rdma/hca=1". Raises FieldError."""
+    given = [one for one in re.split(r"[\s,]+", value) if one] if isinstance(value, str) else [repr(value)]
+    for one in given:
+        name, _, count = one.partition("=")
+        if not kube_names.LABEL_KEY.fullmatch(name) or not re.fullmatch(r"[1-9][0-9]{0,3}", count):
+            raise FieldError("nccl_resources", reasons.of("pair_resources", value=short_text(one)))
+    return ",".join(sorted(set(given)))
 
 
 def _check_secret(secret: str) -> None:

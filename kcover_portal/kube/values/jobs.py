@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """A Job that runs once on one node. It bypasses the scheduler, so that it also runs on a cordoned node."""
+    """A Job that runs once on one node. It bypasses the scheduler, so that it also runs on a cordoned node.
+
+    ``resources``: what the container asks the node for, such as ``nvidia.com/gpu``; the kubelet refuses the pod if it
+    has not as much left. ``host_network``: the pod has the node's address.
+    """
 
     name: str
     namespace: str
@@ -15,6 +19,8 @@ class JobSpec:
     command: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     host_pid: bool = False
+    host_network: bool = False
+    resources: Mapping[str, int] = field(default_factory=dict)
     privileged: bool = False
     deadline_seconds: int = 600
     service_account: str | None = None
@@ -23,13 +29,17 @@ class JobSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded."""
+    """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded.
+
+    ``labels``: its own, by which its creator is known.
+    """
 
     exists: bool
     active: int = 0
     succeeded: int = 0
     failed: int = 0
     reason: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

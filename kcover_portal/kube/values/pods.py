@@ -22,7 +22,8 @@ class Pod:
     ``mirror``: a static pod's shadow. ``terminal``: phase Succeeded or Failed. ``deleting``: a deletionTimestamp is
     set. ``job``: the training job it belongs to by label (``JOB_LABELS``), "" if none. ``unschedulable``: the scheduler
     found no node for it. ``gpus`` is what its containers ask for. ``containers``: their names, without init
-    containers. ``past_failures``: those of containers that were started again.
+    containers. ``past_failures``: those of containers that were started again. ``last_words``: the termination message
+    of its first container, or why the kubelet ended the pod.
     """
 
     namespace: str
@@ -47,6 +48,7 @@ class Pod:
     restart_policy: str = "Always"
     failures: tuple[ContainerFailure, ...] = ()
     past_failures: tuple[ContainerFailure, ...] = ()
+    last_words: str = ""
     resource_version: str = ""
 
 

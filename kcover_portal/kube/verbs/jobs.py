@@ -50,6 +50,8 @@ def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
         "env": [{"name": name, "value": value} for name, value in spec.env.items()],
         "securityContext": {"privileged": spec.privileged},
     }
+    if spec.resources:
+        container["resources"] = {"limits": {name: str(count) for name, count in spec.resources.items()}}
     pod: dict[str, Any] = {
         "nodeName": spec.node,
         "restartPolicy": "Never",
@@ -58,6 +60,8 @@ def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
         "automountServiceAccountToken": spec.service_account is not None,
         "containers": [container],
     }
+    if spec.host_network:
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
     if spec.service_account is not None:
         pod["serviceAccountName"] = spec.service_account
     return {

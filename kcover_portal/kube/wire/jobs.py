@@ -24,4 +24,5 @@ class JobObject(base.AnyObject, frozen=True):
             succeeded=status.succeeded,
             failed=max(status.failed, 1) if failure else status.failed,
             reason=failure.reason if failure else "",
+            labels=self.metadata.labels or {},
         )

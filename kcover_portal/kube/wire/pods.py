@@ -49,6 +49,7 @@ class PodSpec(base.Struct, frozen=True):
 
 class PodStatus(base.Struct, frozen=True):
     phase: str = "Pending"
+    message: str = ""
     conditions: list[base.Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None
 
@@ -83,9 +84,18 @@ class PodObject(base.AnyObject, frozen=True):
             job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),
             restart_policy=spec.restart_policy,
             failures=tuple(_failures(status.container_statuses or ())),
+            last_words=_last_words(status),
             past_failures=tuple(_failures(status.container_statuses or (), past=True)),
             resource_version=meta.resource_version,
         )
+
+
+def _last_words(status: PodStatus) -> str:
+    if status.phase not in ("Succeeded", "Failed"):
+        return ""
+    states = (container.state for container in status.container_statuses or ())
+    messages = (state.terminated.message for state in states if state and state.terminated)
+    return next(messages, "") or status.message
 
 
 class SelectorRequirement(base.Struct, frozen=True):

@@ -44,6 +44,7 @@ IRRELEVANT = (
     audit.MarksFound,
     audit.CommandAnsweredLate,
     audit.EvidenceAct,
+    audit.ProbationAct,
 )
 
 

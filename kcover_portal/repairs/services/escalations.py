@@ -1,4 +1,6 @@
-"""Repairs that the portal reports: for rescues that called a person, and for nodes that were rebooted too often."""
+"""Repairs that the portal reports: for rescues that called a person, for nodes that failed again on probation, and for
+nodes that were rebooted too often.
+"""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,7 +33,10 @@ class _Cause:
 
 
 def report_escalated(*, now: datetime) -> list[Repair]:
-    """Opens a repair for each node that automation left to people. Nodes that an open repair covers are left out."""
+    """Opens a repair for each node that automation left to people, or that failed again on probation.
+
+    Nodes that an open repair covers are left out.
+    """
     made: list[Repair] = []
     for cause in _causes():
         if any(row.node_id == cause.node.pk for row in made):
@@ -58,6 +63,9 @@ def _causes() -> Iterator[_Cause]:
         because = [reason for reason in (called, reasons.kept(rescue.because)) if reason is not None]
         incidents = list(rescue.incidents.order_by("pk"))
         yield _Cause(node=rescue.node, incidents=incidents, because=because, rescue=rescue)
+    for rescue in queries.rescues_on_probation()[:MAX_REPORTS]:
+        because = [reasons.of("repair_on_probation", rescue=str(rescue.pk), fault=rescue.code)]
+        yield _Cause(node=rescue.node, incidents=list(rescue.incidents.order_by("pk")), because=because, rescue=rescue)
     for decision in queries.decisions_at_a_limit()[:MAX_REPORTS]:
         incidents = [decision.incident] if decision.incident else []
         yield _Cause(node=decision.node, incidents=incidents, because=decision.reasons[1:2])

@@ -22,7 +22,7 @@ from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power, Seen, Switched
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks
+from kcover_portal.rescue.step import evidence, node_marks
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Retry, Wait
@@ -71,6 +71,9 @@ def _request(context: Context, controller: machines.Controller) -> Outcome:
         boot_id, key = _progress(context).boot_id, agent.key_of(context.step)
         return controller.ask(boot_id=boot_id, delivery=key, now=context.now)
 
+    awaited = evidence.wait(context)
+    if awaited is not None:
+        return awaited
     answer = _end_boot(context, controller, audit.Call.POWER_CYCLE, ask)
     if answer.taken or answer.unclear:
         return requested
@@ -109,6 +112,9 @@ def _switch_off(context: Context, controller: machines.Controller, seen: Seen) -
             return Hold(reasons.of("machine_found_off", host=host))
         context.remember(driver=controller.driver.name, machine=host, off_at=context.now)
         return _switch_on(context, controller, seen)
+    awaited = evidence.wait(context)
+    if awaited is not None:
+        return awaited
     answer = _end_boot(context, controller, audit.Call.POWER_OFF, partial(controller.switch, seen, Power.OFF))
     requested = reasons.of("machine_off_requested", host=host)
     if answer.taken or answer.unclear:

@@ -1,9 +1,12 @@
 """release: remove everything that the portal did to the node, and nothing of anyone else's."""
 
+from dataclasses import replace
+
 from kcover import audit, reasons
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.step import node_marks, standby_marks
+from kcover_portal.rescue.queries import probations, standbys
+from kcover_portal.rescue.step import node_marks, probation_marks, standby_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
@@ -11,17 +14,43 @@ from kcover_portal.rescue.step.outcomes import Done, Outcome
 def run(context: Context) -> Outcome:
     """Removes cordon, taints, labels and mark in one patch; the portal's own clean-up does so only while uncordoned.
 
-    A standby in service becomes a standby again: an operator's release ends its role.
+    A standby in service becomes a standby again: an operator's release ends its role. It ends a probation as well.
     """
     if context.rescue.requester_kind == Rescue.Requester.SYSTEM:
         if context.kube.get_node(context.node.name).unschedulable:
             return Done(reasons.of("release_still_cordoned"))
         return Done(node_marks.take_back(context, audit.Call.RELEASE))
+    because = reasons.of("released_by", by=context.rescue.requested_by)
     assignment = standbys.standing_in(context.node)
+    also = standby_marks.given_back(assignment) if assignment is not None else _nothing
+    removed = node_marks.take_back(context, audit.Call.RELEASE, also=_with_probation(also))
+    _end_probation(context, because)
     if assignment is None:
-        return Done(node_marks.take_back(context, audit.Call.RELEASE))
-    removed = node_marks.take_back(context, audit.Call.RELEASE, also=standby_marks.given_back(assignment))
-    standby_marks.note_given_back(
-        assignment, because=reasons.of("released_by", by=context.rescue.requested_by), now=context.now
-    )
+        return Done(removed)
+    standby_marks.note_given_back(assignment, because=because, now=context.now)
     return Done(reasons.both(removed, reasons.of("standby_again", origin=assignment.origin.name)))
+
+
+def _nothing(_node: port.Node) -> port.NodeChange:
+    return port.NodeChange()
+
+
+def _with_probation(also: port.DesiredChange) -> port.DesiredChange:
+    """The change together with the end of the probation that the node is on."""
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        more, ended = also(node), probation_marks.taken_off(node)
+        return replace(
+            more,
+            labels={**ended.labels, **more.labels},
+            annotations={**ended.annotations, **more.annotations},
+            remove_taints=(*more.remove_taints, *ended.remove_taints),
+        )
+
+    return wanted
+
+
+def _end_probation(context: Context, because: reasons.Reason) -> None:
+    row = probations.on_node(context.node)
+    if row is not None:
+        probation_marks.note_ended(row, because=because, actor=context.rescue.requested_by, now=context.now)

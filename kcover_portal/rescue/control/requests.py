@@ -196,6 +196,7 @@ def request_plan(
             opened_because=reasons.of("requested_by_system").to_json(),
             fault_kind="xid" if asked.xid is not None else "",
             fault_code=str(asked.xid) if asked.xid is not None else "",
+            on_probation=asked.xid is not None and node.probation_until is not None,
             overrides=overrides,
             passed=passed,
             request={**payload, "startBy": asked.start_by.isoformat() if asked.start_by else None},

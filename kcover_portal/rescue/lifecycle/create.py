@@ -84,6 +84,7 @@ def opening_by_policy(
         rule=decision.rule or "",
         policy=decision.policy or "",
         revision=decision.revision,
+        on_probation=row.facts["node"]["on_probation"],
         boot_id=node.boot_id if incident.boot_id in ("", node.boot_id) else "",  # otherwise the watch is behind
         calls_begun=int(begins and "lease_until" in state),  # a rescue that awaits approval is not claimed
         **state,
@@ -209,6 +210,7 @@ def _created(new: Opening) -> Created:
         approvers=rescue.approvers,
         approval_seconds=rescue.approval_seconds,
         requesters=tuple(rescue.requesters),
+        on_probation=rescue.on_probation,
     )
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)

@@ -4,7 +4,7 @@ from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from kcover import actions, lifecycle
+from kcover import actions, lifecycle, turns
 from kcover_portal.fleet.models import Node
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
@@ -85,11 +85,20 @@ def claimable(*, now: datetime) -> QuerySet[Rescue]:
 
 
 def due(*, now: datetime) -> list[tuple[int, int]]:
-    """The first of ``claimable``, each with its token."""
-    return _DUE.rows(now=now)
+    """The first of ``claimable``, each with its token. If not all fit, the clusters take turns."""
+    rows = _DUE.rows(now=now)
+    if len(rows) < MAX_DUE:
+        return rows
+    clusters = claimable(now=now).order_by("cluster").values_list("cluster", flat=True).distinct()
+    return turns.in_turns([_DUE_IN_CLUSTER.rows(now=now, cluster=cluster) for cluster in clusters], limit=MAX_DUE)
 
 
 _DUE = Prepared(lambda now: claimable(now=now).values_list("pk", "token")[:MAX_DUE], now=datetime)
+_DUE_IN_CLUSTER = Prepared(
+    lambda now, cluster: claimable(now=now).filter(cluster=cluster).values_list("pk", "token")[:MAX_DUE],
+    now=datetime,
+    cluster=int,
+)
 
 
 def with_node(rescue: int) -> Rescue:

@@ -32,6 +32,7 @@ def node_facts(
         isolated_plan=left.plan_hash if left else "",
         rebooted_since=_rebooted_since(node, incident),
         unshown_boot=_unshown_boot(node, incident),
+        on_probation=node.probation_until is not None,
         recent_rescues=past.repairs(node, mending, since=now - settings.repeats.window),
         reboots_for_code=past.repairs(node, reboots, since=now - ladder.window, code=code)
         if ladder.reboots is not None

@@ -24,7 +24,9 @@ COLUMNS = (
     "fault_code",
     "opened_at",
     "closed_at",
+    "on_probation",
 )
+COUNT_ON_PROBATION = 2  # a repair on probation counts so often: the repair before it did not help
 
 
 class PastRescues:
@@ -43,19 +45,25 @@ class PastRescues:
     def repairs(self, node: Node, steps: Collection[str], *, since: datetime, code: str = "") -> int:
         """The number of these steps in the plans of the node's automatic rescues that were opened since.
 
-        ``code``: only rescues for this kind and code of fault.
+        ``code``: only rescues for this kind and code of fault. Those that a fault on probation opened count twice.
         """
         chosen = [rescue for rescue in _automatic(self.of(node), since=since) if code in ("", rescue.code)]
         if not chosen:
             return 0
         if self._steps is None:
             self._steps = _repair_steps([rescue for rows in self._by_node.values() for rescue in _automatic(rows)])
-        return sum(name in steps for rescue in chosen for name in self._steps.get(rescue.pk, ()))
+        return sum(_weight(rescue) for rescue in chosen for name in self._steps.get(rescue.pk, ()) if name in steps)
 
 
 def repairs(past: Iterable[Rescue], *, since: datetime) -> int:
-    """The number of repairing steps in the plans of automatic rescues that were opened since."""
-    return sum(map(len, _repair_steps(_automatic(past, since=since)).values()))
+    """The number of repairing steps in the plans of automatic rescues that were opened since; see ``_weight``."""
+    chosen = _automatic(past, since=since)
+    steps = _repair_steps(chosen)
+    return sum(_weight(rescue) * len(steps.get(rescue.pk, ())) for rescue in chosen)
+
+
+def _weight(rescue: Rescue) -> int:
+    return COUNT_ON_PROBATION if rescue.on_probation else 1
 
 
 def _latest(nodes: Sequence[Node]) -> Iterable[Rescue]:

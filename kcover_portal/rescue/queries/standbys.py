@@ -51,6 +51,7 @@ def _spare(row: Any) -> Spare:
         ready=row.ready,
         healthy=not (row.faulty or row.in_rescue or row.silent or row.marks),
         promised=row.promised,
+        on_probation=row.probation_until is not None,
     )
     return Spare(node=row, fact=fact, busy=standby.why_busy(fact))
 

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kcover import actions, audit, reasons
+from kcover import actions, audit, probation_mark, reasons
 from kcover import marks as core_marks
-from kcover.decisions import decide, standby
+from kcover.decisions import decide
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
-from kcover_portal.rescue.step import recheck_guards
+from kcover_portal.rescue.step import probation_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 
@@ -115,9 +115,9 @@ def remove_taint(context: Context, taint: port.Taint) -> None:
 
 
 def _state_before(node: port.Node) -> str | None:
-    """The state label to restore; ``reserved`` is the portal's own and ends by itself."""
+    """The state label to restore; ``reserved`` and ``probation`` are the portal's own and end by themselves."""
     state = node.labels.get(core_marks.STATE_LABEL)
-    return None if state == standby.RESERVED else state
+    return None if state in probation_marks.OWN_STATES else state
 
 
 def restate(context: Context, state: str) -> None:
@@ -169,18 +169,23 @@ def still_marked(context: Context) -> Callable[[port.Node], None] | None:
 
 
 def take_back(
-    context: Context, call: audit.Call, *, foreign: bool = False, also: port.DesiredChange | None = None
+    context: Context,
+    call: audit.Call,
+    *,
+    foreign: bool = False,
+    also: port.DesiredChange | None = None,
+    wanted: audit.Wanted | None = None,
 ) -> reasons.Reason:
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
     ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``also``: another change for the same
-    patch, which takes precedence for the cordon and the labels.
+    patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
     """
     kube, name = context.kube, context.node.name
     _withdraw_jobs(context)
     removed: list[reasons.Reason] = []
 
-    def wanted(node: port.Node) -> port.NodeChange:
+    def reverted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
         context.renew_if_needed()
         marks = adopt(context, node)
@@ -191,15 +196,24 @@ def take_back(
         own = False if uncordon else None
         return port.NodeChange(
             cordon=own if more.cordon is None else more.cordon,
-            labels={**marks.labels_to_restore(node.labels), **more.labels},
+            labels={**_labels_back(marks, node, more), **more.labels},
             annotations={core_marks.ANNOTATION: None, **more.annotations},
             add_taints=more.add_taints,
             remove_taints=(*taints, *more.remove_taints),
         )
 
-    context.write(call, lambda: kube.apply_node(name, wanted))
+    context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
     context.keep_marks(None)
     return removed[0]
+
+
+def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[str, str | None]:
+    """The labels to set so that the node has those of before. If a probation goes on, the state label names it."""
+    labels = marks.labels_to_restore(node.labels)
+    goes_on = probation_marks.on(node) is not None and probation_mark.ANNOTATION not in more.annotations
+    if core_marks.STATE_LABEL in labels and goes_on:
+        labels[core_marks.STATE_LABEL] = probation_mark.STATE
+    return labels
 
 
 def _withdraw_jobs(context: Context) -> None:

@@ -14,7 +14,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Assignment
-from kcover_portal.rescue.step import recheck_guards
+from kcover_portal.rescue.step import probation_marks, recheck_guards
 from kcover_portal.rescue.step.errors import WriteForbidden
 
 # Pool labels that people chose. Labels with a prefix belong to a platform, which uses them to identify machines.
@@ -140,6 +140,8 @@ def _check(node: port.Node, assignment: Assignment) -> None:
         raise StandbyUnfit(recheck_guards.excluded(node.name))
     if core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")):
         raise StandbyUnfit(reasons.of("standby_marked_by_rescue", standby=node.name))
+    if probation_marks.on(node) is not None:
+        raise StandbyUnfit(reasons.of("node_on_probation", node=node.name))
     if not node.ready:
         raise StandbyUnfit(reasons.of("standby_not_ready", standby=node.name))
 

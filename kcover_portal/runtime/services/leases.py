@@ -1,5 +1,8 @@
 """Leases: one holder at a time among all processes."""
 
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db.models import Q
@@ -28,3 +31,15 @@ def _take(name: str, free: Q, *, holder: str, until: datetime, now: datetime) ->
         return True
     _, created = Lease.objects.get_or_create(name=name, defaults=fields)
     return created
+
+
+@contextmanager
+def leading(name: str, *, ttl: timedelta, clock: Callable[[], datetime]) -> Iterator[bool]:
+    """Yields whether this caller holds the lease, for the block and at most ``ttl``."""
+    now, holder = clock(), str(uuid.uuid4())
+    leads = acquire(name, holder=holder, until=now + ttl, now=now)
+    try:
+        yield leads
+    finally:
+        if leads:
+            release(name, holder=holder, now=clock())

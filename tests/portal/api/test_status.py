@@ -63,7 +63,7 @@ def test_each_node_is_told_and_then_the_summary(nodes: list[Node], operator: Api
     assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
     text = text_of(response)
     run = CheckRun.objects.get()
-    assert text.startswith("Checking status of 3 nodes in cluster east: pciebw\nRun ")
+    assert text.startswith("Checking status on all nodes\nRun ")
     assert f"http://testserver/api/v1/check-runs/{run.pk}" in text
     assert [line for line in text.splitlines() if line.startswith("Node: ")] == [
         "Node: gpu-1",
@@ -72,7 +72,7 @@ def test_each_node_is_told_and_then_the_summary(nodes: list[Node], operator: Api
     ]
     assert "url(s): http://testserver/api/v1/status?host=gpu-2&cluster=east&check=pciebw&r=1" in text
     assert "Autopilot Endpoint: 10.0.0.2\n" in text
-    assert "[[ PCIEBW ]] FAIL\ngpu-2 24.5 GB/s\n" in text
+    assert "[[ PCIEBW ]] FAIL\nHost  gpu-2\n24.5\n" in text
     assert "Node Status: PCIE Failed\n-------------------------------------\n" in text
     assert "Node Summary:\n\n{'gpu-1': ['Ok'], 'gpu-2': ['PCIE Failed'], 'gpu-3': ['Ok']}\n\nruntime: " in text
     assert (run.state, run.batch, run.done, run.wrong) == ("finished", 2, 3, 1)
@@ -108,7 +108,7 @@ def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, op
     text = text_of(operator.get(f"status?{query}"))
     run = CheckRun.objects.get()
     assert (run.state, run.ring["clients"], run.ring["port"]) == ("finished", 4, 6000)
-    assert "[[ IPERF ]] SUCCESS\ngpu-2 24.5 24.5 GB/s\n" in text
+    assert "[[ IPERF ]] SUCCESS\nHost  gpu-2\n24.5 24.5\n" in text
     table = text[text.index("Average Bandwidth") : text.index("Node Summary")].splitlines()
     assert [line.split() for line in table if line] == [
         ["Average", "Bandwidth", "Gb/s:", "24.50"],
@@ -119,8 +119,40 @@ def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, op
         ["gpu-3", "24.5", "24.5", "N/A"],
     ]
     shown = operator.get(f"check-runs/{run.pk}").json()
-    assert shown["ring"] == {"workload": "ring", "pclients": 4, "startport": 6000, "step": 0, "steps": 0}
+    traffic = {"workload": "ring", "plane": "mgmt", "pclients": 4, "clientsperiface": 1, "startport": 6000}
+    assert shown["ring"] == {**traffic, "step": 0, "steps": 0}
     assert [one["device"] for one in shown["nodes"][0]["checks"]] == ["gpu-2", "gpu-3"]
+
+
+@pytest.mark.parametrize(
+    ("query", "traffic"),
+    [
+        ("", ("mgmt", 8, 1)),
+        ("plane=mgmt", ("mgmt", 1, 1)),
+        ("plane=data", ("data", 8, 1)),
+        ("serverspernode=4&clientsperiface=2", ("data", 4, 2)),
+        ("plane=data&pclients=6", ("data", 6, 1)),
+    ],
+)
+def test_iperfs_planes(nodes: list[Node], operator: Api, query: str, traffic: tuple[str, int, int]) -> None:
+    operator.get(f"status?cluster=east&check=iperf&wait=0&{query}").close()
+    ring = CheckRun.objects.get().ring
+    assert (ring["plane"], ring["clients"], ring["streams"]) == traffic
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("plane=control", "plane_unknown"),
+        ("plane=mgmt&serverspernode=2", "plane_of_data_only"),
+        ("serverspernode=2&pclients=2", "one_of_parameters"),
+        ("serverspernode=0", "number_out_of_range"),
+    ],
+)
+def test_wrong_planes_are_refused_by_name(nodes: list[Node], operator: Api, query: str, code: str) -> None:
+    body = problem(operator.get(f"status?cluster=east&check=iperf&{query}"), 400)
+    assert body["errors"][0]["code"] == code
+    assert not CheckRun.objects.exists()
 
 
 def test_a_ring_has_a_size(nodes: list[Node], kube: FakeCluster, operator: Api, monkeypatch: Any) -> None:
@@ -162,7 +194,7 @@ def hang_up(response: Any) -> None:
 def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node], operator: Api, answered: Any) -> None:
     response = operator.get("status?cluster=east&check=remapped")
     pieces = iter(response.streaming_content)
-    assert next(pieces).startswith(b"Checking status of 3 nodes")
+    assert next(pieces).startswith(b"Checking status on all nodes")
     hang_up(response)
     assert CheckRun.objects.get().state == "running"
     for _ in range(responses.MAX_LISTENERS + 1):  # its place is free again

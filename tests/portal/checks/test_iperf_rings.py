@@ -230,3 +230,69 @@ def test_a_stopped_ring_asks_nobody_else(world: World) -> None:
     assert {turn.state for turn in run.targets.all()} == {"stopped"}
     check_runs.advance(run.pk, now=world.now)
     assert Command.objects.count() == 4
+
+
+def tell(world: World, **addresses: dict[str, str]) -> None:
+    """The nodes tell the addresses of their interfaces; nodes without any skip the check."""
+    for name, command in asked().items():
+        told = addresses[name.replace("-", "_")]
+        found = [
+            {"name": "iperf", "device": device, "status": "pass", "unit": "address", "message": address}
+            for device, address in told.items()
+        ]
+        agents.answers(world, command, checks=found or [{"name": "iperf", "status": "skipped", "message": "none"}])
+
+
+def test_the_data_plane_has_a_ring_for_each_common_interface(world: World) -> None:
+    traffic = check_runs.Traffic(clients=4, streams=3, plane="data")
+    run = begin(world, "gpu-1", "gpu-2", "gpu-3", traffic=traffic)
+    assert asked()["gpu-1"].args["addresses_without"] == ["10.0.0.1"]
+    tell(
+        world,
+        gpu_1={"ib0": "10.1.0.1", "ib1": "10.2.0.1", "ib2": "10.3.0.1"},
+        gpu_2={"ib0": "10.1.0.2", "ib1": "10.2.0.2"},
+        gpu_3={"ib0": "10.1.0.3", "ib1": "10.2.0.3", "net1-0": "10.4.0.3"},
+    )
+    seen = []
+    while asked() or run.state == "running":
+        run = advance(world, run)
+        for name, command in asked().items():
+            args = command.args
+            seen.append((name, args["partner"], *args["hosts"], args["bind"], args["ports"], args["clients"]))
+        answer(world)
+    assert seen == [
+        ("gpu-1", "gpu-2 ib0", "10.1.0.2", "10.1.0.1", 2, 3),
+        ("gpu-2", "gpu-3 ib0", "10.1.0.3", "10.1.0.2", 2, 3),
+        ("gpu-3", "gpu-1 ib0", "10.1.0.1", "10.1.0.3", 2, 3),
+        ("gpu-1", "gpu-3 ib0", "10.1.0.3", "10.1.0.1", 2, 3),
+        ("gpu-2", "gpu-1 ib0", "10.1.0.1", "10.1.0.2", 2, 3),
+        ("gpu-3", "gpu-2 ib0", "10.1.0.2", "10.1.0.3", 2, 3),
+        ("gpu-1", "gpu-2 ib1", "10.2.0.2", "10.2.0.1", 2, 3),
+        ("gpu-2", "gpu-3 ib1", "10.2.0.3", "10.2.0.2", 2, 3),
+        ("gpu-3", "gpu-1 ib1", "10.2.0.1", "10.2.0.3", 2, 3),
+        ("gpu-1", "gpu-3 ib1", "10.2.0.3", "10.2.0.1", 2, 3),
+        ("gpu-2", "gpu-1 ib1", "10.2.0.1", "10.2.0.2", 2, 3),
+        ("gpu-3", "gpu-2 ib1", "10.2.0.2", "10.2.0.3", 2, 3),
+    ]
+    assert reported(run, "gpu-1") == [
+        (f"{partner} {interface}", "pass", 90.0) for interface in ("ib0", "ib1") for partner in ("gpu-2", "gpu-3")
+    ]
+
+
+def test_a_node_without_data_interfaces_leaves_and_the_others_go_on(world: World) -> None:
+    run = begin(world, "gpu-1", "gpu-2", "gpu-3", traffic=check_runs.Traffic(plane="data"))
+    tell(world, gpu_1={"ib0": "10.1.0.1"}, gpu_2={}, gpu_3={"ib0": "10.1.0.3"})
+    run = advance(world, run)
+    assert sends() == {"gpu-1": "", "gpu-3": "gpu-1 ib0"}
+    assert reported(run, "gpu-2") == [("", "skipped", None)]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "224.0.0.1", "0.0.0.0", "-B", "fe80::1", ""])
+def test_no_node_makes_the_others_send_to_such_an_address(world: World, address: str) -> None:
+    run = begin(world, "gpu-1", "gpu-2", traffic=check_runs.Traffic(plane="data"))
+    tell(world, gpu_1={"ib0": "10.1.0.1"}, gpu_2={"ib0": address})
+    run = advance(world, run)
+    assert (asked(), run.state) == ({}, "finished")
+    for node in ("gpu-1", "gpu-2"):
+        [result] = run.targets.get(node__name=node).results
+        assert (result["status"], code_of(result["because"])) == ("skipped", "ring_without_interface")

@@ -13,7 +13,7 @@ from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
 from kcover_portal.fleet.models import CheckResult, Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.preflight.models import PreflightReport, PreflightRun
+from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport, PreflightRun
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Rescue
 from tests.portal.api.conftest import add_node, add_story
@@ -122,6 +122,17 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
     )
     report = {"node_name": THEIRS}
     PreflightReport.objects.create(run=preflight, node=nodes[THEIRS], body=report, at=now)
+    plan = PairPlan.objects.create(
+        cluster=cluster,
+        rounds=1,
+        threshold=350,
+        gpus=8,
+        slow=[THEIRS],
+        state="finished",
+        requested_by="user:theirs",
+        requested_at=now,
+    )
+    PairTest.objects.create(plan=plan, place=0, round=1, first=nodes[THEIRS], second=nodes[OURS], state="failed")
     window = Maintenance.objects.create(
         cluster=cluster,
         pool="blue-of-theirs",
@@ -130,7 +141,14 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
         reason=f"moving {THEIRS}",
         created_by="user:theirs",
     )
-    return {"storm": storm, "check-run": run, "validation": validation, "preflight-run": preflight, "window": window}
+    return {
+        "storm": storm,
+        "check-run": run,
+        "validation": validation,
+        "preflight-run": preflight,
+        "preflight-plan": plan,
+        "window": window,
+    }
 
 
 def bound(name: str, role: str, cluster: Cluster, pool: str, now: datetime) -> tuple[User, Client]:

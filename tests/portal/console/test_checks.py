@@ -15,7 +15,7 @@ from kcover_portal.checks.services import validation_profiles, validations
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.ledger.models import Entry
-from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.preflight.models import PairPlan, PreflightRun
 from tests.portal.checks.test_check_runs import FINE, answer
 from tests.portal.checks.test_validations import conclude, passes
 from tests.portal.console.conftest import Person
@@ -153,6 +153,36 @@ def test_queries_do_not_grow_with_the_rows(world: World, person: Person, kind: s
                 words(client, path)
             counts.append(len(captured))
     assert counts[:2] == counts[2:]
+
+
+def test_pair_tests_are_begun_shown_and_cancelled(world: World, person: Person) -> None:
+    Cluster.objects.update(nccl_image="pytorch:2")
+    client, viewer = person("operator", name="bo"), person("viewer")
+    assert client.get("/preflight/plans/").context["page"].object_list.count() == 0
+    asked = {"cluster": "c1", "host": "gpu-1, gpu-2, gpu-3", "rounds": 2, "rule": "confirmed", "threshold": 350}
+    assert viewer.post("/preflight/plans/new/", asked).status_code == 403
+    refused = client.post("/preflight/plans/new/", asked | {"host": "gpu-1"})
+    assert (refused.status_code, PairPlan.objects.count()) == (422, 0)
+    done = client.post("/preflight/plans/new/", asked)
+    plan = PairPlan.objects.get()
+    page = f"/preflight/plans/{plan.pk}/"
+    assert (done.status_code, done.headers["Location"]) == (302, page)
+    assert [row.verdict for row in client.get(page).context["matrix"].rows] == ["", "", ""]
+    assert client.get(page).context["cancels"]
+    assert not viewer.get(page).context["cancels"]
+    assert viewer.post(f"{page}cancel/", {"reason": "x"}).status_code == 403
+    assert client.post(f"{page}cancel/", {"reason": "x"}).status_code == 302
+    plan.refresh_from_db()
+    assert plan.state == "cancelled"
+    PairPlan.objects.update(state="finished", slow=["gpu-2"], inconclusive=["gpu-3"])
+    rows = client.get(page).context["matrix"].rows
+    assert [(row.node, row.verdict) for row in rows] == [
+        ("gpu-2", "slow"),
+        ("gpu-3", "inconclusive"),
+        ("gpu-1", "clear"),
+    ]
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert person("viewer", cluster=other).get(page).status_code == 404
 
 
 @pytest.mark.parametrize("name", ["check-runs", "preflight-runs"])

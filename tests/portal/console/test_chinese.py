@@ -24,7 +24,8 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
 from kcover_portal.preflight import services as preflight
-from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.preflight.models import PairPlan, PairTest, PreflightRun
+from kcover_portal.preflight.services import pair_plans
 from kcover_portal.repairs import services as repairs
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
@@ -100,10 +101,10 @@ KNOWN = {
     *("remapped", "gpumem", "gpupower", "pciebw", "iperf", "ping", "pvc", "KEY", "Events", "v2", "sqlite"),
     *("DRAM", "SRAM", "NVLink", "NVSwitch", "PCIe", "MMU", "GPC", "TPC", "SM", "Fabric", "Manager"),
     "system",  # the portal as an actor, as in the audit log
-    *("YAML", "JSON", "CSV", "Lines", "Ctrl", "curl", "UTC", "MiB", "KB", "MB", "ID"),
+    *("YAML", "JSON", "CSV", "Lines", "Ctrl", "curl", "UTC", "MiB", "KB", "MB", "GB", "ID"),
     *("RescuePolicy", "WarmStandbyPolicy", "server", "cluster", "pool", "label", "preflight", "key", "value"),
     *("kcover.io", "notify", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl"),
-    "nvidia-bug-report",
+    *("nvidia-bug-report", "all-reduce"),
     *("light", "full", "burn-in"),  # validation profiles
 }
 HERE = {
@@ -195,6 +196,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     validations.begin(world.cluster, gpus, profile="light", actor="user:ann", now=world.now)
     for number in range(1, 5):
         receive(world, raw(number, failed={(0, 1), (1, 4), (2, 3)} if number == 2 else set()))
+    pair_tests(world)
     incidents.keep_storm(
         world.cluster, guards.Symptom(trait="code", kind="xid", value="62", nodes=1), nodes=["gpu-3"], now=world.now
     )
@@ -241,6 +243,19 @@ def explain(world: World) -> None:
         *(code_of(row.opened_because) for row in Rescue.objects.all()),
     }
     assert {"address_blocked", "external_silent", "agent_not_reporting", "uncordoned_by_hand"} <= codes
+
+
+def pair_tests(world: World) -> None:
+    """Adds a finished plan of pair tests with a test of each state."""
+    Cluster.objects.filter(pk=world.cluster.pk).update(nccl_image="pytorch:2")
+    world.cluster.refresh_from_db()
+    nodes = node_selection.nodes(world.cluster, hosts=[f"gpu-{number}" for number in range(1, 5)])
+    plan = pair_plans.begin(world.cluster, nodes, pair_plans.Wish(), actor="user:ann", now=world.now)
+    because = reasons.of("pair_node_not_ready", node="gpu-4").to_json()
+    for state, test in zip(PairTest.State.values, plan.tests.all(), strict=False):
+        error = because if state == PairTest.State.ERROR else {}
+        PairTest.objects.filter(pk=test.pk).update(state=state, best=None if error else 480, because=error)
+    PairPlan.objects.update(slow=["gpu-2"], inconclusive=["gpu-4"], state=PairPlan.State.FINISHED)
 
 
 def silence(world: World) -> None:
@@ -294,6 +309,9 @@ def pages() -> list[str]:
             f"/checks/validations/{Validation.objects.get().pk}/",
             "/preflight/",
             f"/preflight/{preflight}/",
+            "/preflight/plans/",
+            "/preflight/plans/new/",
+            f"/preflight/plans/{PairPlan.objects.get().pk}/",
         ),
         *("/safety/", "/safety/c1/mode/", "/safety/c1/guards/budget/", "/safety/c1/guards/storm/", "/maintenance/new/"),
         *("/notifications/", "/notifications/new/slack/", "/notifications/new/pagerduty/", "/notifications/new/mail/"),

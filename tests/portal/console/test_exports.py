@@ -18,7 +18,7 @@ from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
 from kcover_portal.policies import services as policies
-from kcover_portal.preflight.models import PreflightRun
+from kcover_portal.preflight.models import PairPlan, PreflightRun
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Decision, Rescue
 
@@ -42,6 +42,8 @@ HEADERS = {
     "validations": "id cluster profile state reason requested_by requested_at finished_at",
     "preflight-runs": "id cluster namespace workload uid state received expected_reports slow_nodes abnormal_nodes "
     "suspect_nodes rejected because first_at last_at due_at ended_at",
+    "preflight-plans": "id cluster state rule rounds threshold slow fabric inconclusive storm reason requested_by "
+    "requested_at finished_at",
 }
 POLICY = """
 apiVersion: kcover.io/v1
@@ -64,6 +66,7 @@ def fill(cluster: Cluster, number: int) -> None:
     Occurrence.objects.create(incident=incident, node=node, source="kmsg", message="+1", at=NOW)
     CheckRun.objects.create(cluster=cluster, checks=["dcgm"], requested_by="user:x", requested_at=NOW)
     Validation.objects.create(cluster=cluster, profile="full", document={}, requested_by="user:x", requested_at=NOW)
+    PairPlan.objects.create(cluster=cluster, rounds=5, threshold=350, gpus=8, requested_by="user:x", requested_at=NOW)
     PreflightRun.objects.create(
         cluster=cluster, namespace="ml", workload=f"w{number}", size=2, first_at=NOW, last_at=NOW, due_at=NOW
     )

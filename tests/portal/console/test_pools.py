@@ -102,7 +102,7 @@ def addresses(route: str, node: str, keys: list[str]) -> Iterator[str]:
 def _listings() -> list[str]:
     return [
         *("nodes", "incidents", "occurrences", "decisions", "rescues", "audit", "revisions", "deliveries"),
-        *("check-runs", "validations", "preflight-runs", "repairs"),
+        *("check-runs", "validations", "preflight-runs", "preflight-plans", "repairs"),
     ]
 
 

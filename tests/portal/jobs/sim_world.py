@@ -40,10 +40,10 @@ def spec_of(kind: str, size: int) -> dict[str, Any]:
 class Simulated:
     """A small cluster that is never idle: it outlives the worlds of several tests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, nodes: int = 4) -> None:
         self.clock = agenda.ManualClock(datetime(2026, 11, 21, 8, tzinfo=UTC))
         self.objects, self.plans = store.Store(now=self.clock), agenda.Agenda(now=self.clock)
-        size = world.Size(nodes=4, cpu_nodes=0, workloads=False)
+        size = world.Size(nodes=nodes, cpu_nodes=0, workloads=False)
         self.built = world.build(self.objects, self.plans, size=size, pace=PACE, rng=random.Random(5))
 
     def add(self, kind: str, name: str, *, size: int) -> None:
@@ -70,7 +70,8 @@ class SimWorld(JobWorld):
         self.uninstall = connections.install(self.cluster.pk, rig.cluster)
         self.now = simulated.clock()
         node_rows.sync_list(self.cluster, rig.cluster.list_nodes().items, now=self.now)
-        assert Node.objects.filter(cluster=self.cluster, in_cluster=True).count() == 4
+        listed = Node.objects.filter(cluster=self.cluster, in_cluster=True)
+        assert listed.count() == len(simulated.built.machines)
         self.uids: dict[str, set[str]] = {}
 
     def add(self, kind: str, name: str, *, size: int = 2) -> None:

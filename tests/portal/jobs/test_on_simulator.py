@@ -88,6 +88,32 @@ def test_a_job_that_loses_a_node_runs_again_elsewhere(sim: SimWorld, kind: str) 
     assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes
 
 
+@pytest.mark.parametrize("pack", ["kcover", "nvidia"])
+def test_a_shipped_pack_moves_a_job_off_a_faulty_node(sim: SimWorld, pack: str) -> None:
+    sim.cluster.guards = GUARDS
+    sim.cluster.save()
+    policies.install_pack(pack, "enforce", author="test", reason="", now=sim.now)
+    kind, name = "PyTorchJob", f"pack-{pack}"
+    sim.add(kind, name, size=3)
+    before = sim.running(kind, name)
+    node = sim.node(sorted(sim.nodes_of(kind, name))[0])
+    began = sim.now
+    sim.report(Fault(kind="xid", code=79, source="kmsg"), node=node.name, boot_id=node.boot_id)
+    while len(sim.running(kind, name) - before) < 3 and sim.now - began < MINUTE:
+        World.work(sim)
+        sim.pass_time()
+    after = sim.running(kind, name)
+    assert (len(after), after & before, len(sim.uids[name])) == (3, set(), 6)
+    assert node.name not in sim.nodes_of(kind, name)
+    while sim.rescue(node.name).state != "succeeded" and sim.now - began < 2 * MINUTE:
+        World.work(sim)
+        sim.pass_time()
+    assert sim.rescue(node.name).state == "succeeded"
+    rescues.request(node, "release", actor="user:ann", reason="", now=sim.now)
+    World.work(sim)
+    assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_nothing_is_restarted_twice_whatever_a_call_meets(sim: SimWorld, call: str) -> None:
     kind, action, match = CALLS[call]

@@ -12,6 +12,7 @@ from tests.portal.policies.texts import policy
 pytestmark = pytest.mark.django_db
 RESETS = ("drain_and_reset", "drain_and_reboot")
 HANDS = {54, 74, 79}  # power leads, NVLink, the bus: a person looks
+REPAIR = ["cordon", "restartJobs", "drain", "reboot"]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in shipped.FOLDER.iterdir()))
@@ -52,7 +53,11 @@ def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> N
         ("kcover", "event", "Error", ["cordon"], False),
         ("kcover", "event", "Day2CheckFailed", ["cordon"], False),
         ("kcover", "check", "metax_ecc", ["cordon"], False),
-        ("kcover", "xid", 79, [], False),
+        ("kcover", "xid", 79, ["cordon", "restartJobs"], False),
+        ("kcover", "xid", 63, [], False),
+        ("kcover", "xid", 31, [], False),
+        ("kcover", "sxid", 11004, ["cordon", "restartJobs"], False),
+        ("kcover", "sxid", 11012, [], False),
         ("konduktor", "xid", 79, ["taint"], False),
         ("konduktor", "xid", 9999, ["taint"], False),
         ("konduktor", "xid", 13, [], False),
@@ -72,7 +77,7 @@ def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> N
         ("autopilot", "alert", "RemappedRowsActive", ["cordon", "drain", "reboot"], False),
         ("autopilot", "alert", "PVCAlert", [], True),
         ("autopilot", "alert", "AutopilotPodsFailing", [], True),
-        ("nvidia", "xid", 62, ["cordon", "drain", "reboot"], False),
+        ("nvidia", "xid", 62, ["cordon", "restartJobs", "drain", "reboot"], False),
     ],
 )
 def test_what_a_pack_does(
@@ -80,6 +85,16 @@ def test_what_a_pack_does(
 ) -> None:
     services.install_pack(pack, author="user:anna", reason="", now=now)
     assert meets(kind, code) == (actions, person)
+
+
+def test_the_packs_kcover_and_nvidia_isolate_nodes_for_the_same_xids_and_sxids(now: datetime) -> None:
+    services.install_pack("kcover", author="user:anna", reason="", now=now)
+    alone = {(kind, code): meets(kind, code)[0] for kind in ("xid", "sxid") for code in catalog.entries(kind)}
+    services.install_pack("nvidia", author="user:anna", reason="", now=now)
+    both = {(kind, code): meets(kind, code)[0] for kind, code in alone}
+    assert {key for key, actions in alone.items() if actions} == {key for key, actions in both.items() if actions}
+    assert {tuple(actions) for actions in alone.values()} == {(), ("cordon", "restartJobs")}
+    assert both["xid", 62] == REPAIR  # the rule that repairs the node comes first
 
 
 def test_konduktors_taint_is_its_own(now: datetime) -> None:
@@ -118,10 +133,10 @@ def test_the_defaults_only_watch_and_come_after_everybody_elses(now: datetime) -
 @pytest.mark.parametrize(
     ("code", "actions", "person"),
     [
-        (48, ["cordon", "drain", "reboot"], False),
-        (62, ["cordon", "drain", "reboot"], False),
-        (64, ["cordon", "drain", "reboot"], False),
-        (79, ["cordon"], True),
+        (48, REPAIR, False),
+        (62, REPAIR, False),
+        (64, REPAIR, False),
+        (79, ["cordon", "restartJobs"], True),
     ],
 )
 def test_the_defaults_follow_kces_table(code: int, actions: list[str], person: bool, now: datetime) -> None:
@@ -133,16 +148,16 @@ def test_the_defaults_follow_the_catalog(now: datetime) -> None:
     install(now)
     for code, fact in catalog.entries("xid").items():
         if code in HANDS:
-            expected = (["cordon"], True)
+            expected = (["cordon", "restartJobs"], True)
         elif fact.node_response in RESETS and fact.cordon_immediately:
-            expected = (["cordon", "drain", "reboot"], False)
+            expected = (REPAIR, False)
         elif fact.node_response == "record_plan_replacement":
             expected = ([], True)
         else:
             expected = ([], False)
         assert meets("xid", code) == expected, code
     for code, fact in catalog.entries("sxid").items():
-        wanted = ["cordon", "drain", "reboot"] if fact.node_response in RESETS else []
+        wanted = REPAIR if fact.node_response in RESETS else []
         assert meets("sxid", code) == (wanted, False), code
 
 

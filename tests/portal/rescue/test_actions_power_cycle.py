@@ -261,7 +261,9 @@ def test_inv_13_a_worker_that_dies_at_a_request_never_makes_it_twice(
 
 def test_a_machine_that_does_not_go_off_is_for_a_person(machine: Machine) -> None:
     machine.fault(62)
-    machine.until("waiting", step="power_cycle")
+    while not machine.controller.asked:
+        machine.until("waiting", step="power_cycle")
+        machine.pass_time(2)
     machine.controller.power = "On"  # the controller accepted the request and did nothing
     machine.boots = 0
     assert code_of(machine.until("held", seconds=20).because) == "machine_still_on"

@@ -1,5 +1,7 @@
 """Warm standbys: reserved once, put into service in one patch, released exactly (invariant 40)."""
 
+from datetime import timedelta
+
 import pytest
 from django.core.management import call_command
 from django.db import connection
@@ -7,6 +9,8 @@ from django.utils import timezone
 
 from kcover import marks, reasons
 from kcover.decisions import standby
+from kcover.probation_mark import ANNOTATION, ProbationMark
+from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
@@ -129,7 +133,7 @@ def test_no_spare_is_said_and_the_plan_goes_on(make) -> None:
     assert writes(world, "spare-1") == 0
 
 
-@pytest.mark.parametrize("why", ["fault", "marks", "excluded", "cpu", "gone"])
+@pytest.mark.parametrize("why", ["fault", "marks", "excluded", "cpu", "gone", "probation"])
 def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
     world = make("spare-1")
     match why:
@@ -143,6 +147,8 @@ def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
         case "cpu":
             world.kube.delete_node("spare-1")
             world.kube.add_node("spare-1", gpus=0, labels=SPARE)
+        case "probation":
+            Node.objects.filter(name="spare-1").update(probation_until=world.now + timedelta(days=1))
         case "gone":
             world.kube.delete_node("spare-1")
     world.sync()
@@ -150,6 +156,16 @@ def test_a_spare_that_is_not_well_is_not_taken(make, why: str) -> None:
     world.work()
     assert "standby_shortage" in codes_of(world.step("standby").because)
     assert not Assignment.objects.exists()
+
+
+def test_a_spare_whose_probation_the_rows_do_not_show_is_not_taken(make) -> None:
+    world = make("spare-1")
+    mark = ProbationMark(probation=1, rescue=1, until=world.now + timedelta(days=1))
+    world.kube.apply_node("spare-1", port.NodeChange(annotations={ANNOTATION: mark.render()}))
+    world.fault(62)
+    world.work()
+    assert codes_of(world.step("standby").because) == ["standbys_unfit"]
+    assert (writes(world, "spare-1"), Assignment.objects.filter(state="active").exists()) == (1, False)
 
 
 def test_two_rescues_never_get_the_same_spare(make) -> None:

@@ -21,6 +21,7 @@ from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import probations
 
 HEAL = """
 apiVersion: rescue.ksyun.com/v1
@@ -110,6 +111,8 @@ class World:
             services.decide(pk, now=self.now)
         for pk, _ in queries.due(now=self.now):
             services.run(pk, clock=self.clock)
+        for pk, _ in probations.due(now=self.now):
+            services.carry_out_probation_end(pk, clock=self.clock)
 
     def refuse_evidence(self) -> None:
         """What an agent without the command answers."""

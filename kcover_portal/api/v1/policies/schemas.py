@@ -229,6 +229,7 @@ def _rule(rule: document.Rule) -> dict[str, Any]:
         "verify": rule.verify,
         "verifyAgent": rule.verify_agent,
         "validate": rule.validate,
+        "probation": rule.probation,
         "escalate": rule.escalate,
     }
 

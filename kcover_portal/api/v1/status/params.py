@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rest_framework.request import Request
 
-from kcover import autopilot, reasons
+from kcover import autopilot, autopilot_text, reasons
 from kcover.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
@@ -18,7 +18,7 @@ from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster, Node
 from kcover_portal.fleet.services import node_selection
 
-OF_IPERF = ("workload", "pclients", "startport", "cleanup")
+OF_IPERF = ("workload", "pclients", "startport", "cleanup", "plane", "serverspernode", "clientsperiface")
 PARAMETERS = (
     *("cluster", "check", "host", "batch", "job", "nodelabel", "r", "pingnodes", "wait"),
     *OF_IPERF,
@@ -28,6 +28,7 @@ OFFERED = tuple(autopilot.CHECKS)
 MAX_WAIT_SECONDS = 600
 DEFAULT_WAIT_SECONDS = 300
 MAX_CLIENTS = 64  # of iperf per node, each with its own port
+DATA_PLANE_PARAMETERS = ("serverspernode", "clientsperiface")  # of Autopilot before its rings
 MAX_PEERS = 256  # nodes that an agent pings in one check
 MAX_LIST_CHARACTERS = 100_000  # in a list of names
 
@@ -37,6 +38,7 @@ class StatusQuery:
     """The requested checks and nodes.
 
     ``wait``: seconds that the caller waits. ``storage_class``: for the check pvc; "" means the cluster's setting.
+    ``heading``: the first line of the answer.
     """
 
     cluster: Cluster
@@ -48,6 +50,7 @@ class StatusQuery:
     wait: int
     traffic: check_runs.Traffic
     storage_class: str
+    heading: str
 
 
 def read(request: Request) -> StatusQuery:
@@ -84,6 +87,7 @@ def read(request: Request) -> StatusQuery:
         wait=wait,
         traffic=traffic,
         storage_class=storage_class,
+        heading=autopilot_text.heading(hosts=",".join(hosts), job=given["job"], label=given["nodelabel"]),
     )
 
 
@@ -94,9 +98,24 @@ def _traffic(request: Request, checks: Sequence[str]) -> check_runs.Traffic:
     workload = request.query_params.get("workload", "ring")
     if workload != "ring":
         raise FieldError("workload", reasons.of("workload_unknown", workload=short_repr(workload)))
-    clients = _whole(request, "pclients", default=autopilot.IPERF_CLIENTS, least=1, most=MAX_CLIENTS)
     port = _whole(request, "startport", default=autopilot.IPERF_START_PORT, least=1024, most=65_000)
-    return check_runs.Traffic(clients=clients, port=port)
+    given = [name for name in DATA_PLANE_PARAMETERS if name in request.query_params]
+    plane = request.query_params.get("plane", "data" if given else "")
+    if plane not in ("", *check_runs.PLANES):
+        raise FieldError("plane", reasons.of("plane_unknown", plane=short_repr(plane)))
+    if given and plane == "mgmt":
+        raise FieldError(given[0], reasons.of("plane_of_data_only"))
+    if "serverspernode" in given and "pclients" in request.query_params:
+        raise FieldError("pclients", reasons.of("one_of_parameters", first="pclients", second="serverspernode"))
+    if plane == "mgmt":
+        return check_runs.Traffic(clients=1, port=port)
+    servers = "serverspernode" if "serverspernode" in given else "pclients"
+    return check_runs.Traffic(
+        clients=_whole(request, servers, default=autopilot.IPERF_CLIENTS, least=1, most=MAX_CLIENTS),
+        streams=_whole(request, "clientsperiface", default=1, least=1, most=MAX_CLIENTS),
+        port=port,
+        plane=plane or "mgmt",
+    )
 
 
 def _storage_class(request: Request, checks: Sequence[str]) -> str:

@@ -6,14 +6,15 @@ If the client disconnects, the response ends but the run continues.
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.utils import timezone
 
-from kcover import autopilot, iperf_ring, reasons
+from kcover import autopilot_text, reasons
+from kcover.faults.fault import Check
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget
 
@@ -81,9 +82,10 @@ def _ring_json(run: CheckRun) -> dict[str, Any] | None:
     """Returns iperf's ring: its traffic and the step of the current batch; 0 before and after it."""
     if not run.ring:
         return None
-    step, members = run.ring.get("step", 0), run.ring.get("members", ())
-    known = {"workload": "ring", "pclients": run.ring["clients"], "startport": run.ring["port"]}
-    return {**known, "step": step, "steps": iperf_ring.step_count(len(members))}
+    ring = {"plane": "mgmt", "streams": 1, "step": 0, **run.ring}
+    traffic = {"plane": ring["plane"], "pclients": ring["clients"], "clientsperiface": ring["streams"]}
+    progress = {"startport": ring["port"], "step": ring["step"], "steps": check_runs.ring_step_count(run)}
+    return {"workload": "ring", **traffic, **progress}
 
 
 def _stamp(at: datetime | None) -> str | None:
@@ -100,8 +102,9 @@ class StatusResponse:
     as_json: bool
     url_of: Callable[[str], str]  # URL of the same checks on one node
     page: str  # URL of the run
+    heading: str  # first line of the text
     _reported: dict[str, list[str]] = field(default_factory=dict)
-    _rates: dict[str, dict[str, float]] = field(default_factory=dict)  # of iperf's ring by sender and receiver
+    _rates: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)  # by interface, sender and receiver
 
     def close(self) -> None:
         """Called by the server at the end of the response, also if the client disconnected."""
@@ -115,20 +118,15 @@ class StatusResponse:
 
     def _text(self) -> Iterator[str]:
         run = self.run
-        nodes = "1 node" if run.total == 1 else f"{run.total} nodes"
-        yield f"Checking status of {nodes} in cluster {run.cluster.name}: {', '.join(run.checks)}\n"
-        yield f"Run {run.pk}: {self.page}\n\n"
+        yield self.heading
+        yield f"Run {run.pk} in cluster {run.cluster.name}: {', '.join(run.checks)}\n{self.page}\n\n"
         for target in self._targets():
             if target is None:
                 yield "\n"
                 continue
             results = check_runs.results_of(target)
-            rates = {
-                check.device: check.value for check in results if check.name == "iperf" and check.value is not None
-            }
-            if rates:
-                self._rates[target.node.name] = rates
-            yield autopilot.node_text(
+            self._keep_rates(target.node.name, results)
+            yield autopilot_text.node_text(
                 target.node.name,
                 address=target.node.address,
                 url=self.url_of(target.node.name),
@@ -138,8 +136,16 @@ class StatusResponse:
             )
         if run.state == CheckRun.State.RUNNING:
             yield f"{len(self._reported)} of {run.total} nodes have answered; the run continues: {self.page}\n\n"
-        yield autopilot.throughput_text(self._rates)
-        yield autopilot.summary_text(self._reported, runtime=_runtime(run))
+        for interface, rates in sorted(self._rates.items()):
+            yield autopilot_text.throughput_text(rates, interface=interface)
+        yield autopilot_text.summary_text(self._reported, runtime=_runtime(run))
+
+    def _keep_rates(self, sender: str, results: Iterable[Check]) -> None:
+        """Keeps the rates of iperf's ring. The device is the receiver, and on the data plane its interface."""
+        for check in results:
+            if check.name == "iperf" and check.value is not None:
+                receiver, _, interface = check.device.partition(" ")
+                self._rates.setdefault(interface, {}).setdefault(sender, {})[receiver] = check.value
 
     def _json(self) -> Iterator[str]:
         nodes = []

@@ -62,6 +62,15 @@ class Status(base.ActionView):
             OpenApiParameter("workload", str, enum=["ring"], description="iperf: the traffic pattern"),
             OpenApiParameter("pclients", int, description="iperf: concurrent clients per node, each with its own port"),
             OpenApiParameter("startport", int, description="iperf: the first of these ports"),
+            OpenApiParameter(
+                "plane",
+                str,
+                enum=list(check_runs.PLANES),
+                description="iperf: data: the nodes' other interfaces; mgmt: InternalIP, one client; "
+                "default: InternalIP, pclients clients",
+            ),
+            OpenApiParameter("serverspernode", int, description="iperf, plane=data: servers of a node; default: 8"),
+            OpenApiParameter("clientsperiface", int, description="iperf, plane=data: streams to each server"),
             OpenApiParameter("cleanup", str, description="iperf: accepted without effect"),
             OpenApiParameter("storageclass", str, description="pvc: default: the cluster's storage_class"),
             OpenApiParameter(
@@ -101,6 +110,7 @@ class Status(base.ActionView):
             place=place,
             as_json=as_json,
             url_of=lambda node: f"{status_url}?{urlencode({'host': node, **same_checks}, safe=',')}",
+            heading=question.heading,
             page=reverse("api:check-run", kwargs={"pk": run.pk}, request=request),
         )
         kind = "application/json" if as_json else "text/plain; charset=utf-8"

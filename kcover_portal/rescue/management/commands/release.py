@@ -59,7 +59,7 @@ def _cluster(name: str | None) -> Cluster:
 def _nodes(cluster: Cluster, names: list[str]) -> QuerySet[Node]:
     nodes = Node.objects.filter(cluster=cluster).order_by("name")
     if not names:
-        marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={}))
+        marked = ~Q(marks={}) | Q(rescues__in=cluster.rescues.exclude(marks={})) | Q(probation_until__isnull=False)
         return nodes.filter(marked | Q(stands_in__in=standbys.assignments())).distinct()
     found = nodes.filter(name__in=names)
     missing = set(names) - set(found.values_list("name", flat=True))

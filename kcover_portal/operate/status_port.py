@@ -1,0 +1,91 @@
+"""Autopilot's ``/status`` on a port of its own, for scripts that send no token.
+
+The process sends each request to the portal with the token that an admin gave it, so the portal's limits, permissions
+and audit log hold. Whoever reaches the port may start checks. Browsers are refused, because a link on any page could
+start them.
+"""
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable
+
+import aiohttp
+import yarl
+from aiohttp import web
+
+log = logging.getLogger(__name__)
+
+CONNECT_SECONDS = 5.0
+SILENT_SECONDS = 60.0  # the portal sends an empty line after 30 s without output
+MAX_REQUESTS = 8  # at the same time; the portal answers four
+BROWSERS = ("Mozilla/", "Opera/")  # begin the user agents of browsers
+SENT_ON = ("Content-Type", "Retry-After", "Cache-Control")
+REFUSED = "Browsers are not accepted here. Use the page Checks of the portal, or curl.\n"
+BUSY = f"{MAX_REQUESTS} requests are under way here. Retry in a moment.\n"
+UNREACHABLE = "The portal does not answer. Retry in a moment.\n"
+
+
+class StatusPort:
+    """The application. ``token`` is called for each request, because the file behind it may be rotated.
+
+    ``portal``: base URL of the portal.
+    """
+
+    def __init__(self, *, portal: str, token: Callable[[], str]) -> None:
+        self._url, self._token = f"{portal.rstrip('/')}/api/v1/status", token
+        self._under_way = 0
+
+    def application(self) -> web.Application:
+        """The routes ``/status`` and ``/healthz``."""
+        made = web.Application()
+        made.router.add_get("/status", self._status, allow_head=False)
+        made.router.add_get("/healthz", self._healthz)
+        made.cleanup_ctx.append(self._connections)
+        return made
+
+    async def _connections(self, app: web.Application) -> AsyncIterator[None]:
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENT_SECONDS)
+        async with aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as self._session:
+            yield
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def _status(self, request: web.Request) -> web.StreamResponse:
+        if request.headers.get("User-Agent", "").startswith(BROWSERS) or "Origin" in request.headers:
+            return web.Response(status=403, text=REFUSED)
+        if self._under_way >= MAX_REQUESTS:
+            return web.Response(status=429, text=BUSY, headers={"Retry-After": "5"})
+        self._under_way += 1
+        try:
+            return await self._forward(request)
+        finally:
+            self._under_way -= 1
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        sent = web.StreamResponse()
+        try:
+            headers = {
+                "Accept": request.headers.get("Accept", "text/plain"),
+                "Authorization": f"Bearer {self._token()}",
+                "X-Forwarded-For": request.remote or "",
+            }
+            url = yarl.URL(f"{self._url}?{request.rel_url.raw_query_string}", encoded=True)
+            async with self._session.get(url, headers=headers, allow_redirects=False) as answer:
+                sent.set_status(answer.status)
+                sent.headers.update({name: answer.headers[name] for name in SENT_ON if name in answer.headers})
+                await sent.prepare(request)
+                async for piece in answer.content.iter_any():
+                    await sent.write(piece)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            if sent.prepared:
+                raise  # the answer is cut short, and the caller must notice
+            log.warning("cannot ask the portal: %s: %s", type(error).__name__, error)
+            return web.Response(status=502, text=UNREACHABLE, headers={"Retry-After": "5"})
+        await sent.write_eof()
+        return sent
+
+
+def run(application: web.Application, listener: socket.socket) -> None:
+    """Serves in the foreground until SIGTERM or Ctrl-C. Answers under way have ten seconds to end."""
+    web.run_app(application, sock=listener, print=None, access_log=None, shutdown_timeout=10.0)

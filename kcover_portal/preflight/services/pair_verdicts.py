@@ -1,0 +1,161 @@
+"""The verdict on a plan's tests: faults of slow nodes, and the end of earlier faults of clean ones."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover import audit, reasons
+from kcover.preflight import pair_tests
+from kcover.preflight.pair_tests import PairVerdict
+from kcover_portal import doorbell
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident
+from kcover_portal.ledger import services as ledger
+from kcover_portal.preflight import queries
+from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport
+from kcover_portal.preflight.services import gate_labels, testable
+from kcover_portal.rescue.queries import capacity
+
+SLOW = PreflightReport.Verdict.SLOW
+MEASURED = (PairTest.State.PASSED, PairTest.State.FAILED)
+MAX_SPARES = 2 * pair_tests.CONFIRMATIONS  # nodes outside the plan that a confirmation may use
+MAX_NAMED_NODES = 50  # in an entry of the audit log
+
+
+@transaction.atomic
+def go_on(plan: PairPlan, *, now: datetime) -> bool:
+    """After the rounds: plans the confirmations. After these: gives the verdict. Returns whether tests were added."""
+    rows = PairPlan.objects.select_for_update(no_key=True).filter(pk=plan.pk, state=PairPlan.State.RUNNING)
+    if not rows.filter(confirmed=plan.confirmed).exists():
+        return False
+    tests = list(plan.tests.select_related("first", "second"))
+    if not plan.confirmed:
+        further = _confirmations(plan, tests, now=now)
+        PairTest.objects.bulk_create(further)
+        rows.update(confirmed=True)
+        if further:
+            return True
+    verdict = _judge(plan, tests)
+    act = audit.PairPlanFinished(
+        pair_plan=plan.pk,
+        rule=plan.rule,
+        tests=len(tests),
+        errors=sum(test.state == PairTest.State.ERROR for test in tests),
+        slow=verdict.slow[:MAX_NAMED_NODES],
+        fabric=verdict.fabric[:MAX_NAMED_NODES],
+        inconclusive=verdict.inconclusive[:MAX_NAMED_NODES],
+        storm=verdict.storm,
+    )
+    ledger.record(plan.cluster.name, act, actor="system", now=now)
+    _report(plan, tests, verdict, now=now)
+    rows.update(
+        state=PairPlan.State.FINISHED,
+        finished_at=now,
+        slow=list(verdict.slow),
+        fabric=list(verdict.fabric),
+        inconclusive=list(verdict.inconclusive),
+        storm=verdict.storm,
+    )
+    doorbell.publish("preflight", plan.pk, cluster=plan.cluster.name)
+    return False
+
+
+def _confirmations(plan: PairPlan, tests: Sequence[PairTest], *, now: datetime) -> list[PairTest]:
+    """The tests, not yet stored, that confirm or clear the suspects of the rounds. kcover's rule has none."""
+    results = _results(tests)
+    if plan.rule == PairPlan.Rule.KCOVER or not pair_tests.suspects(results):
+        return []
+    nodes = _nodes(tests)
+    spares = {node.name: node for node in _spares(plan, nodes, now=now)}
+    domains = plan.domains | _leaves(spares.values())
+    further = pair_tests.confirmations(results, spares=tuple(spares), domains=domains)
+    pairs = [(suspect, clean) for suspect, partners in sorted(further.items()) for clean in partners]
+    return [
+        PairTest(
+            plan=plan,
+            place=len(tests) + number,
+            round=plan.rounds + 1,
+            first=nodes[suspect],
+            second=(nodes | spares)[clean],
+            confirms=suspect,
+        )
+        for number, (suspect, clean) in enumerate(pairs)
+    ]
+
+
+def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[Node]:
+    """Nodes outside the plan that are believed to be sound, for confirmations; those of its pools first."""
+    taken = queries.nodes_in_plans(plan.cluster)
+    sick = Incident.objects.filter(node__cluster=plan.cluster, state=Incident.State.OPEN).values("node")
+    rows = capacity.eligible(plan.cluster).filter(
+        gpus__gte=plan.gpus, ready=True, unschedulable=False, probation_until=None
+    )
+    found = [node for node in rows.exclude(pk__in=sick).order_by("name") if node.name not in taken]
+    obstacles = testable.obstacles(plan.cluster, found, now=now)
+    pools = {node.pool for node in nodes.values()}
+    found = [node for node in found if node.pk not in obstacles]
+    return sorted(found, key=lambda node: (node.pool not in pools, node.name))[:MAX_SPARES]
+
+
+def _judge(plan: PairPlan, tests: Sequence[PairTest]) -> PairVerdict:
+    """The verdict by the plan's rule, on what was measured."""
+    results, nodes = _results(tests), _nodes(test for test in tests if not test.confirms)
+    storm = fleet.guards_of(plan.cluster).storm
+    limit = storm.reached_from(eligible=capacity.eligible(plan.cluster).count()) if storm.enabled else None
+    if plan.rule == PairPlan.Rule.KCOVER:
+        return pair_tests.every_pair_failed(results, nodes=nodes, storm_from=limit)
+    return pair_tests.judge(results, nodes=nodes, domains=plan.domains, storm_from=limit)
+
+
+def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, now: datetime) -> None:
+    """Opens an incident for each slow node. Closes those from before the plan for nodes that passed every test."""
+    nodes = _nodes(tests)
+    ran: Counter[str] = Counter()
+    failed: Counter[str] = Counter()
+    for test in tests:
+        if test.state in MEASURED:
+            names = (test.first.name, test.second.name)
+            ran.update(names)
+            failed.update(names if test.state == PairTest.State.FAILED else ())
+    for name in verdict.slow:
+        because = reasons.of(
+            "pair_slow",
+            plan=str(plan.pk),
+            node=name,
+            failed=failed[name],
+            ran=ran[name],
+            threshold=f"{plan.threshold:g}",
+        )
+        seen = incidents.PortalFault(kind="preflight", code=SLOW, because=because, source="preflight")
+        incidents.keep_fault(nodes[name], seen, boot_id=nodes[name].boot_id, now=now)
+    planned = Counter(name for test in tests if not test.confirms for name in (test.first.name, test.second.name))
+    passed = {name: name in verdict.clear and ran[name] >= planned[name] and not verdict.storm for name in planned}
+    gate_labels.keep(plan, passed, nodes, now=now)
+    clean = [name for name in verdict.clear if not failed[name] and ran[name] >= min(plan.rounds, len(nodes) - 1)]
+    rows = Incident.objects.filter(
+        node__in=[nodes[name].pk for name in clean], kind="preflight", code=SLOW, state=Incident.State.OPEN
+    ).select_related("node")
+    for row in rows:
+        name = row.node.name if row.node else ""
+        because = reasons.of("pair_cleared", plan=str(plan.pk), ran=ran[name], threshold=f"{plan.threshold:g}")
+        incidents.close([row.pk], because=because, actor="system", before=plan.requested_at, now=now)
+
+
+def _results(tests: Sequence[PairTest]) -> list[pair_tests.PairTest]:
+    return [
+        pair_tests.PairTest((test.first.name, test.second.name), test.state == PairTest.State.FAILED, test.confirms)
+        for test in tests
+        if test.state in MEASURED
+    ]
+
+
+def _nodes(tests: Iterable[PairTest]) -> dict[str, Node]:
+    return {node.name: node for test in tests for node in (test.first, test.second)}
+
+
+def _leaves(nodes: Iterable[Node]) -> dict[str, str]:
+    return {node.name: leaf for node in nodes if (leaf := fleet.topology_of(node)["leaf"])}

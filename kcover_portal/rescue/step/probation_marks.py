@@ -1,0 +1,148 @@
+"""The marks of a probation: put on the node in the patch that returns it, and removed in one patch.
+
+Each patch is computed from the live node and from the mark on it.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+
+from kcover import audit, probation_mark, reasons
+from kcover import marks as core_marks
+from kcover.decisions import standby
+from kcover.probation_mark import ProbationMark
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.kube import port
+from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue.models import Probation
+from kcover_portal.rescue.queries import probations
+
+STATE = core_marks.STATE_LABEL
+OWN_STATES = (standby.RESERVED, probation_mark.STATE)  # values of the state label that end by themselves
+TAINT = port.Taint(*probation_mark.TAINT)
+
+
+@dataclass(slots=True)
+class Found:
+    """The mark that a node has after ``put_on``."""
+
+    _mark: ProbationMark | None = None
+
+    def keep(self, mark: ProbationMark) -> None:
+        """Keeps the mark of the last look at the node."""
+        self._mark = mark
+
+    @property
+    def mark(self) -> ProbationMark:
+        """The mark. Raises LookupError before the patch."""
+        if self._mark is None:
+            raise LookupError("the node was not patched yet")
+        return self._mark
+
+
+def on(node: port.Node) -> ProbationMark | None:
+    """The mark on the node; None if it is on no probation."""
+    return probation_mark.parse(node.annotations.get(probation_mark.ANNOTATION, ""))
+
+
+def put_on(row: Probation, kept: Found) -> port.DesiredChange:
+    """The change that begins the probation. ``kept`` gets the mark that the node then has."""
+
+    def wanted(node: port.Node) -> port.NodeChange:
+        found = on(node)
+        if found is not None and found.probation == row.pk:  # an earlier call had its effect
+            kept.keep(found)
+            return port.NodeChange()
+        mark = _mark(row, node, before=found)
+        kept.keep(mark)
+        return port.NodeChange(
+            labels={probation_mark.LABEL: probation_mark.LABEL_VALUE, STATE: probation_mark.STATE},
+            annotations={probation_mark.ANNOTATION: mark.render()},
+            add_taints=(TAINT,) if mark.tainted else (),
+        )
+
+    return wanted
+
+
+def taken_off(node: port.Node, *, row: Probation | None = None) -> port.NodeChange:
+    """The change that removes what a probation added. ``row``: only that of this probation, even without its mark."""
+    mark = on(node)
+    if mark is None and row is not None:  # someone removed the annotation
+        mark = probation_mark.read(row.marks)
+    if mark is None or (row is not None and mark.probation != row.pk):
+        return port.NodeChange()
+    labels: dict[str, str | None] = {}
+    if node.labels.get(probation_mark.LABEL) == probation_mark.LABEL_VALUE:
+        labels[probation_mark.LABEL] = mark.label_before
+    if node.labels.get(STATE) == probation_mark.STATE:
+        labels[STATE] = mark.state_before
+    return port.NodeChange(
+        labels=labels,
+        annotations={probation_mark.ANNOTATION: None},
+        remove_taints=(TAINT,) if mark.tainted else (),
+    )
+
+
+def carries_taint(node: port.Node) -> bool:
+    """Returns whether ordinary work is kept from the node by a taint of a probation, whoever added it."""
+    return any((taint.key, taint.effect) == (TAINT.key, TAINT.effect) for taint in node.taints)
+
+
+def _mark(row: Probation, node: port.Node, *, before: ProbationMark | None) -> ProbationMark:
+    """The mark of a new probation. It takes over what an earlier one added."""
+    if before is not None:
+        return replace(before, probation=row.pk, rescue=row.rescue_id, until=row.until)
+    marks = core_marks.read(core_marks.parse(node.annotations.get(core_marks.ANNOTATION, "")))
+    state = node.labels.get(STATE)
+    if marks is not None and STATE in marks.labels:
+        state = marks.labels[STATE]
+    return ProbationMark(
+        probation=row.pk,
+        rescue=row.rescue_id,
+        until=row.until,
+        tainted=not carries_taint(node),
+        label_before=node.labels.get(probation_mark.LABEL),
+        state_before=None if state in OWN_STATES else state,
+    )
+
+
+def note_began(row: Probation, mark: ProbationMark, *, actor: str, now: datetime) -> None:
+    """Writes that the node is on the probation, which ends an earlier one. Part of the caller's transaction."""
+    Node.objects.select_for_update(no_key=True).get(pk=row.node_id)
+    for earlier in probations.going_on().filter(node=row.node_id).exclude(pk=row.pk):
+        note_ended(earlier, because=reasons.of("probation_renewed", rescue=str(row.rescue_id)), actor=actor, now=now)
+    columns = {"began_at": now, "until": mark.until, "due_at": mark.until, "marks": mark.to_json()}
+    if not Probation.objects.filter(pk=row.pk, began_at=None, ended_at=None).update(**columns):
+        return
+    Node.objects.filter(pk=row.node_id).update(probation_until=mark.until)
+    act = audit.ProbationBegan(
+        rescue=row.rescue_id, node=row.node.name, probation=row.pk, until=mark.until, because=row.basis
+    )
+    ledger.record(row.node.cluster.name, act, actor=actor, now=now)
+    doorbell.publish("node", row.node_id, cluster=row.node.cluster.name)
+
+
+def end_early(row: Probation, *, because: reasons.Reason, now: datetime) -> bool:
+    """Lets a worker end the probation at once. False if it has ended, or is to end early already."""
+    going_on = Probation.objects.filter(pk=row.pk, ended_at=None, end_because={})
+    if not going_on.update(end_because=because.to_json(), due_at=now):
+        return False
+    doorbell.ring("rescue.end_probation", row.pk)
+    return True
+
+
+@transaction.atomic
+def note_ended(row: Probation, *, because: reasons.Reason, actor: str, now: datetime) -> bool:
+    """Closes the row of a probation whose marks are gone. False if it was closed before."""
+    Node.objects.select_for_update(no_key=True).get(pk=row.node_id)
+    open_row = Probation.objects.filter(pk=row.pk, ended_at=None)
+    if not open_row.update(ended_at=now, due_at=None, end_because=because.to_json()):
+        return False
+    if probations.on_node(row.node) is None:
+        Node.objects.filter(pk=row.node_id).update(probation_until=None)
+    act = audit.ProbationEnded(rescue=row.rescue_id, node=row.node.name, probation=row.pk, because=because)
+    ledger.record(row.node.cluster.name, act, actor=actor, now=now)
+    doorbell.publish("node", row.node_id, cluster=row.node.cluster.name)
+    return True

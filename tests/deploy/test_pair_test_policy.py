@@ -1,0 +1,115 @@
+"""deploy/pair-test-policy.yaml admits the Jobs of pair tests and no other Job."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import cel
+import pytest
+
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_selection
+from kcover_portal.preflight.services import pair_plans, pair_runs
+from tests.deploy.manifests import RBAC, ROOT, documents
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+POLICY, BINDING = documents(ROOT / "deploy" / "pair-test-policy.yaml")
+IMAGE = cel.evaluate(POLICY["spec"]["variables"][0]["expression"], {})
+
+
+@pytest.fixture
+def jobs() -> list[dict[str, Any]]:
+    """The manifests that reach the API server."""
+    world = World(policy="", nodes=2)
+    try:
+        world.kube.add_namespace("kcover-preflight")
+        Cluster.objects.update(nccl_image=IMAGE, nccl_resources="rdma/hca=1")
+        world.cluster.refresh_from_db()
+        nodes = node_selection.nodes(world.cluster)
+        plan = pair_plans.begin(world.cluster, nodes, pair_plans.Wish(), actor="user:ann", now=world.now)
+        pair_runs.advance(plan.pk, clock=world.clock)
+        return copy.deepcopy(world.kube.objects.list("Job"))
+    finally:
+        world.uninstall()
+
+
+def denials(job: dict[str, Any]) -> list[str]:
+    """The messages of the validations that do not hold."""
+    given: dict[str, Any] = {"object": job, "variables": {}}
+    for variable in POLICY["spec"]["variables"]:
+        given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
+    return [one["message"] for one in POLICY["spec"]["validations"] if not holds(one["expression"], given)]
+
+
+def holds(expression: str, given: dict[str, Any]) -> bool:
+    try:
+        return cel.evaluate(expression, given) is True
+    except (KeyError, IndexError, ValueError, RuntimeError):
+        return False  # failurePolicy: Fail
+
+
+def pod(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = job["spec"]["template"]["spec"]
+    return found
+
+
+def container(job: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = pod(job)["containers"][0]
+    return found
+
+
+CHANGES: list[Callable[[dict[str, Any]], object]] = [
+    lambda job: pod(job)["containers"].append(copy.deepcopy(container(job))),
+    lambda job: pod(job).update(initContainers=[copy.deepcopy(container(job))]),
+    lambda job: container(job).update(image="evil.example.com/pytorch:2"),
+    lambda job: container(job).update(command=["sh", "-c", "id"]),
+    lambda job: container(job).pop("command"),
+    lambda job: container(job).update(args=["-c", "id"]),
+    lambda job: container(job)["env"].append({"name": "LD_PRELOAD", "value": "/tmp/x.so"}),
+    lambda job: container(job).update(envFrom=[{"secretRef": {"name": "x"}}]),
+    lambda job: container(job).update(lifecycle={"postStart": {"exec": {"command": ["id"]}}}),
+    lambda job: container(job).update(livenessProbe={"exec": {"command": ["id"]}}),
+    lambda job: container(job).update(readinessProbe={"exec": {"command": ["id"]}}),
+    lambda job: container(job).update(startupProbe={"exec": {"command": ["id"]}}),
+    lambda job: container(job).update(securityContext={"privileged": True}),
+    lambda job: container(job)["securityContext"].update(capabilities={"add": ["SYS_ADMIN"]}),
+    lambda job: container(job).pop("securityContext"),
+    lambda job: pod(job).update(hostPID=True),
+    lambda job: pod(job).update(hostIPC=True),
+    lambda job: pod(job).update(volumes=[{"name": "root", "hostPath": {"path": "/"}}]),
+    lambda job: container(job).update(volumeMounts=[{"name": "root", "mountPath": "/host"}]),
+    lambda job: container(job).update(volumeDevices=[{"name": "root", "devicePath": "/dev/sda"}]),
+    lambda job: pod(job).update(serviceAccountName="kcover-worker"),
+    lambda job: pod(job).pop("automountServiceAccountToken"),
+    lambda job: pod(job).pop("nodeName"),
+    lambda job: pod(job).update(restartPolicy="OnFailure"),
+    lambda job: job["spec"].update(backoffLimit=6),
+    lambda job: job["spec"].update(parallelism=100),
+    lambda job: job["spec"].update(completions=100),
+    lambda job: job["spec"].update(activeDeadlineSeconds=86_400),
+]
+
+
+def test_the_portals_jobs_are_admitted(jobs: list[dict[str, Any]]) -> None:
+    assert [denials(job) for job in jobs] == [[], []]
+
+
+def test_any_other_job_is_denied(jobs: list[dict[str, Any]]) -> None:
+    found = set()
+    for number, change in enumerate(CHANGES):
+        other = copy.deepcopy(jobs[0])
+        change(other)
+        assert denials(other), number
+        found |= set(denials(other))
+    assert found == {one["message"] for one in POLICY["spec"]["validations"]}
+
+
+def test_it_is_about_the_namespace_of_the_settings_and_denies() -> None:
+    namespace = Cluster._meta.get_field("nccl_namespace").default
+    assert POLICY["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
+        "kubernetes.io/metadata.name": namespace
+    }
+    assert namespace in {one["metadata"]["name"] for one in RBAC if one["kind"] == "Namespace"}
+    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}

@@ -1,0 +1,36 @@
+"""The mark of a probation: what a node's annotation says, and what is no mark."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from kcover import probation_mark
+from kcover.probation_mark import ProbationMark
+
+MARK = ProbationMark(
+    probation=3,
+    rescue=7,
+    until=datetime(2026, 11, 22, 8, 0, tzinfo=UTC),
+    tainted=False,
+    label_before="soon",
+    state_before=None,
+)
+
+
+def test_a_mark_is_read_as_it_was_written() -> None:
+    assert probation_mark.parse(MARK.render()) == MARK
+    assert probation_mark.read(MARK.to_json()) == MARK
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null", '"x"', "not json", '{"probation": 1}', "[" * 100_000])
+def test_other_texts_are_no_mark(text: str) -> None:
+    assert probation_mark.parse(text) is None
+
+
+@pytest.mark.parametrize(
+    "change", [{"until": "soon"}, {"until": 3}, {"before": []}, {"rescue": "x"}, {"tainted": None}]
+)
+def test_a_mark_with_another_value_is_not_guessed(change: dict[str, object]) -> None:
+    found = probation_mark.parse(json.dumps({**MARK.to_json(), **change}))
+    assert found is None or (change == {"tainted": None} and not found.tainted)
