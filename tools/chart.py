@@ -24,6 +24,7 @@ RELEASE, NAMESPACE = "kcover", "kcover-system"
 HEADER = "# Rendered from deploy/chart by `make manifests`, with the values of deploy/manifests.yaml.\n"
 PLAIN = (
     "agent/daemonset.yaml",
+    "pair-test-policy.yaml",
     "pod-logs.yaml",
     *(f"portal/{name}.yaml" for name in ("accounts", "engine", "frontends", "network", "portal")),
     "rbac.yaml",

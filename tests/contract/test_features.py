@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract import rbac
 from tests.contract.rbac import Asked
-from tests.contract.test_rbac import walk
+from tests.contract.test_rbac import PLACE, PREFLIGHT, walk
 from tests.deploy import chart
 from tests.deploy.test_accounts import rights
 
@@ -16,9 +16,10 @@ from tests.deploy.test_accounts import rights
 VERBS: dict[str, set[str]] = {
     "actions": {
         *("apply_node", "evict", "delete_pod", "label_workload", "suspend_workload", "exclude_hosts"),
-        *("command_workload", "ensure_job", "job_state", "delete_job"),
+        "command_workload",
     },
-    "rebootJob": {"ensure_job", "job_state", "delete_job"},
+    "rebootJob": set(),
+    "pairTests": set(),
     "readEvents": {"list_events", "watch_events"},
     "writeEvents": {"emit"},
     "agentTokens": {"review_token"},
@@ -32,6 +33,9 @@ VERBS: dict[str, set[str]] = {
 OBJECTS: dict[str, Callable[[Asked], bool]] = {
     "policyObjects": lambda asked: asked.resource.startswith(("rescuepolicies", "warmstandbypolicies")),
     "preflightReports": lambda asked: asked.resource == "preflightreports",
+    "actions": lambda asked: (asked.resource, asked.namespace) == ("jobs", PLACE),
+    "rebootJob": lambda asked: (asked.resource, asked.namespace) == ("jobs", PLACE),
+    "pairTests": lambda asked: (asked.resource, asked.namespace) == ("jobs", PREFLIGHT),
     "kubeflow": lambda asked: asked.group == "kubeflow.org",
     "batch": lambda asked: asked.group == "batch" and not asked.namespace,
     "leaderWorkerSet": lambda asked: asked.group == "leaderworkerset.x-k8s.io",
@@ -87,7 +91,7 @@ def test_a_feature_that_is_off_takes_exactly_its_rights_away(requests) -> None:
 
 
 def test_every_switch_of_the_chart_is_tested() -> None:
-    policy = {"rebootJobPolicy", "rebootJobImage", "jobs"}  # the admission policy gives no rights
+    policy = {"rebootJobPolicy", "rebootJobImage", "pairTestPolicy", "pairTestImage", "jobs"}  # policies give no rights
     assert set(chart.defaults()["features"]) - policy == set(VERBS)
     assert set(chart.defaults()["features"]["jobs"]) == set(chart.KINDS)
 

@@ -15,7 +15,7 @@ LEAST: Final = {"host": "gpu.example.com", "settings": {"KCOVER_TRUSTED_PROXIES"
 TRIAL: Final = {"trial": True}
 AGENT_ONLY: Final = {"agent": {"only": True, "url": "https://gpu.example.com"}}
 SWITCHES: Final = ("actions", "rebootJob", "rebootJobPolicy", "readEvents", "writeEvents", "agentTokens")
-SWITCHES_OF_OBJECTS: Final = ("preflightReports", "policyObjects", "claimCheck", "ledgerLease")
+SWITCHES_OF_OBJECTS: Final = ("preflightReports", "policyObjects", "claimCheck", "ledgerLease", "pairTests")
 KINDS: Final = ("kubeflow", "batch", "leaderWorkerSet", "jobSet", "trainer", "ray", "volcano", "statefulSet")
 NOTHING: Final = LEAST | {
     "inCluster": False,

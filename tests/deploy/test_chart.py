@@ -217,20 +217,24 @@ def test_what_is_mounted_and_bound_is_there(values) -> None:
 
 def test_two_releases_in_one_cluster_share_no_name() -> None:
     def names(name: str, namespace: str) -> set[tuple[str, str, str]]:
-        other = {"jobs": {"name": f"{namespace}-jobs"}, "events": {"name": f"{namespace}-events"}}
+        other = {
+            "jobs": {"name": f"{namespace}-jobs"},
+            "preflight": {"name": f"{namespace}-preflight"},
+            "events": {"name": f"{namespace}-events"},
+        }
         found = render(EVERYTHING | {"namespaces": other}, name=name, namespace=namespace)
         return {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in found}
 
     assert not names("kcover", "kcover-system") & names("kcover", "team-a")
     assert not names("kcover", "team-a") & names("other", "team-a") - {
-        ("Namespace", name, "") for name in ("team-a", "team-a-jobs", "team-a-events")
+        ("Namespace", name, "") for name in ("team-a", "team-a-jobs", "team-a-preflight", "team-a-events")
     }
 
 
 @each_whole
 def test_objects_of_a_release_are_in_its_namespaces_and_selectors_name_it(values) -> None:
     manifests = render(values, name="edge", namespace="gpu")
-    allowed = {"gpu", "default", "training", "kcover-jobs", "kce-rescue-system", None}
+    allowed = {"gpu", "default", "training", "kcover-jobs", "kcover-preflight", "kce-rescue-system", None}
     assert {one["metadata"].get("namespace") for one in manifests} <= allowed
     for one in manifests:
         selector = one.get("spec", {}).get("selector")

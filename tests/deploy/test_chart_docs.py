@@ -69,7 +69,13 @@ def test_values_that_the_page_names_exist() -> None:
         if line.startswith("| `")
         for name in re.findall(r"`(\w+)`", line.split("|")[1])
     }
-    assert switches == set(chart.defaults()["features"]) - {"jobs", "rebootJobPolicy", "rebootJobImage"}
+    assert switches == set(chart.defaults()["features"]) - {
+        "jobs",
+        "rebootJobPolicy",
+        "rebootJobImage",
+        "pairTestPolicy",
+        "pairTestImage",
+    }
 
 
 def paths(values: dict[str, Any], before: str = "") -> list[str]:

@@ -21,6 +21,7 @@ def prepare(folder: Path) -> None:
         cluster="edge",
         password_file=str(password),
         job_namespace="edge-jobs",
+        preflight_namespace="edge-preflight",
         event_namespace="edge-events",
     )
 
@@ -32,6 +33,7 @@ def test_it_creates_the_admin_this_cluster_in_shadow_mode_and_the_policies(tmp_p
     assert [(one.role, one.cluster) for one in admin.bindings.all()] == [("admin", None)]
     assert (cluster.name, cluster.in_cluster, cluster.mode) == ("edge", True, "shadow")
     assert (cluster.job_namespace, cluster.event_namespace) == ("edge-jobs", "edge-events")
+    assert cluster.nccl_namespace == "edge-preflight"
     assert Policy.objects.exists()
 
 

@@ -25,6 +25,7 @@ class Command(BaseCommand):
         parser.add_argument("--cluster", required=True, help="the name of the cluster that the portal runs in")
         parser.add_argument("--password-file", required=True, help="a file whose first line is the password of admin")
         parser.add_argument("--job-namespace", required=True, help="the namespace of the reboot job")
+        parser.add_argument("--preflight-namespace", required=True, help="the namespace of the Jobs of pair tests")
         parser.add_argument("--event-namespace", required=True, help="the namespace of the portal's Events")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -36,6 +37,7 @@ class Command(BaseCommand):
             call_command("cluster", "add", name, "--in-cluster", "--mode", "shadow", **streams)
         [cluster] = fleet.clusters([name])
         wanted = {key: options[key] for key in ("job_namespace", "event_namespace")}
+        wanted["nccl_namespace"] = options["preflight_namespace"]
         if changes := [f"{key}={value}" for key, value in wanted.items() if getattr(cluster, key) != value]:
             call_command("cluster", "set", name, *changes, **streams)
         call_command("policy", "defaults", **streams)
