@@ -1,6 +1,5 @@
 """The Helm chart renders valid objects, refuses unknown values, and is the source of the plain manifests."""
 
-import base64
 import json
 import re
 from pathlib import Path
@@ -10,8 +9,6 @@ import helm_python
 import kubernetes_validate
 import pytest
 import yaml
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 from agents import VERSION, config
 from kcover_portal import env
@@ -251,48 +248,3 @@ def test_an_edge_cluster_gets_agents_and_nothing_else() -> None:
     with_account = {one["kind"] for one in render(WHOLES["edge"])}
     assert "ClusterRole" in with_account
     assert "Deployment" not in with_account
-
-
-# A trial
-
-
-def secret() -> dict[str, str]:
-    [found] = of_kind(render(TRIAL), "Secret").values()
-    return {name: base64.b64decode(value).decode() for name, value in found["data"].items()}
-
-
-def test_a_trials_secret_holds_keys_that_the_portal_takes(tmp_path) -> None:
-    made = secret()
-    key = load_pem_private_key(made["signing_key.pem"].encode(), None)
-    assert isinstance(key, Ed25519PrivateKey)
-    assert len(base64.b64decode(made["encryption_key"])) == 32
-    for name, text in made.items():
-        (tmp_path / name).write_text(text)
-    found = of_kind(render(TRIAL), "ConfigMap")["kcover-portal"]["data"]
-    read = env.read({name: value.replace("/etc/kcover/", f"{tmp_path}/") for name, value in found.items()})
-    assert urlsplit(str(read["KCOVER_DATABASE_URL"])).hostname == "kcover-postgresql"
-    assert urlsplit(str(read["KCOVER_REDIS_URL"])).password == made["redis_password"]
-    assert secret()["admin_password"] != made["admin_password"]
-
-
-def test_a_trial_needs_no_ingress_and_its_agents_reach_live() -> None:
-    manifests = render(TRIAL)
-    assert not of_kind(manifests, "Ingress")
-    agent = of_kind(manifests, "ConfigMap")["kcover-agent"]["data"]
-    address = urlsplit(agent["KCOVER_AGENT_URL"])
-    [port] = of_kind(manifests, "Service")["kcover-live"]["spec"]["ports"]
-    assert (address.hostname, address.port) == ("kcover-live.kcover-system.svc", port["port"])
-    [rule] = of_kind(manifests, "NetworkPolicy")["kcover-live"]["spec"]["ingress"]
-    assert rule == {"ports": [{"port": 8000}]}
-    portal = of_kind(manifests, "ConfigMap")["kcover-portal"]["data"]
-    assert portal["KCOVER_WEB_URL"] == "http://kcover-web:8080"
-    assert address.hostname in portal["KCOVER_ALLOWED_HOSTS"].split(",")
-    assert portal["KCOVER_SERVICE_ACCOUNTS"] == "kcover-system/kcover-agent"
-    assert config.load(None, agent).cluster == "prod"
-
-
-def test_notes_say_what_to_type_next() -> None:
-    notes = chart.texts(TRIAL, name="t", namespace="gpu")["NOTES.txt"]
-    assert "kubectl -n gpu port-forward service/t-live 8000:8000" in notes
-    assert "kubectl -n gpu get secret t-portal -o jsonpath='{.data.admin_password}'" in notes
-    assert "gpu/t-agent" in chart.texts(AGENT_ONLY, name="t", namespace="gpu")["NOTES.txt"]
