@@ -119,6 +119,10 @@ format: .venv/.stamp-dev ## rewrites Python files and templates in the house's f
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/djlint templates --reformat --quiet || true
 
+.PHONY: manifests
+manifests: .venv/.stamp-dev ## the chart's schema and the plain manifests in deploy/, from deploy/chart and the code
+	$(BIN)/python -m tools.chart
+
 .PHONY: messages
 PO := locale/zh_Hans/LC_MESSAGES/django.po
 FAULT_TEXTS := kcover/faults/collected_texts.py # exists only while the texts of its data are collected

@@ -63,6 +63,10 @@ def _custom(group: str, plural: str, kind: str, *, version: str = "v1", namespac
     return _make(group, version, plural, kind, namespaced=namespaced, **more)
 
 
+def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
+    return _make(group, "v1", plural, kind, namespaced=False)
+
+
 def _make(group: str, version: str, plural: str, kind: str, **more: object) -> Resource:
     return Resource(group=group, version=version, plural=plural, kind=kind, singular=kind.lower(), **more)  # type: ignore[arg-type]
 
@@ -125,6 +129,18 @@ RESOURCES: tuple[Resource, ...] = (
     JOBS,
     BUDGETS,
     LEASES,
+    # Kept and given back, without an effect: what the Helm chart creates besides workloads.
+    _make("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", short=("netpol",), generation=True),
+    _make("networking.k8s.io", "v1", "ingresses", "Ingress", short=("ing",), has_status=True, generation=True),
+    _make("rbac.authorization.k8s.io", "v1", "roles", "Role"),
+    _make("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding"),
+    _cluster_wide("rbac.authorization.k8s.io", "clusterroles", "ClusterRole"),
+    _cluster_wide("rbac.authorization.k8s.io", "clusterrolebindings", "ClusterRoleBinding"),
+    _cluster_wide("scheduling.k8s.io", "priorityclasses", "PriorityClass"),
+    _cluster_wide("admissionregistration.k8s.io", "validatingadmissionpolicies", "ValidatingAdmissionPolicy"),
+    _cluster_wide(
+        "admissionregistration.k8s.io", "validatingadmissionpolicybindings", "ValidatingAdmissionPolicyBinding"
+    ),
     _custom("kubeflow.org", "mpijobs", "MPIJob"),
     _custom("kubeflow.org", "mxjobs", "MXJob"),
     _custom("kubeflow.org", "paddlejobs", "PaddleJob"),

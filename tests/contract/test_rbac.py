@@ -13,7 +13,7 @@ from tests.contract import rbac
 PLACE, PREFLIGHT = "kcover-jobs", "kcover-preflight"
 
 
-def _walk(rig):
+def walk(rig):
     """Every verb of the port, at least once, each in every way that asks for something else."""
     node = rig.name("gpu")
     cluster, change = rig.cluster, port.NodeChange(cordon=True)
@@ -110,7 +110,7 @@ def test_the_right_to_read_logs_is_given_by_namespace_in_a_file_of_its_own():
 def test_the_rules_are_those_that_the_port_uses(http_rig):
     http_rig.node(http_rig.name("gpu"))
     walked = set()
-    for verb, act in _walk(http_rig):
+    for verb, act in walk(http_rig):
         act()
         walked.add(verb)
     verbs = {name for name, value in vars(port.Cluster).items() if callable(value) and not name.startswith("_")}

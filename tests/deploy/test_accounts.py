@@ -1,5 +1,7 @@
 """Each process of the portal has an account of its own, with no more rights than its code uses."""
 
+from typing import Any
+
 import pytest
 
 from tests.contract import rbac
@@ -9,15 +11,15 @@ from tests.deploy.manifests import MANIFESTS, PODS, RBAC, of_kind
 WRITES = {"create", "patch", "delete", "update", "deletecollection"}
 
 
-def rights(account: str) -> set[Asked]:
+def rights(account: str, manifests: list[dict[str, Any]] = MANIFESTS) -> set[Asked]:
     """What the account may do: the rules of the roles that are bound to it."""
     roles = {
         (one["kind"], one["metadata"]["name"], one["metadata"].get("namespace")): one
-        for one in MANIFESTS
+        for one in manifests
         if "rules" in one
     }
     found: set[Asked] = set()
-    for binding in (one for one in MANIFESTS if "roleRef" in one):
+    for binding in (one for one in manifests if "roleRef" in one):
         if account in {subject["name"] for subject in binding["subjects"]}:
             reference = (binding["roleRef"]["kind"], binding["roleRef"]["name"], binding["metadata"].get("namespace"))
             found |= set(rbac.rules([roles[reference]]))

@@ -1,0 +1,173 @@
+{{/* Names: of objects in the release's namespace, and of objects that other releases could see. */}}
+{{- define "kcover.prefix" -}}
+{{- default .Release.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
+{{- end }}
+
+{{- define "kcover.scoped" -}}
+{{- $prefix := include "kcover.prefix" . -}}
+{{- if eq .Release.Namespace (printf "%s-system" $prefix) }}{{ $prefix }}{{ else }}{{ .Release.Namespace }}-{{ $prefix }}{{ end -}}
+{{- end }}
+
+{{/* The selector of a process. Call it with (list . "web"). */}}
+{{- define "kcover.labels" -}}
+{{- $root := index . 0 -}}
+app.kubernetes.io/name: kcover-portal, app.kubernetes.io/instance: {{ include "kcover.prefix" $root }}, app.kubernetes.io/component: {{ index . 1 }}
+{{- end }}
+
+{{- define "kcover.image" -}}
+{{- $tag := default .root.Chart.AppVersion .image.tag -}}
+{{ .image.repository }}:{{ $tag }}{{ with .image.digest }}@{{ . }}{{ end }}
+{{- end }}
+
+{{- define "kcover.secret" -}}
+{{- default (printf "%s-portal" (include "kcover.prefix" .)) .Values.secret.name -}}
+{{- end }}
+
+{{/* "true" where the chart runs the store itself: in a trial, unless an existing store is named. */}}
+{{- define "kcover.bundled.postgresql" -}}
+{{- if and .Values.trial (not .Values.postgresql.existingSecret.name) (not .Values.agent.only) }}true{{ end -}}
+{{- end }}
+{{- define "kcover.bundled.redis" -}}
+{{- if and .Values.trial (not .Values.redis.existingSecret.name) (not .Values.agent.only) }}true{{ end -}}
+{{- end }}
+
+{{- define "kcover.host" -}}
+{{- if not (or .Values.host .Values.trial) }}{{ fail "host is not set: set it to the portal's DNS name, such as portal.example.com, or set trial=true" }}{{ end -}}
+{{- .Values.host -}}
+{{- end }}
+
+{{/* The address for browsers, and the one for agents. A trial has no Ingress: its door is the Service of live. */}}
+{{- define "kcover.publicUrl" -}}
+{{- if include "kcover.host" . }}https://{{ .Values.host }}{{ else }}http://localhost:8000{{ end -}}
+{{- end }}
+{{- define "kcover.agentUrl" -}}
+{{- if .Values.agent.url }}{{ .Values.agent.url }}
+{{- else if .Values.agent.only }}{{ fail "agent.url is not set: set it to the portal's address, such as https://portal.example.com" }}
+{{- else if .Values.host }}https://{{ .Values.host }}
+{{- else }}{{ include "kcover.publicUrl" . | replace "localhost" (printf "%s-live.%s.svc" (include "kcover.prefix" .) .Release.Namespace) }}
+{{- end }}
+{{- end }}
+
+{{- define "kcover.hosts" -}}
+{{- $prefix := include "kcover.prefix" . -}}
+{{ if include "kcover.host" . }}{{ .Values.host }}{{ else }}localhost,{{ $prefix }}-live.{{ .Release.Namespace }}.svc{{ end }},{{ $prefix }}-web.{{ .Release.Namespace }}.svc
+{{- end }}
+
+{{/* All settings of the portal's processes as YAML: those that the chart derives, then those of the values. */}}
+{{- define "kcover.settings" -}}
+{{- $prefix := include "kcover.prefix" . -}}
+{{- $given := dict
+  "KCOVER_PUBLIC_URL" (include "kcover.publicUrl" .)
+  "KCOVER_ALLOWED_HOSTS" (include "kcover.hosts" .)
+  "KCOVER_OUTGOING_HOSTS" "none"
+  "KCOVER_MODE" "shadow"
+  "KCOVER_SERVICE_ACCOUNTS" (printf "%s/%s-agent" .Release.Namespace $prefix)
+  "KCOVER_DATABASE_URL_FILE" "/etc/kcover/database_url"
+  "KCOVER_REDIS_URL_FILE" "/etc/kcover/redis_url"
+  "KCOVER_SECRET_KEY_FILE" "/etc/kcover/secret_key"
+  "KCOVER_SIGNING_KEY" "/etc/kcover/signing_key.pem"
+  "KCOVER_ANCHOR" "none"
+  "KCOVER_ENCRYPTION_KEY_FILE" "/etc/kcover/encryption_key" -}}
+{{- if not .Values.host }}{{ $_ := set $given "KCOVER_WEB_URL" (printf "http://%s-web:8080" $prefix) }}{{ end -}}
+{{- range .Values.secret.settings }}{{ $_ := set $given (printf "%s_FILE" .) (printf "/etc/kcover/%s" (. | trimPrefix "KCOVER_" | lower)) }}{{ end -}}
+{{- if has "KCOVER_SECRET_KEYS" .Values.secret.settings }}{{ $_ := unset $given "KCOVER_SECRET_KEY_FILE" }}{{ end -}}
+{{- if .Values.settings.KCOVER_ENCRYPTION_KEY_COMMAND }}{{ $_ := unset $given "KCOVER_ENCRYPTION_KEY_FILE" }}{{ end -}}
+{{- toYaml (mergeOverwrite $given .Values.settings) -}}
+{{- end }}
+
+{{/* What all pods of the portal share. Call it with (list . "web"). */}}
+{{- define "kcover.pod" -}}
+{{- $root := index . 0 -}}
+{{- $process := index . 1 -}}
+{{- $labels := include "kcover.labels" . -}}
+{{- with $root.Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+serviceAccountName: {{ include "kcover.prefix" $root }}-{{ $process }}
+enableServiceLinks: false
+priorityClassName: {{ default (printf "%s-portal" (include "kcover.scoped" $root)) $root.Values.priorityClass.name }}
+securityContext:
+  {runAsNonRoot: true, runAsUser: 10001, runAsGroup: 10001, fsGroup: 10001, seccompProfile: {type: RuntimeDefault}}
+{{- include "kcover.placement" $root }}
+topologySpreadConstraints:
+  - maxSkew: 1
+    topologyKey: kubernetes.io/hostname
+    whenUnsatisfiable: ScheduleAnyway
+    labelSelector: {matchLabels: { {{- $labels -}} }}
+tolerations:
+  - {key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 30}
+  - {key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 30}
+  {{- with $root.Values.tolerations }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
+initContainers:
+  - name: migrate
+    image: {{ include "kcover.image" (dict "root" $root "image" $root.Values.image) }}
+    imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+    command: [python, manage.py, migrate, --no-input]
+    {{- include "kcover.container" $root | nindent 4 }}
+    resources: {requests: {cpu: 50m, memory: 128Mi}, limits: {memory: 512Mi}}
+    volumeMounts:
+      - {name: secret, mountPath: /etc/kcover, readOnly: true}
+      - {name: tmp, mountPath: /tmp}
+volumes:
+  {{- include "kcover.secretVolume" $root | nindent 2 }}
+  - name: tmp
+    emptyDir: {medium: Memory, sizeLimit: 64Mi}
+{{- end }}
+
+{{- define "kcover.container" -}}
+envFrom: [{configMapRef: {name: {{ include "kcover.prefix" . }}-portal}}]
+securityContext: {allowPrivilegeEscalation: false, readOnlyRootFilesystem: true, capabilities: {drop: [ALL]}}
+{{- end }}
+
+{{/* The chart's Secret as one folder. Existing stores' Secrets add their address under the portal's file name. */}}
+{{- define "kcover.secretVolume" -}}
+{{- if or .Values.postgresql.existingSecret.name .Values.redis.existingSecret.name }}
+- name: secret
+  projected:
+    defaultMode: 0440
+    sources:
+      - secret: {name: {{ include "kcover.secret" . }}}
+      {{- with .Values.postgresql.existingSecret }}
+      {{- if .name }}
+      - secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: database_url}]}
+      {{- end }}
+      {{- end }}
+      {{- with .Values.redis.existingSecret }}
+      {{- if .name }}
+      - secret: {name: {{ .name }}, items: [{key: {{ .key }}, path: redis_url}]}
+      {{- end }}
+      {{- end }}
+{{- else }}
+- name: secret
+  secret: {secretName: {{ include "kcover.secret" . }}, defaultMode: 0440}
+{{- end }}
+{{- end }}
+
+{{/* Keeps the portal off nodes that it may drain and reboot. The agent's affinity is the opposite. */}}
+{{- define "kcover.placement" -}}
+{{- if eq .Values.placement "required" }}
+affinity:
+  nodeAffinity:
+    requiredDuringSchedulingIgnoredDuringExecution:
+      nodeSelectorTerms:
+        - matchExpressions:
+            - {key: nvidia.com/gpu.present, operator: NotIn, values: ["true"]}
+            - {key: nvidia.com/gpu.product, operator: DoesNotExist}
+            - {key: kcover.io/agent, operator: NotIn, values: ["true"]}
+{{- else if eq .Values.placement "preferred" }}
+affinity:
+  nodeAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        preference:
+          matchExpressions:
+            - {key: nvidia.com/gpu.present, operator: NotIn, values: ["true"]}
+            - {key: nvidia.com/gpu.product, operator: DoesNotExist}
+            - {key: kcover.io/agent, operator: NotIn, values: ["true"]}
+{{- end }}
+{{- end }}

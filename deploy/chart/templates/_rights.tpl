@@ -1,0 +1,92 @@
+{{/* Rules of the ClusterRoles of the worker and of a kubeconfig's account. The port of the API client uses exactly these
+     (tests/contract/test_features.py). A feature that is off takes its rules away. */}}
+
+{{- define "kcover.rules.jobs" -}}
+{{- $verbs := ternary "get, list, patch" "get, list" .Values.features.actions -}}
+{{- $jobs := .Values.features.jobs -}}
+{{- if $jobs.kubeflow }}
+- apiGroups: [kubeflow.org]
+  resources: [pytorchjobs, tfjobs, mpijobs, mxjobs, xgboostjobs, paddlejobs]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.batch }}
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.leaderWorkerSet }}
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.jobSet }}
+- apiGroups: [jobset.x-k8s.io]
+  resources: [jobsets]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.trainer }}
+- apiGroups: [trainer.kubeflow.org]
+  resources: [trainjobs]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.ray }}
+- apiGroups: [ray.io]
+  resources: [rayclusters, rayjobs]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.volcano }}
+- apiGroups: [batch.volcano.sh]
+  resources: [jobs]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if $jobs.statefulSet }}
+- apiGroups: [apps]
+  resources: [statefulsets]
+  verbs: [{{ $verbs }}]
+{{- end }}
+{{- if and $jobs.volcano .Values.features.actions }}
+# Restarts and stops a Volcano job as a whole. Single deletions could leave its gang below minAvailable.
+- apiGroups: [bus.volcano.sh]
+  resources: [commands]
+  verbs: [create]
+{{- end }}
+{{- end }}
+
+{{- define "kcover.rules.objects" -}}
+{{- if .Values.features.preflightReports }}
+# kcover's preflight reports as objects.
+- apiGroups: [kcover.io]
+  resources: [preflightreports]
+  verbs: [list]
+{{- end }}
+{{- if .Values.features.policyObjects }}
+# Policies as objects: read, and whether each was accepted is written to its status.
+- apiGroups: [kcover.io, rescue.ksyun.com]
+  resources: [rescuepolicies, warmstandbypolicies]
+  verbs: [list]
+- apiGroups: [kcover.io, rescue.ksyun.com]
+  resources: [rescuepolicies/status, warmstandbypolicies/status]
+  verbs: [patch]
+{{- end }}
+{{- end }}
+
+{{- define "kcover.rules.jobNamespace" -}}
+{{- if and .Values.features.actions .Values.features.rebootJob }}
+# create: reboots a node whose agent cannot. get: reads the result. delete: withdraws the job of a cancelled rescue.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [create, get, delete]
+{{- end }}
+{{- if .Values.features.claimCheck }}
+# The check pvc creates a claim of 100 MiB, waits until it is bound, and deletes it.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [create, get, delete]
+{{- end }}
+{{- if .Values.features.ledgerLease }}
+# The setting ledger_lease keeps signed heads of the audit log in the Lease kcover-ledger.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create, get, patch]
+{{- end }}
+{{- end }}

@@ -1,0 +1,59 @@
+"""Helm renders an upgrade against an API server: the secrets of a trial stay.
+
+Helm sends its own requests to the simulator, which has no server-side apply. So nothing is created
+(``helm install --dry-run=server``).
+"""
+
+from collections.abc import Iterator
+
+import helm_python
+import pytest
+import yaml
+
+from tests.contract import over_http
+from tests.deploy.chart import TRIAL, Manifest
+from tests.simulator import api_server
+from tools import chart
+
+NAMESPACE = "gpu"
+OWNER = {"meta.helm.sh/release-name": "kcover", "meta.helm.sh/release-namespace": NAMESPACE}
+
+
+@pytest.fixture
+def cluster() -> Iterator[api_server.ApiServer]:
+    with api_server.serving(anonymous=True) as running:
+        yield running
+
+
+def made(cluster: api_server.ApiServer, values: Manifest) -> list[Manifest]:
+    """What ``helm install --dry-run=server`` would create."""
+    access = over_http.kubeconfig(cluster.url, "unused")
+    with helm_python.Config(kubeconfig_content=access, namespace=NAMESPACE, storage_driver="memory") as helm:
+        release = helm.install(chart.CHART, "kcover", values, namespace=NAMESPACE, dry_run="server")
+    return [one for one in yaml.safe_load_all(release["manifest"]) if one]
+
+
+def secret(cluster: api_server.ApiServer, values: Manifest) -> Manifest:
+    [found] = [one for one in made(cluster, values) if one["kind"] == "Secret"]
+    return found
+
+
+def exists(cluster: api_server.ApiServer, one: Manifest) -> None:
+    marks = {"labels": {"app.kubernetes.io/managed-by": "Helm"}, "annotations": OWNER}
+    cluster.put(one["kind"], one | {"metadata": one["metadata"] | marks})
+
+
+def test_an_upgrade_keeps_every_secret_of_a_trial(cluster) -> None:
+    first = secret(cluster, TRIAL)
+    assert secret(cluster, TRIAL)["data"].keys() == first["data"].keys()
+    assert secret(cluster, TRIAL)["data"]["admin_password"] != first["data"]["admin_password"]
+    exists(cluster, first)
+    assert secret(cluster, TRIAL | {"host": "gpu.example.com", "ingress": {"enabled": False}})["data"] == first["data"]
+
+
+def test_a_file_that_somebody_added_stays_and_a_missing_one_is_made(cluster) -> None:
+    first = secret(cluster, TRIAL)
+    kept = {name: text for name, text in first["data"].items() if name != "encryption_key"} | {"mail_url": "c210cA=="}
+    exists(cluster, first | {"data": kept})
+    upgraded = secret(cluster, TRIAL)["data"]
+    assert upgraded == kept | {"encryption_key": upgraded["encryption_key"]}

@@ -1,0 +1,144 @@
+"""Writes what is made from the Helm chart and from the code: ``python -m tools.chart``.
+
+- ``deploy/chart/values.schema.json``: the shape of ``values.yaml``, and the settings of portal and agent from the code.
+- The plain manifests of ``deploy/``: the chart with the values of ``deploy/manifests.yaml``.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import helm_python
+import yaml
+
+from agents import config
+from kcover_portal import env
+
+ROOT = Path(__file__).resolve().parents[1]
+DEPLOY = ROOT / "deploy"
+CHART = DEPLOY / "chart"
+SCHEMA = CHART / "values.schema.json"
+RELEASE, NAMESPACE = "kcover", "kcover-system"
+HEADER = "# Rendered from deploy/chart by `make manifests`, with the values of deploy/manifests.yaml.\n"
+PLAIN = (
+    "agent/daemonset.yaml",
+    "pair-test-policy.yaml",
+    "pod-logs.yaml",
+    *(f"portal/{name}.yaml" for name in ("accounts", "engine", "frontends", "network", "portal")),
+    "rbac.yaml",
+    "reboot-job-policy.yaml",
+)
+# Agent settings that have a value of their own in the chart.
+AGENT_KEYS = {"NODE_NAME", "KCOVER_AGENT_URL", "KCOVER_AGENT_CLUSTER", "KCOVER_AGENT_VENDOR"}
+AGENT_KEYS |= {"KCOVER_AGENT_TOKEN", "KCOVER_AGENT_TOKEN_FILE", "KCOVER_AGENT_CA_FILE"}
+
+Schema = dict[str, Any]
+TEXT: Schema = {"type": "string"}
+NAME: Schema = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"}
+NAME_OR_NONE: Schema = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$"}
+NAMES: Schema = {"type": "array", "items": NAME}
+ANY_TEXTS: Schema = {"type": "object", "additionalProperties": TEXT}
+QUANTITIES: Schema = {"type": "object", "additionalProperties": {"type": ["string", "integer"]}}
+DURATION: Schema = {"type": "string", "pattern": "^[0-9]+(s|m)$"}
+
+
+def closed(properties: Mapping[str, Schema]) -> Schema:
+    """The schema of an object that has these keys and no others."""
+    return {"type": "object", "additionalProperties": False, "properties": dict(properties)}
+
+
+def portal_settings() -> Schema:
+    """The settings of the portal that are no secrets."""
+    found = {
+        one.name: TEXT | {"description": f"{one.about} ({one.accepts})"} for one in env.VARIABLES if not one.secret
+    }
+    return closed(found)
+
+
+def agent_settings() -> Schema:
+    """The settings of the agent that have no value of their own."""
+    names = {name for names, _ in config.SETTINGS.values() for name in names if name.startswith("KCOVER_")}
+    return closed(dict.fromkeys(sorted(names - AGENT_KEYS), TEXT))
+
+
+def special() -> dict[str, Schema]:
+    """Values by path whose schema says more than the type of the default; ``*`` stands for any key."""
+    return {
+        "host": NAME_OR_NONE,
+        "cluster": {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]*$"},
+        "nameOverride": {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"},
+        "placement": {"enum": ["preferred", "required", "any"]},
+        "settings": portal_settings(),
+        "secret.settings": {"type": "array", "items": {"enum": [one.name for one in env.VARIABLES if one.secret]}},
+        "tolerations": {"type": "array", "items": {"type": "object"}},
+        "imagePullSecrets": NAMES,
+        "ingress.annotations": ANY_TEXTS,
+        "gateway.parentRefs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
+        "networkPolicy.storePorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
+        "features.podLogs": NAMES,
+        "agent.url": {"type": "string", "pattern": "^(https?://.+)?$"},
+        "agent.vendor": {"enum": ["nvidia", "metax", "amd"]},
+        "agent.settings": agent_settings(),
+        "*.replicas": {"type": "integer", "minimum": 1},
+        "*.pullPolicy": {"enum": ["Always", "IfNotPresent", "Never"]},
+        "*.digest": {"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"},
+        "*.resources": closed({"requests": QUANTITIES, "limits": QUANTITIES}),
+        "*.labels": ANY_TEXTS,
+        "*.interval": DURATION,
+        "*.ingressNamespaces": NAMES,
+        "*.monitoringNamespaces": NAMES,
+        "jobs.name": NAME,
+        "namespaces.*.name": NAME,
+    }
+
+
+def schema_of(value: Any, path: str = "") -> Schema:
+    """The schema of a default of ``values.yaml``: the same keys with the same types."""
+    known = special()
+    parts = path.split(".")
+    for key in (path, f"*.{parts[-1]}", ".".join(["namespaces", "*", parts[-1]]) if parts[0] == "namespaces" else ""):
+        if key in known:
+            return known[key]
+    if isinstance(value, dict):
+        return closed({key: schema_of(one, f"{path}.{key}".lstrip(".")) for key, one in value.items()})
+    if isinstance(value, bool):
+        return {"type": "boolean"}
+    if isinstance(value, str):
+        return TEXT
+    raise TypeError(f"deploy/chart/values.yaml: {path} needs an entry in tools/chart.py, special()")
+
+
+def schema() -> str:
+    """The text of ``values.schema.json``."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    made = {"$schema": "https://json-schema.org/draft-07/schema#", **schema_of(values)}
+    made["properties"]["global"] = {"type": "object"}  # Helm's own
+    return json.dumps(made, indent=1) + "\n"
+
+
+def manifests() -> Iterator[tuple[Path, str]]:
+    """Each plain manifest: its file, and its text."""
+    values = yaml.safe_load((DEPLOY / "manifests.yaml").read_text(encoding="utf-8"))
+    with helm_python.Chart.load(CHART) as chart:
+        rendered = chart.render(values, name=RELEASE, namespace=NAMESPACE)
+        for name in PLAIN:
+            yield DEPLOY / name, HEADER + tidy(rendered[f"{chart.name}/templates/{name}"])
+
+
+def tidy(text: str) -> str:
+    """The text without what templates leave behind: empty lines, and spaces at the end of lines."""
+    lines = [line.rstrip() for line in text.splitlines()]
+    return re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip("\n").removeprefix("---\n") + "\n"
+
+
+def main() -> None:
+    """Write the files, the schema first: Helm checks the values with it."""
+    SCHEMA.write_text(schema(), encoding="utf-8")
+    for path, text in manifests():
+        path.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
