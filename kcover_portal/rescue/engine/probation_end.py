@@ -5,7 +5,7 @@ begins the probation and closed after the patch that ends it, so that no crash l
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -125,7 +125,11 @@ def _take_off(
     because: reasons.Reason,
     clock: Callable[[], datetime],
 ) -> reasons.Reason:
-    """One patch, with its entries in the audit log."""
+    """One patch, with its entries in the audit log.
+
+    The row forgets the marks before the patch: if they are gone from the node afterwards, what is there is somebody
+    else's, also for a worker that repeats the call after a crash.
+    """
     steps = row.rescue.steps.filter(name="uncordon").order_by("-index")
     step = steps.values_list("index", flat=True).first()
     call: dict[str, Any] = {
@@ -150,10 +154,14 @@ def _take_off(
         if fleet.mode_now(row.node.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
             raise _Silent
         note(audit.ClusterCallBegun(wanted=audit.ProbationChange(probation=row.pk, because=because), **call))
+        _keep_marks(row, {})
     try:
         changed = kube.apply_node(row.node.name, lambda node: probation_marks.taken_off(node, row=row), expect=expect)
     except (port.KubeError, node_lock.Busy, AnotherMachine) as error:
-        note(audit.ClusterCallFailed(because=errors.reason_of(error), held_back=False, **call))
+        with transaction.atomic():
+            note(audit.ClusterCallFailed(because=errors.reason_of(error), held_back=False, **call))
+            if not getattr(error, "ambiguous", False):  # it had no effect
+                _keep_marks(row, row.marks)
         if isinstance(error, AnotherMachine):
             return error.reason
         if isinstance(error, port.NotFound):
@@ -161,6 +169,10 @@ def _take_off(
         raise
     note(audit.ClusterCallDone(answer=call_answers.of(changed), **call))
     return because
+
+
+def _keep_marks(row: Probation, marks: Mapping[str, Any]) -> None:
+    Probation.objects.filter(pk=row.pk, ended_at=None).update(marks=marks)
 
 
 def _other_machine(row: Probation, live: port.Node) -> reasons.Reason:

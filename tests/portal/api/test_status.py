@@ -135,7 +135,7 @@ def test_iperfs_ring_is_told_as_a_table(nodes: list[Node], kube: FakeCluster, op
     ],
 )
 def test_iperfs_planes(nodes: list[Node], operator: Api, query: str, traffic: tuple[str, int, int]) -> None:
-    operator.get(f"status?cluster=east&check=iperf&wait=0&{query}").close()
+    text_of(operator.get(f"status?cluster=east&check=iperf&wait=0&{query}"))
     ring = CheckRun.objects.get().ring
     assert (ring["plane"], ring["clients"], ring["streams"]) == traffic
 

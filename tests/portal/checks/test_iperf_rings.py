@@ -256,7 +256,7 @@ def test_the_data_plane_has_a_ring_for_each_common_interface(world: World) -> No
     seen = []
     while asked() or run.state == "running":
         run = advance(world, run)
-        for name, command in asked().items():
+        for name, command in sorted(asked().items()):
             args = command.args
             seen.append((name, args["partner"], *args["hosts"], args["bind"], args["ports"], args["clients"]))
         answer(world)

@@ -203,6 +203,20 @@ def test_inv_50_a_worker_that_dies_at_the_end_is_made_up_for(returning: World, a
     assert len(entries("probation.ended")) == 1
 
 
+def test_inv_50_a_taint_added_after_the_end_stays_though_the_worker_died(returning: World) -> None:
+    returned(returning)
+    worker_kills.kill_at(returning.kube, "apply_node", call=1, after=True)
+    returning.now += DAY
+    assert worker_kills.work(returning)
+    assert TAINT not in returning.kube.get_node(NODE).taints
+    returning.kube.apply_node(NODE, lambda _: port.NodeChange(add_taints=(TAINT,)))  # by hand
+    returning.sync()
+    returning.pass_time(60)
+    returning.work()
+    assert probations.on_node(returning.node()) is None
+    assert TAINT in returning.kube.get_node(NODE).taints
+
+
 @pytest.mark.parametrize("silent", [{"mode": "paused"}, {"mode": "shadow"}, {"acted_on_by": "kured"}])
 def test_nothing_is_written_in_a_mode_without_writes(returning: World, silent: dict[str, str]) -> None:
     row = returned(returning)
