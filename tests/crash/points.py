@@ -191,7 +191,7 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body=f'^(?!.*unschedulable).*"{STATE}":"quarantined"',
         row="reset",
-        comes=9.0,
+        comes=12.0,
     ),
     Point(
         step="run_checks",

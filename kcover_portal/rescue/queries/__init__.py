@@ -81,7 +81,7 @@ def at_odds() -> QuerySet[Node]:
 def claimable(*, now: datetime) -> QuerySet[Rescue]:
     """Rescues that a worker may claim: due, and without a lease that still runs; in the order of their due times."""
     free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    return Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at")
+    return Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at", "pk")
 
 
 def due(*, now: datetime) -> list[tuple[int, int]]:
