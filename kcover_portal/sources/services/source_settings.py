@@ -22,7 +22,8 @@ from kcover_portal.policies import queries as policies
 from kcover_portal.sources.models import Source
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-CHANGEABLE: Final = ("url", "token", "settings", "enabled")
+ADDRESS: Final = ("url", "token")  # columns that may also be given as settings
+CHANGEABLE: Final = (*ADDRESS, "settings", "enabled")
 MAX_TOKEN: Final = 4_000  # characters
 SYSTEM: Final = "system"
 
@@ -48,7 +49,9 @@ def make_source(
     if kind in settings.WATCHED:
         raise FieldError("kind", reasons.of("source_builtin_kind", kind=kind))
     row = Source(name=name, kind=kind, cluster=cluster, created_by=actor, created_at=now)
-    _set(row, {"url": url, "token": token, "settings": dict(given), "enabled": enabled})
+    address = {name: value for name, value in (("url", url), ("token", token)) if value}
+    columns = _with_address(kind, {**address, "settings": dict(given)})
+    _set(row, {"url": "", "token": "", "enabled": enabled, **columns})
     try:
         with transaction.atomic():
             row.save(force_insert=True)
@@ -73,6 +76,7 @@ def make_watched_sources(now: datetime) -> None:
 
 def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Source:
     """Changes the named columns, all or none. Settings that are not named stay; null removes one. Raises FieldError."""
+    given = _with_address(source.kind, given)
     with transaction.atomic():
         row = Source.objects.select_related("cluster").select_for_update(of=("self",)).get(pk=source.pk)
         before = {name: encryption.peek(row, name) for name in CHANGEABLE}
@@ -126,6 +130,22 @@ def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) 
     else:
         Source.objects.filter(pk=source.pk).update(error=reason.to_json(), error_at=now)
     doorbell.publish("source", source.pk)
+
+
+def _with_address(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns, with ``url`` and ``token`` taken out of the settings, where they may be given too.
+
+    Raises FieldError if they are given twice.
+    """
+    inside = given.get("settings")
+    if kind not in settings.ADDRESSED or not isinstance(inside, Mapping):
+        return dict(given)
+    address = {name: inside[name] for name in ADDRESS if isinstance(inside.get(name), str)}
+    for name in address:
+        if name in given:
+            twice = reasons.of("one_of_parameters", first=name, second=f"settings/{name}")
+            raise FieldError(f"settings/{name}", twice)
+    return {**given, **address, "settings": {name: inside[name] for name in inside if name not in address}}
 
 
 def _set(row: Source, given: Mapping[str, Any]) -> None:

@@ -110,9 +110,26 @@ def test_the_token_is_stored_encrypted_and_never_told(admin: Admin) -> None:
     assert entry.data["changed"] == {"token": {"before": "", "after": "changed"}}
 
 
+def test_url_and_token_may_be_given_as_settings(admin: Admin) -> None:
+    inside = {"url": "http://loki.loki:3100", "token": SECRET, "tenant": "a"}
+    made = admin.call("post", "", {"name": "loki-a", "kind": "loki", "cluster": "east", "settings": inside})
+    assert made.status_code == 201, made.content
+    assert (made.json()["url"], made.json()["settings"]) == ("http://loki.loki:3100", {"tenant": "a"})
+    row = Source.objects.get()
+    assert (row.token, row.settings) == (SECRET, {"tenant": "a"})
+    refused = admin.call("patch", "/loki-a", {"settings": {"url": "http://elsewhere:3100"}})
+    assert refused.status_code == 400  # the token would go to another server
+    moved = admin.call("patch", "/loki-a", {"settings": {"url": "http://elsewhere:3100", "token": "another"}})
+    assert (moved.status_code, moved.json()["url"]) == (200, "http://elsewhere:3100")
+    assert SECRET not in str(list(Entry.objects.values_list("data", flat=True)))
+
+
 @pytest.mark.parametrize(
     ("more", "field"),
     [
+        ({"settings": {"url": "http://other:3100"}}, "settings/url"),
+        ({"settings": {"token": "another"}}, "settings/token"),
+        ({"token": "", "settings": {"token": 5}}, "settings/token"),
         ({"name": "Loki_A"}, "name"),
         ({"name": "-"}, "name"),
         ({"kind": "pods", "url": "", "token": ""}, "kind"),
