@@ -82,7 +82,7 @@ class SourceTestSerializer(serializers.Serializer[Any]):
 
     ok = serializers.BooleanField()
     seen = serializers.IntegerField(help_text="events, without repetitions")
-    lag_seconds = serializers.FloatField(allow_null=True, help_text="from the last event's own time to its arrival")
+    lag_seconds = serializers.FloatField(allow_null=True, help_text="from the newest event's own time to its arrival")
     error = serializers.CharField(allow_null=True)
 
 
