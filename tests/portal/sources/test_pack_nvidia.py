@@ -15,16 +15,25 @@ from tests.portal.sources.conftest import Sender
 
 Make = Callable[..., dict[str, Any]]
 REPAIR = ["cordon", "restart_jobs", "drain", "reboot", "ready", "verify", "uncordon"]
+RESET = [step for step in REPAIR if step != "restart_jobs"]
+INSPECT = ["cordon", "restart_jobs", "escalate"]
 
 
 @pytest.mark.parametrize(
     ("check", "code", "answer", "steps"),
     [
-        ("SysLogsXIDError", "79", "rescue", ["cordon", "restart_jobs", "escalate"]),
+        ("SysLogsXIDError", "79", "rescue", INSPECT),
         ("SysLogsXIDError", "62", "rescue", REPAIR),
         ("SysLogsSXIDError", "11004", "rescue", REPAIR),
         ("SysLogsXIDError", "31", "none", []),
-        ("GpuMemWatch", "DCGM_FR_VOLATILE_DBE", "none", []),
+        ("GpuMemWatch", "DCGM_FR_VOLATILE_DBE_DETECTED", "rescue", REPAIR),
+        ("GpuAllWatch", "DCGM_FR_UNCONTAINED_ERROR", "rescue", REPAIR),
+        ("GpuMemWatch", "DCGM_FR_PENDING_ROW_REMAP", "rescue", RESET),
+        ("GpuMemWatch", "DCGM_FR_ROW_REMAP_FAILURE", "rescue", INSPECT),
+        ("GpuInforomWatch", "DCGM_FR_CORRUPT_INFOROM", "rescue", INSPECT),
+        ("GpuNvswitchFatalWatch", "DCGM_FR_NVSWITCH_FATAL_ERROR", "rescue", INSPECT),
+        ("GpuMemWatch", "DCGM_FR_VOLATILE_SBE_DETECTED", "none", []),
+        ("GpuPowerWatch", "DCGM_FR_CLOCKS_EVENT_POWER", "none", []),
     ],
 )
 def test_a_health_event_is_planned_by_the_pack(
