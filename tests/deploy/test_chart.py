@@ -17,7 +17,7 @@ from tests.deploy.chart import AGENT_ONLY, EVERYTHING, LEAST, NOTHING, TRIAL, WH
 from tools import chart as tool
 
 KUBERNETES = ("1.29", "1.31", "1.34", "1.36")
-CUSTOM = {"ServiceMonitor", "PodMonitor", "HTTPRoute"}  # their schemas are not Kubernetes' own
+CUSTOM = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "HTTPRoute"}  # their schemas are not Kubernetes' own
 ADMISSION = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}  # v1 since Kubernetes 1.30
 
 each_whole = pytest.mark.parametrize("values", WHOLES.values(), ids=WHOLES)
