@@ -267,6 +267,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {  # choices whose field name also occurs elsewhere
         "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
+        "ProfileNameEnum": "kcover.validation.profiles.DEFAULTS",
         "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
         "PairPlanStateEnum": "kcover_portal.preflight.models.PairPlan.State",
