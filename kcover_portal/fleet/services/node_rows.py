@@ -213,7 +213,8 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
         if not row.pk or row.labels != columns["labels"]:
             columns["pool"] = _text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
         columns["past_boots"] = _past_boots(row, sighting.boots)
-        columns["not_ready_since"] = (row.not_ready_since or now) if _is_not_ready(columns["taints"]) else None
+        since = row.not_ready_since if row.uid == columns["uid"] else None
+        columns["not_ready_since"] = (since or now) if _is_not_ready(columns["taints"]) else None
         if _is_another_machine(row, columns):
             columns["machine_since"] = now if facts.was_listed() else None
     if not sighting.present and (columns or row.in_cluster):

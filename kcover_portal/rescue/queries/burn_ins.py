@@ -34,7 +34,8 @@ def _wanted(cluster: Cluster) -> Q:
     """
     burnt_in = of_nodes().filter(node=OuterRef("pk"))
     later = Rescue.objects.filter(node=OuterRef("node"), pk__gt=OuterRef("pk"))
-    over = burnt_in.filter(closed_at__gte=OuterRef("not_ready_since")).exclude(Exists(later))
+    mine = burnt_in.filter(node_uid=OuterRef("uid"))
+    over = mine.filter(closed_at__gte=OuterRef("not_ready_since")).exclude(Exists(later))
     wanted = Q(~Exists(over), not_ready_since__isnull=False)
     if cluster.burn_in == Cluster.BurnIn.NEW and cluster.burn_in_new_since is not None:
         known = burnt_in.filter(opened_at__gte=OuterRef("machine_since"))

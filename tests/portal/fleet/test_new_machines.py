@@ -83,4 +83,5 @@ def test_the_readiness_taint_counts_from_its_first_sight(listed: Cluster, now: d
     assert see(listed, MACHINE, now).not_ready_since is None
     assert see(listed, tainted, now).not_ready_since == now
     assert see(listed, replace(tainted, labels={"a": "b"}), later).not_ready_since == now
+    assert see(listed, replace(tainted, uid="u2"), later).not_ready_since == later
     assert see(listed, MACHINE, later).not_ready_since is None

@@ -307,6 +307,28 @@ def test_another_machine_under_a_known_name_is_new(world: World) -> None:
     assert TAINT in world.kube.get_node("gpu-3").taints
 
 
+@pytest.mark.parametrize("seen_first", ["by the watch", "by the worker"])
+def test_a_machine_that_takes_over_the_name_gets_a_burn_in_of_its_own(world: World, seen_first: str) -> None:
+    join(world, TAINT)
+    until_tested(world)
+    first = world.rescue(NEW)
+    world.kube.delete_node(NEW)
+    world.kube.add_node(NEW, gpus=8, taints=(TAINT,), system_uuid="5f3b1e4c-0000-4000-8000-00000000abcd")
+    if seen_first == "by the watch":
+        world.sync()
+    else:
+        services.run(first.pk, clock=world.clock)
+        world.now += timedelta(seconds=40)
+        services.run(first.pk, clock=world.clock)
+    for _ in range(40):
+        world.pass_time()
+        services.sweep(now=world.now)
+        services.reconcile(now=world.now)
+    first.refresh_from_db()
+    assert (first.outcome, world.rescue(NEW).pk > first.pk) == ("replaced", True)
+    assert (world.rescue(NEW).node_uid, live(world).taints) == (live(world).uid, (TAINT,))
+
+
 def test_limits_hold_for_taints_of_the_portal(world: World) -> None:
     """If all nodes of a pool looked new, the guards of isolation would keep them in service."""
     switch(world, burn_in="new")
