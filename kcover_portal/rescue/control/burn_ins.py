@@ -4,10 +4,9 @@ A burn-in is a rescue: it has the same modes, approvals, guards, lease and audit
 """
 
 import logging
-from collections.abc import Iterable
-from dataclasses import replace
-from datetime import datetime, timedelta
-from typing import Final
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
 
 from django.db import transaction
 
@@ -62,19 +61,24 @@ def _begin(node: Node, *, now: datetime) -> Rescue | None:
         if row is None or mode in fleet.MODES_WITHOUT_WRITES:
             return None
         row.cluster = cluster
-        taints = row.not_ready_since is None
-        if taints and _is_pool_full(row):
+        if row.not_ready_since is not None:  # out of service already, so no limit is touched
+            return None if _is_in_maintenance(row, now=now) else _open(row, mode=mode, now=now)
+        if _is_pool_full(row):
             log.debug("%s: no burn-in of %s yet: %s of its pool are in one", cluster.name, row.name, TAINTED_SHARE)
             return None
-        settings = fleet.guards_of(cluster) if taints else _of_the_node(fleet.guards_of(cluster))
+        settings = fleet.guards_of(cluster)
         counts.lock(cluster, settings, ())
         facts = counts.facts(row, settings=settings, now=now)
         verdict = guards.isolation(settings, facts, now=now)
         if verdict.held:
             log.debug("%s: no burn-in of %s yet: %s", cluster.name, row.name, reasons.both(*verdict.held))
             return None
-        passed = guards.figures(settings, facts, act=guards.ISOLATION)
-        return _open(row, taints=taints, mode=mode, figures=passed, now=now)
+        return _open(row, mode=mode, now=now, figures=guards.figures(settings, facts, act=guards.ISOLATION))
+
+
+def _is_in_maintenance(node: Node, *, now: datetime) -> bool:
+    windows = fleet.maintenance(node.cluster, now=now).filter(starts_at__lte=now)
+    return windows.filter(node__in=("", node.name), pool__in=("", node.pool)).exists()
 
 
 def _is_pool_full(node: Node) -> bool:
@@ -86,26 +90,15 @@ def _is_pool_full(node: Node) -> bool:
     return burn_ins.in_burn_in(node) >= TAINTED_SHARE.of(burn_ins.gpu_nodes_of_pool(node).count())
 
 
-def _of_the_node(settings: guards.Settings) -> guards.Settings:
-    """The guards without the limits that count nodes: the node is out of service already."""
-    return replace(
-        settings,
-        storm=replace(settings.storm, enabled=False),
-        breaker=replace(settings.breaker, enabled=False),
-        budget=replace(settings.budget, limit=None),
-        floor=replace(settings.floor, percent=None),
-        cooldown=timedelta(0),
-    )
-
-
-def _open(node: Node, *, taints: bool, mode: str, figures: dict[str, object], now: datetime) -> Rescue:
+def _open(node: Node, *, mode: str, now: datetime, figures: Mapping[str, Any] | None = None) -> Rescue:
+    """Opens the rescue. ``figures``: those of the guards that allow the taint; None if the node has it."""
     profile = node.cluster.burn_in_profile
     because = reasons.of("burn_in_of_new", profile=profile)
-    if not taints:
+    if figures is None:
         because = reasons.of("burn_in_of_tainted", taint=readiness_taint.KEY, profile=profile)
     created = create.create_rescue(
         node,
-        plan.burn_in(profile, taints=taints),
+        plan.burn_in(profile, taints=figures is not None),
         now=now,
         origin=Rescue.Origin.MANUAL,
         requested_by=actors.SYSTEM,
@@ -114,7 +107,9 @@ def _open(node: Node, *, taints: bool, mode: str, figures: dict[str, object], no
         opened_because=because.to_json(),
         **create.initial_state(dict(NEEDS_APPROVAL) if mode == "approve" else {}, lease_until=None, now=now),
     )
-    act = audit.GuardPassed(rescue=created.rescue.pk, node=node.name, act=guards.ISOLATION, figures=figures)
-    passed = ledger.Draft(act=act, actor=actors.SYSTEM, at=now)
-    ledger.append(node.cluster.name, [*created.drafts, passed])
+    drafts = list(created.drafts)
+    if figures is not None:
+        passed = audit.GuardPassed(rescue=created.rescue.pk, node=node.name, act=guards.ISOLATION, figures=figures)
+        drafts.append(ledger.Draft(act=passed, actor=actors.SYSTEM, at=now))
+    ledger.append(node.cluster.name, drafts)
     return created.rescue

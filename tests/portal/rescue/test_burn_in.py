@@ -263,6 +263,18 @@ def test_burn_ins_use_no_slots_of_the_limits(world: World) -> None:
     assert world.kube.get_node("gpu-1").unschedulable
 
 
+def test_all_nodes_of_a_new_cluster_are_burnt_in(db: None) -> None:
+    """No node is eligible while all of them are before their first work."""
+    world = World(policy="", nodes=0)
+    switch(world, burn_in="tainted")
+    for number in range(3):
+        world.kube.add_node(f"first-{number}", gpus=8, taints=(TAINT,))
+    world.pass_time()
+    services.reconcile(now=world.now)
+    assert burn_ins.of_nodes().filter(state__in=("running", "waiting")).count() == 3
+    world.uninstall()
+
+
 def test_a_new_machine_gets_the_taint(world: World) -> None:
     switch(world, burn_in="new", burn_in_profile="light")
     join(world)
