@@ -1,17 +1,7 @@
 #!/usr/bin/env python
-"""Django's command line: every command of the portal."""
+"""Django's command line in a checkout. An installed portal has the command ``kcover-portal``."""
 
-import os
-import sys
-
-from django.core.management import execute_from_command_line
-
-
-def main() -> None:
-    """Runs the command named by the arguments."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
-    execute_from_command_line(sys.argv)
-
+from kcover_portal.__main__ import main
 
 if __name__ == "__main__":
     main()

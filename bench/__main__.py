@@ -21,6 +21,7 @@ from bench import (
     process_cost,
     rescue_proofs,
     result,
+    routine_events,
 )
 from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
@@ -37,6 +38,7 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "healed-node": process_cost.healed_node,
     "duplicate-storm": duplicate_storm.measure,
     "event-backfill": event_backfill.measure,
+    "routine-events": routine_events.measure,
     "fault-bursts": fault_bursts.measure,
     "probation": probation_replay.measure,
     "console-pages": console_pages.measure,

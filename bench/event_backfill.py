@@ -141,7 +141,7 @@ class Sender:
         def event(number: int, *, healthy: bool) -> Event:
             at = now - timedelta(days=DAYS) + number * step + (LASTS if healthy else timedelta())
             place = nodes[number % len(nodes)], number // len(nodes) % GPUS
-            return _event(f"{connection}-{number}-{healthy}", *place, at=at, healthy=healthy)
+            return health_event(f"{connection}-{number}-{healthy}", *place, at=at, healthy=healthy)
 
         for number in range(pairs + behind):
             if number < pairs:
@@ -150,7 +150,7 @@ class Sender:
                 yield event(number - behind, healthy=True)
 
 
-def _event(name: str, node: str, gpu: int, *, at: datetime, healthy: bool) -> Event:
+def health_event(name: str, node: str, gpu: int, *, at: datetime, healthy: bool) -> Event:
     stamp = at.isoformat(timespec="milliseconds")
     return {
         "specversion": "1.0",

@@ -38,10 +38,10 @@ def idle(scale: float) -> Result:
         listed = "SELECT count(*) FROM fleet_node"
         product.wait(lambda: scene.ask(product, listed)[0][0] >= nodes, "the nodes to be listed", seconds=300)
         time.sleep(min(SETTLE_SECONDS, window))
-        used = _within(window, lambda: _costs(product))
+        used = costs_within(window, lambda: costs(product))
     with tempfile.TemporaryDirectory() as folder, _demo(Path(folder)) as process:
         time.sleep(min(SETTLE_SECONDS, window))
-        [demo] = _within(window, lambda: {"demo": _own_cpu(process)}).values()
+        [demo] = costs_within(window, lambda: {"demo": _own_cpu(process)}).values()
     shares = {name: seconds / window for name, seconds in used.items()}
     return Result(
         name="Idle",
@@ -67,14 +67,14 @@ def healed_node(scale: float) -> Result:
         reporting = "SELECT count(*) FROM fleet_agent"
         product.wait(lambda: scene.ask(product, reporting)[0][0] >= count, "the agents to report")
         time.sleep(SETTLE_SECONDS * scale)
-        quiet = _within(WINDOW_SECONDS * scale, lambda: _costs(product))
-        began, before = time.monotonic(), _costs(product)
+        quiet = costs_within(WINDOW_SECONDS * scale, lambda: costs(product))
+        began, before = time.monotonic(), costs(product)
         for node in nodes:
             product.inject(node, 62)
             time.sleep(INTERVAL_SECONDS)
         for node in nodes:
             product.wait_rescue(node, "succeeded", seconds=180)
-        after, seconds = _costs(product), time.monotonic() - began
+        after, seconds = costs(product), time.monotonic() - began
     idle_share = seconds / (WINDOW_SECONDS * scale)
     spent = {name: (after[name] - before[name] - quiet[name] * idle_share) / count * 1000 for name in before}
     return Result(
@@ -89,18 +89,19 @@ def healed_node(scale: float) -> Result:
     )
 
 
-def _costs(product: products.Product) -> Costs:
+def costs(product: products.Product) -> Costs:
+    """The CPU seconds that each process of the product and PostgreSQL have used so far."""
     own = {name: cpu(product.processes[name].pid) for name in product.names}
     with psycopg.connect(os.environ["KCOVER_DATABASE_URL"]) as connection:
         server = psutil.Process(connection.info.backend_pid).ppid()
     return {**own, "PostgreSQL": cpu(server)}
 
 
-def _within(seconds: float, costs: Callable[[], Costs]) -> Costs:
+def costs_within(seconds: float, read: Callable[[], Costs]) -> Costs:
     """The CPU seconds that each process uses within ``seconds``."""
-    before = costs()
+    before = read()
     time.sleep(seconds)
-    return {name: used - before[name] for name, used in costs().items()}
+    return {name: used - before[name] for name, used in read().items()}
 
 
 def _own_cpu(process: subprocess.Popen[bytes]) -> float:

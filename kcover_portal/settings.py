@@ -13,11 +13,12 @@ from csp.constants import SELF
 from kcover_portal import database_config, env, oidc_settings, private_files, setting_values
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
-# checkout. The portal writes to var/ in the working directory if installed, otherwise in the checkout.
+# checkout. Processes run in the working directory if installed, otherwise in the checkout, and write to its var/.
 PACKAGE = Path(__file__).resolve().parent
 INSTALLED = (PACKAGE / "templates").is_dir()
 BASE_DIR = PACKAGE if INSTALLED else PACKAGE.parent
-VAR_DIR = (Path.cwd() if INSTALLED else BASE_DIR) / "var"
+WORK_DIR = Path.cwd() if INSTALLED else BASE_DIR
+VAR_DIR = WORK_DIR / "var"
 
 
 def _end(problem: str) -> NoReturn:

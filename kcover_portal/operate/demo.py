@@ -113,7 +113,7 @@ def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolme
             "--faults-per-hour",
             str(FAULTS_PER_HOUR),
         ],
-        cwd=settings.BASE_DIR,
+        cwd=settings.WORK_DIR,
         start_new_session=True,
         preexec_fn=processes.end_with_parent,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},

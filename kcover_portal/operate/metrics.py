@@ -184,7 +184,7 @@ def _sources(*, now: datetime) -> Iterable[Metric]:
     """What sources report, and whether they work."""
     labels = ("source", "kind", "cluster")
     well = GaugeMetricFamily("kcover_source_well", "1 if the source works; only those switched on", labels=labels)
-    lag = GaugeMetricFamily("kcover_source_lag_seconds", "From the last event to its arrival", labels=labels)
+    lag = GaugeMetricFamily("kcover_source_lag_seconds", "From the newest event to its arrival", labels=labels)
     events = CounterMetricFamily("kcover_source_events", "Events by outcome", labels=(*labels, "end"))
     rows = list(sources.all_sources())
     troubles = sources.troubles(rows, now=now)

@@ -8,6 +8,7 @@ from django.db.models import F, Q, QuerySet
 from kcover import reasons
 from kcover.sources import settings
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.prepared import Prepared
 from kcover_portal.sources.models import Source, TakenEvent
 
 TEST_WINDOW = timedelta(hours=1)
@@ -16,9 +17,12 @@ LATE_AFTER = timedelta(minutes=5)  # how far behind a source that is read may be
 PARTLY_READ = ("source_nodes_silent", "source_logs_unread")  # errors of sources of which other parts were read
 
 
+_NAMED = Prepared(lambda name: Source.objects.select_related("cluster").filter(name=name), name=str)
+
+
 def named(name: str) -> Source | None:
     """The source of this name; None if there is none."""
-    return Source.objects.select_related("cluster").filter(name=name).first()
+    return _NAMED.first(name=name)
 
 
 def prometheus_names() -> frozenset[str]:

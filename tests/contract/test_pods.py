@@ -56,6 +56,23 @@ def test_a_watch_from_nothing_begins_with_what_is_there(rig, node):
     assert seen["killed"].pod.failures == ()
 
 
+def test_a_failure_without_its_own_time_has_that_of_what_followed(rig, node):
+    end = {"reason": "Error", "exitCode": 3, "finishedAt": None}
+    at, again = "2026-11-21T07:00:00Z", {"running": {"startedAt": "2026-11-21T07:05:00Z"}}
+    unready = {"type": "ContainersReady", "status": "False", "lastTransitionTime": at}
+    rig.pod("over", node=node, status={"containerStatuses": [_container(end)], "conditions": [unready]})
+    restarted = {**_container(end), "state": again, "lastState": {"terminated": end}}
+    rig.pod("again", node=node, status={"containerStatuses": [restarted], "conditions": [unready]})
+    rig.pod("unknown", node=node, status={"containerStatuses": [_container(end)]})
+    found = {pod.name: pod for pod in rig.cluster.list_pods(namespace=rig.namespace)}
+    times = {name: [it.finished_at for it in (*pod.failures, *pod.past_failures)] for name, pod in found.items()}
+    assert times == {
+        "over": [datetime(2026, 11, 21, 7, tzinfo=UTC)],
+        "again": [datetime(2026, 11, 21, 7, 5, tzinfo=UTC)],
+        "unknown": [None],
+    }
+
+
 def test_a_watch_from_a_version_shows_only_what_follows(rig, node):
     rig.pod("before", node=node)
     version = rig.cluster.pods_version()

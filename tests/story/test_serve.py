@@ -35,7 +35,7 @@ CHILDREN = {
     "live": "uvicorn",
     "worker": "--quiet worker",
     "beat": "--quiet beat",
-    "watch": "manage.py watch",
+    "watch": "kcover_portal watch",
 }
 
 

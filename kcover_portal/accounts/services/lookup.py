@@ -4,11 +4,12 @@ import logging
 from collections.abc import Collection
 from datetime import datetime, timedelta
 
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
 from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import proxies, renewal, tokens
+from kcover_portal.prepared import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +21,14 @@ class WrongAddress(tokens.Refused):
     """The token may not be used from the address of the client."""
 
 
+def _valid(*, digest: str, now: datetime) -> QuerySet[ApiToken]:
+    in_force = tokens.in_force(now) & (tokens.owner_enabled() | ~Q(node=""))
+    return ApiToken.objects.select_related("cluster", "owner").filter(in_force, digest=digest)
+
+
+_VALID = Prepared(_valid, digest=str, now=datetime)
+
+
 def find_token(secret: str, *, now: datetime, address: str = "") -> ApiToken | None:
     """Returns the valid token with this secret, or None. Its last use is noted at most once a minute.
 
@@ -27,9 +36,7 @@ def find_token(secret: str, *, now: datetime, address: str = "") -> ApiToken | N
 
     A token whose owner is disabled is refused, unless it is the credential of a node.
     """
-    valid = tokens.in_force(now) & (tokens.owner_enabled() | ~Q(node=""))
-    rows = ApiToken.objects.select_related("cluster", "owner").filter(valid)
-    token = rows.filter(digest=tokens.digest(secret)).first()
+    token = _VALID.first(digest=tokens.digest(secret), now=now)
     if token is not None and token.networks and not proxies.is_within(address, token.networks, if_unknown=False):
         log.warning("token %s of %s was used from %s, outside of its networks", token.prefix, token.owner, address)
         raise WrongAddress(reasons.of("token_wrong_address", address=address or "?"))

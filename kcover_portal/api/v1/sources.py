@@ -29,7 +29,7 @@ from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.sources import services
+from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
 REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
@@ -82,7 +82,7 @@ class SourceTestSerializer(serializers.Serializer[Any]):
 
     ok = serializers.BooleanField()
     seen = serializers.IntegerField(help_text="events, without repetitions")
-    lag_seconds = serializers.FloatField(allow_null=True, help_text="from the last event's own time to its arrival")
+    lag_seconds = serializers.FloatField(allow_null=True, help_text="from the newest event's own time to its arrival")
     error = serializers.CharField(allow_null=True)
 
 
@@ -271,7 +271,7 @@ def _own(request: Request, name: str) -> tuple[ApiToken, Source]:
     token = request.auth
     if not isinstance(token, ApiToken) or token.source != name:
         raise http_errors.Forbidden(reasons.of("source_token_other", source=getattr(token, "source", "")))
-    row = Source.objects.select_related("cluster").filter(name=name).first()
+    row = queries.named(name)
     if row is None or token.cluster_id not in (None, row.cluster_id):
         raise http_errors.Forbidden(reasons.of("unknown_source", source=name))
     return token, row

@@ -19,6 +19,7 @@ from kcover_portal.incidents.services import closure, overflow, record_faults
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
+from kcover_portal.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +37,23 @@ class PassedCheck:
     at: datetime | None = None
 
 
+_LISTED = Prepared(
+    lambda cluster, name: Node.objects.select_related("cluster").filter(cluster=cluster, name=name, in_cluster=True),
+    cluster=int,
+    name=str,
+)
+_OPEN = Prepared(
+    lambda node, kind: Incident.objects.filter(node=node, kind=kind, state=Incident.State.OPEN).order_by("pk"),
+    node=int,
+    kind=str,
+)
+
+
 def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
     """The nodes of these names that the cluster lists."""
+    if len(names) == 1:  # as in most requests
+        [name] = names
+        return {node.name: node for node in _LISTED.rows(cluster=cluster.pk, name=name)}
     rows = Node.objects.select_related("cluster").filter(cluster=cluster, name__in=list(names), in_cluster=True)
     return {node.name: node for node in rows}
 
@@ -90,15 +106,17 @@ def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
 
 def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: datetime) -> None:
     """Closes the incidents that only this source reported, for each check that has passed since."""
-    kinds = {one.kind for _, one in passed}
-    rows = Incident.objects.filter(
-        node__in={node.pk for node, _ in passed}, kind__in=kinds, state=Incident.State.OPEN
-    ).order_by("pk")
-    for row in rows:
+    for row in _open_incidents({node.pk for node, _ in passed}, {one.kind for _, one in passed}):
         proof = next((one for node, one in passed if node.pk == row.node_id and _covers(one, row)), None)
         if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof):
             because = reasons.of("source_reports_healthy", source=witness, check=proof.check)
             closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
+
+
+def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
+    if len(nodes) == len(kinds) == 1:  # as in most requests
+        return _OPEN.rows(node=min(nodes), kind=min(kinds))
+    return Incident.objects.filter(node__in=nodes, kind__in=kinds, state=Incident.State.OPEN).order_by("pk")
 
 
 def _covers(passed: PassedCheck, row: Incident) -> bool:

@@ -7,7 +7,11 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerFailure:
-    """A container (not an init container) that terminated with reason ``Error``."""
+    """A container (not an init container) that terminated with reason ``Error``.
+
+    ``finished_at``: by its kubelet. If that is missing: when the next container began, or when the pod stopped being
+    ready; None if nothing says it.
+    """
 
     name: str
     message: str

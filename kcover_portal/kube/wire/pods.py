@@ -1,7 +1,6 @@
 """Pods and the budgets that protect them."""
 
 import sys
-from collections.abc import Sequence
 from datetime import datetime
 from typing import Final
 
@@ -31,7 +30,14 @@ class Terminated(base.Struct, frozen=True):
     finished_at: datetime | None = None
 
 
+class Running(base.Struct, frozen=True):
+    """ContainerStateRunning."""
+
+    started_at: datetime | None = None
+
+
 class ContainerState(base.Struct, frozen=True):
+    running: Running | None = None
     terminated: Terminated | None = None
 
 
@@ -83,9 +89,9 @@ class PodObject(base.AnyObject, frozen=True):
             containers=tuple(sys.intern(c.name) for c in spec.containers or ()),  # many pods have few names
             job=next((labels[key] for key in values.JOB_LABELS if labels.get(key)), ""),
             restart_policy=spec.restart_policy,
-            failures=tuple(_failures(status.container_statuses or ())),
+            failures=tuple(_failures(status)),
             last_words=_last_words(status),
-            past_failures=tuple(_failures(status.container_statuses or (), past=True)),
+            past_failures=tuple(_failures(status, past=True)),
             resource_version=meta.resource_version,
         )
 
@@ -138,13 +144,27 @@ class BudgetObject(base.AnyObject, frozen=True):
         )
 
 
-def _failures(statuses: Sequence[ContainerStatus], *, past: bool = False) -> list[values.ContainerFailure]:
-    return [
-        values.ContainerFailure(
-            name=status.name, message=end.message, exit_code=end.exit_code, finished_at=end.finished_at
-        )
-        for status in statuses
-        if (state := status.last_state if past else status.state)
-        and (end := state.terminated)
-        and end.reason == "Error"
-    ]
+def _failures(status: PodStatus, *, past: bool = False) -> list[values.ContainerFailure]:
+    found = []
+    for one in status.container_statuses or ():
+        state = one.last_state if past else one.state
+        end = state.terminated if state else None
+        if end is None or end.reason != "Error":
+            continue
+        at = end.finished_at or (_started_again(one) if past else _not_ready_since(status))
+        failure = values.ContainerFailure(name=one.name, message=end.message, exit_code=end.exit_code, finished_at=at)
+        found.append(failure)
+    return found
+
+
+def _started_again(one: ContainerStatus) -> datetime | None:
+    """When the container that follows a failed one began."""
+    return one.state.running.started_at if one.state and one.state.running else None
+
+
+def _not_ready_since(status: PodStatus) -> datetime | None:
+    """When the pod's containers stopped being ready. It stays the same until they are ready again."""
+    times = (
+        c.last_transition_time for c in status.conditions or () if (c.type, c.status) == ("ContainersReady", "False")
+    )
+    return next(times, None)

@@ -7,9 +7,10 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import Case, F, Q, Value, When
 
 from kcover import reasons
 from kcover.sources.observation import Observation, Reading, Rejected
@@ -91,14 +92,13 @@ def _split(
 
     Within one request a later pass ends an earlier fault, whatever their order.
     """
-    max_age = timedelta(seconds=source.settings.get("max_age", MAX_AGE.total_seconds()))
     ordered = sorted(seen, key=lambda one: one.seen_at or now)
     passes = [one for one in ordered if one.healthy]
     faults = [
         (nodes[one.node], _fault(source, one))
         for one in ordered
         if not one.healthy
-        and not _is_history(source, one, max_age, now=now)
+        and not _is_history(source, one, now=now)
         and not any(_ends(later, one, now=now) for later in passes if later.node == one.node)
     ]
     passed = [
@@ -112,10 +112,14 @@ def _split(
     return faults, passed
 
 
-def _is_history(source: Source, one: Observation, max_age: timedelta, *, now: datetime) -> bool:
+def _is_history(source: Source, one: Observation, *, now: datetime) -> bool:
     """An alert or a condition is a state: it may have begun long ago. An event is a moment."""
     is_state = source.kind in (Source.Kind.ALERTMANAGER, Source.Kind.CONDITIONS)
-    return not is_state and one.seen_at is not None and now - one.seen_at > max_age
+    return not is_state and one.seen_at is not None and _is_old(source, one.seen_at, now=now)
+
+
+def _is_old(source: Source, at: datetime, *, now: datetime) -> bool:
+    return now - at > timedelta(seconds=source.settings.get("max_age", MAX_AGE.total_seconds()))
 
 
 def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
@@ -143,8 +147,8 @@ def _fault(source: Source, one: Observation) -> incidents.SourceFault:
 
 def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, now: datetime) -> None:
     """Counts on the source's row, and stores the last error."""
-    times = [one.seen_at for one in new if one.seen_at is not None]
-    changes = {
+    times = [min(one.seen_at, now) for one in new if one.seen_at and not _is_old(source, one.seen_at, now=now)]
+    changes: dict[str, Any] = {
         "last_contact_at": now,
         "accepted": F("accepted") + taken.accepted,
         "duplicates": F("duplicates") + taken.duplicates,
@@ -153,11 +157,20 @@ def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, no
     if taken.accepted:
         changes["event_at"] = now
     if times:
-        changes["lag"] = max(0.0, (now - max(times)).total_seconds())
+        changes |= _lag_of(max(times), now=now)
     if taken.rejected:
         changes |= {"error": taken.rejected[-1].reason.to_json(), "error_at": now}
     Source.objects.filter(pk=source.pk).update(**changes)
     doorbell.publish("source", source.pk)
+
+
+def _lag_of(newest: datetime, *, now: datetime) -> dict[str, Case]:
+    """The columns about the delay, unless a newer event is known: events may be sent in any order, as a backfill is."""
+    is_newest = Q(newest_at__isnull=True) | Q(newest_at__lte=newest)
+    return {
+        "lag": Case(When(is_newest, then=Value((now - newest).total_seconds())), default=F("lag")),
+        "newest_at": Case(When(is_newest, then=Value(newest)), default=F("newest_at")),
+    }
 
 
 def prune(*, now: datetime) -> int:

@@ -13,7 +13,7 @@ from kcover_portal.sources.services import pull_schedule
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result: the number of events, and the seconds from the last event's own time to its arrival.
+    """The result: the number of events, and the seconds from the newest event's own time to its arrival.
 
     Sources that the portal reads are asked now; of the others, what arrived is counted.
     """

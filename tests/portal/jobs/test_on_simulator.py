@@ -88,12 +88,12 @@ def test_a_job_that_loses_a_node_runs_again_elsewhere(sim: SimWorld, kind: str) 
     assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes
 
 
-@pytest.mark.parametrize("pack", ["kcover", "nvidia"])
-def test_a_shipped_pack_moves_a_job_off_a_faulty_node(sim: SimWorld, pack: str) -> None:
+@pytest.mark.parametrize(("pack", "kind"), [("kcover", "PyTorchJob"), ("nvidia", "PyTorchJob"), ("nvidia", "JobSet")])
+def test_a_shipped_pack_moves_a_job_off_a_faulty_node(sim: SimWorld, pack: str, kind: str) -> None:
     sim.cluster.guards = GUARDS
     sim.cluster.save()
     policies.install_pack(pack, "enforce", author="test", reason="", now=sim.now)
-    kind, name = "PyTorchJob", f"pack-{pack}"
+    name = f"pack-{pack}-{kind.lower()}"
     sim.add(kind, name, size=3)
     before = sim.running(kind, name)
     node = sim.node(sorted(sim.nodes_of(kind, name))[0])
@@ -109,6 +109,29 @@ def test_a_shipped_pack_moves_a_job_off_a_faulty_node(sim: SimWorld, pack: str) 
         World.work(sim)
         sim.pass_time()
     assert sim.rescue(node.name).state == "succeeded"
+    rescues.request(node, "release", actor="user:ann", reason="", now=sim.now)
+    World.work(sim)
+    assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes
+
+
+@pytest.mark.parametrize("kind", ["PyTorchJob", "JobSet"])
+@pytest.mark.parametrize("recovery", ["off", "shadow"])
+def test_a_shipped_pack_touches_no_job_where_job_recovery_forbids_it(sim: SimWorld, kind: str, recovery: str) -> None:
+    sim.cluster.guards, sim.cluster.job_recovery = GUARDS, recovery
+    sim.cluster.save()
+    policies.install_pack("nvidia", "enforce", author="test", reason="", now=sim.now)
+    name = f"kept-{recovery}-{kind.lower()}"
+    sim.add(kind, name, size=3)
+    before = sim.running(kind, name)
+    node = sim.node(sorted(sim.nodes_of(kind, name))[0])
+    sim.report(Fault(kind="xid", code=79, source="kmsg"), node=node.name, boot_id=node.boot_id)
+    for _ in range(20):
+        World.work(sim)
+        sim.pass_time()
+    rescue = sim.rescue(node.name)
+    assert (rescue.state, rescue.outcome) == ("succeeded", "escalated")
+    assert sim.rig.cluster.get_node(node.name).unschedulable
+    assert sim.running(kind, name) == before == sim.uids[name]
     rescues.request(node, "release", actor="user:ann", reason="", now=sim.now)
     World.work(sim)
     assert not sim.rig.cluster.get_node(node.name).unschedulable  # the next test has all nodes

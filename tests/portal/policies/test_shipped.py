@@ -161,6 +161,14 @@ def test_the_defaults_follow_the_catalog(now: datetime) -> None:
         assert meets("sxid", code) == (wanted, False), code
 
 
+@pytest.mark.parametrize(("kind", "check"), [("xid", "SysLogsXIDError"), ("sxid", "SysLogsSXIDError")])
+def test_the_defaults_treat_health_events_of_nvsentinel_as_the_same_code(kind: str, check: str, now: datetime) -> None:
+    install(now)
+    for code in catalog.entries(kind):
+        assert meets("health", f"{check}/{code}") == meets(kind, code), code
+    assert meets("health", f"GpuThermalWatch/{next(iter(catalog.entries(kind)))}") == ([], False)
+
+
 def test_a_pending_remap_is_judged_from_the_counters(now: datetime) -> None:
     install(now)
     assert meets("xid", 63) == ([], False)

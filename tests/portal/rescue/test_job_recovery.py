@@ -48,7 +48,7 @@ def recover_before(world: World, verb: str, recovery: str) -> None:
 
 @pytest.mark.parametrize("recovery", ["off", "shadow"])
 @pytest.mark.usefixtures("job")
-def test_jobs_are_left_alone_and_the_node_is_isolated_nevertheless(world: World, recovery: str) -> None:
+def test_inv_48_job_recovery_off_and_shadow_leave_all_jobs_alone(world: World, recovery: str) -> None:
     recover(world, recovery)
     world.fault(62)
     rescue = world.until("succeeded")

@@ -194,6 +194,21 @@ def test_what_is_over_opens_nothing(sentinel: Sender, health: Make, now: datetim
     assert open_incidents() == []
 
 
+def test_the_lag_is_that_of_the_newest_event_in_whatever_order_they_come(
+    sentinel: Sender, health: Make, now: datetime
+) -> None:
+    def lag_after(age: timedelta) -> float | None:
+        sentinel.post([health(str(age), at=now - age)])
+        return Source.objects.get(pk=sentinel.source.pk).lag
+
+    assert lag_after(timedelta(days=80)) is None  # backfill says nothing about the delay
+    assert 3_600 <= lag_after(timedelta(hours=1)) < 3_660
+    assert 5 <= lag_after(timedelta(seconds=5)) < 60
+    assert 5 <= lag_after(timedelta(hours=3)) < 60
+    assert 5 <= lag_after(timedelta(days=70)) < 60
+    assert lag_after(-timedelta(minutes=5)) == 0
+
+
 def test_an_old_event_is_decided_only_after_its_end_could_follow(sentinel: Sender, health: Make, now: datetime) -> None:
     sentinel.post([health("1", at=now - timedelta(hours=2))])
     incident = Incident.objects.get()

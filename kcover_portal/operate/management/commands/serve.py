@@ -47,7 +47,7 @@ class Command(BaseCommand):
             self._warn_of_redis()
             children = Children(
                 processes(front=front.fileno(), back=back.fileno(), schedule_file=f"{folder}/beat"),
-                folder=settings.BASE_DIR,
+                folder=settings.WORK_DIR,
                 environment={**os.environ, "KCOVER_WEB_URL": f"http://127.0.0.1:{sockets.port_of(back)}"},
                 say=lambda text: self.stderr.write(f"serve: {text}"),
             )
@@ -126,5 +126,5 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
             ),
         ),
         Child(name="beat", command=(*celery, "beat", "--schedule", schedule_file)),
-        Child(name="watch", command=(sys.executable, "manage.py", "watch")),
+        Child(name="watch", command=(*module, "kcover_portal", "watch")),
     ]
