@@ -280,8 +280,7 @@ SPECTACULAR_SETTINGS = {
         "HealthStateEnum": "kcover.decisions.health.STATES",
         "HealthCauseEnum": "kcover.decisions.health.CAUSES",
     },
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    **dict.fromkeys(("SWAGGER_UI_DIST", "SWAGGER_UI_FAVICON_HREF"), "SIDECAR"),
 }
 
 LOGGING = {
