@@ -19,6 +19,7 @@ class Stage(StrEnum):
     VERIFYING = "verifying"
     VALIDATING = "validating"
     PROBATION = "probation"
+    BURN_IN = "burn-in"  # a new machine that is validated before its first work
     RESERVED = "reserved"  # a standby that is about to take a node's place
 
 

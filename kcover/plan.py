@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kcover import actions
+from kcover import actions, readiness_taint
 from kcover.policy import document
 
 
@@ -72,6 +72,17 @@ def manual(verb: str, *, by_person: bool = True) -> tuple[PlannedStep, ...]:
     if verb not in plans:
         raise ValueError(f"unknown action {verb!r}; use one of {', '.join(plans)}")
     return plans[verb]
+
+
+def burn_in(profile: str, *, taints: bool) -> tuple[PlannedStep, ...]:
+    """The plan for a new node: no work before it has passed the profile. ``taints``: the node lacks the taint."""
+    key, value, effect = readiness_taint.TAINT
+    taint = PlannedStep(name="taint", args={"key": key, "value": value, "effect": effect})
+    return (
+        *((taint,) if taints else ()),
+        PlannedStep(name="validate", args={"profile": profile, "burn_in": True}),
+        PlannedStep(name="uncordon", args={"first_work": True}),
+    )
 
 
 def digest(steps: Iterable[PlannedStep]) -> str:

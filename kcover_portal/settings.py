@@ -268,6 +268,7 @@ SPECTACULAR_SETTINGS = {
     "ENUM_NAME_OVERRIDES": {  # choices whose field name also occurs elsewhere
         "ChannelKindEnum": "kcover_portal.notify.models.Channel.Kind",
         "PreflightStateEnum": "kcover_portal.preflight.models.PreflightRun.State",
+        "ProfileNameEnum": "kcover.validation.profiles.DEFAULTS",
         "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
         "PairPlanStateEnum": "kcover_portal.preflight.models.PairPlan.State",
@@ -279,8 +280,7 @@ SPECTACULAR_SETTINGS = {
         "HealthStateEnum": "kcover.decisions.health.STATES",
         "HealthCauseEnum": "kcover.decisions.health.CAUSES",
     },
-    "SWAGGER_UI_DIST": "SIDECAR",
-    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    **dict.fromkeys(("SWAGGER_UI_DIST", "SWAGGER_UI_FAVICON_HREF"), "SIDECAR"),
 }
 
 LOGGING = {

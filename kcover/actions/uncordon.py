@@ -10,13 +10,15 @@ from kcover.sentences.i18n import gettext_noop as _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``foreign``: a person asked for a schedulable node, so somebody else's cordon is lifted too.
+    """``foreign``: a person asked for a schedulable node, so somebody else's cordon and the readiness taint go too.
+    ``first_work``: the node passed its burn-in, so the readiness taint is removed, whoever added it.
 
     ``probation``: the length of the probation as a rule writes it, or "auto"; "" for none.
     """
 
     foreign: bool = shown(_("Removes someone else's cordon"), ValueFormat.YES_NO, default=False)
     probation: str = shown(_("Probation"), default="")
+    first_work: bool = shown(_("Removes the readiness taint"), ValueFormat.YES_NO, default=False)
 
 
 SPEC = ActionSpec(

@@ -15,9 +15,13 @@ PROFILES = (*fault_classes.STRICTEST_LAST, fault_classes.AUTO)  # that a rule ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Args(record.Args):
-    """``profile``: one of PROFILES; with "auto" the step chooses by the faults when it begins."""
+    """``profile``: one of PROFILES; with "auto" the step chooses by the faults when it begins.
+
+    ``burn_in``: the node is new and kept from work by the readiness taint, without a cordon.
+    """
 
     profile: str = shown(_("Validation profile"))
+    burn_in: bool = shown(_("Before the first work"), ValueFormat.YES_NO, default=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

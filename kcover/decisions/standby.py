@@ -39,7 +39,10 @@ _NOT_A_ROLE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standby:
-    """A node that carries ``LABEL``. ``healthy``: no open fault, not isolated. ``promised``: another rescue has it."""
+    """A node that carries ``LABEL``. ``healthy``: no open fault, not isolated. ``promised``: another rescue has it.
+
+    ``proven``: it has no readiness taint, so it is not before its first work.
+    """
 
     name: str
     labels: Mapping[str, str]
@@ -47,6 +50,7 @@ class Standby:
     healthy: bool
     promised: bool
     on_probation: bool = False
+    proven: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +224,8 @@ def why_busy(standby: Standby) -> reasons.Reason | None:
         return reasons.of("standby_not_ready", standby=standby.name)
     if not standby.healthy:
         return reasons.of("standby_unhealthy", standby=standby.name)
+    if not standby.proven:
+        return reasons.of("node_before_first_work", node=standby.name)
     if standby.on_probation:
         return reasons.of("node_on_probation", node=standby.name)
     if standby.promised:

@@ -7,6 +7,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
+from kcover.validation import profiles
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.runtime.models import Mode
 
@@ -51,6 +52,11 @@ class Cluster(ModelWithSecrets):
         SHADOW = "shadow", _("Shadow")
         APPROVE = "approve", _("Approve")
         ENFORCE = "enforce", _("Enforce")
+
+    class BurnIn(models.TextChoices):
+        OFF = "off", _("Off")
+        TAINTED = "tainted", _("Nodes with the readiness taint")
+        NEW = "new", _("Also new machines without the taint")
 
     name = models.SlugField(max_length=100, unique=True)
     kubeconfig = EncryptedTextField(bound_to="name", blank=True)
@@ -141,6 +147,19 @@ class Cluster(ModelWithSecrets):
     topology = models.JSONField(
         default=dict, blank=True, help_text="label keys that name a node's rack, leaf, nvlink domain and pool"
     )
+    burn_in = models.CharField(
+        max_length=10,
+        choices=BurnIn.choices,
+        default=BurnIn.OFF,
+        help_text="which nodes are validated before their first work",
+    )
+    burn_in_profile = models.CharField(
+        max_length=20,
+        choices=tuple((name, name) for name in profiles.DEFAULTS),
+        default=profiles.BURN_IN,
+        help_text="profile of these validations",
+    )
+    burn_in_new_since = models.DateTimeField(null=True, help_text="when burn_in became new: older machines are not new")
     created_at = models.DateTimeField()
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
@@ -231,6 +250,10 @@ class Node(models.Model):
     ready_since = models.DateTimeField(null=True)
     boot_id = models.CharField(max_length=64, blank=True)
     past_boots = models.JSONField(default=list, help_text="ids of earlier boots, the latest first")
+    system_uuid = models.CharField(max_length=64, blank=True, help_text="SMBIOS UUID of its machine")
+    provider_id = models.CharField(max_length=500, blank=True, help_text="name of its machine in a cloud")
+    machine_since = models.DateTimeField(null=True, help_text="first seen with this machine; null: from the start")
+    not_ready_since = models.DateTimeField(null=True, help_text="when it got the readiness taint; null: it has none")
     gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)
@@ -252,6 +275,11 @@ class Node(models.Model):
                 fields=("probation_until",),
                 condition=models.Q(probation_until__isnull=False),
                 name="nodes_on_probation",
+            ),
+            models.Index(
+                fields=("not_ready_since",),
+                condition=models.Q(not_ready_since__isnull=False),
+                name="nodes_not_ready_for_work",
             ),
         )
 

@@ -110,6 +110,8 @@ class Course:
         trial.began = time.monotonic()
         if plan.paired:
             self._until(lambda: self._paired(trial), deadline=time.monotonic() + HEARD_SECONDS)
+        elif plan.joins:
+            self._until(lambda: self._joined(trial), deadline=time.monotonic() + HEARD_SECONDS)
         elif plan.order:
             self._until(lambda: self._ordered(trial), deadline=time.monotonic() + HEARD_SECONDS)
         elif plan.asked:
@@ -124,6 +126,10 @@ class Course:
         status, answer = self._product.post(about, {"reason": "by hand"})
         assert status < 300 or status == 409 or status >= 500, answer
         return status < 500
+
+    def _joined(self, trial: Trial) -> bool:
+        setup.join(self._product, trial)
+        return True
 
     def _paired(self, trial: Trial) -> bool:
         """Returns whether the portal has the plan. 409: it has the plan already, or too many others."""

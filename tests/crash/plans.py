@@ -124,7 +124,8 @@ class Plan:
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
     about the training job on the node, whose attempts failed first there. ``cycled``: its controller switches the
     machine off and on. ``probation``: the node returns on probation, which a person ends early. ``paired``: no fault,
-    but a preflight plan tests the node with another one."""
+    but a preflight plan tests the node with another one. ``joins``: no fault, but the machine is new in the cluster, or
+    its kubelet has registered with the readiness taint ("tainted")."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -143,6 +144,7 @@ class Plan:
     cycled: bool = False
     paired: bool = False
     probation: bool = False
+    joins: str = ""
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -159,6 +161,8 @@ PLANS = {
     "restart": Plan(xid=0, ends=(), drained=False, jobs=True, order="restart"),
     "halt": Plan(xid=0, ends=(), drained=False, jobs=True, order="stop"),
     "pair": Plan(xid=0, ends=(), drained=False, paired=True),
+    "new": Plan(xid=0, ends=(RELEASED,), drained=False, joins="new", validated=True),
+    "tainted": Plan(xid=0, ends=(RELEASED,), drained=False, joins="tainted", validated=True),
     "tell": Plan(xid=74, ends=(ISOLATED, RELEASED), drained=False, commanded=True, released=True),
     # Its job cannot run, so a person cancels; once the job is called back, somebody switches the machine on.
     "withdraw": Plan(

@@ -61,6 +61,7 @@ def _filled(text: str, places: dict[str, str]) -> str:
 _NODE = "/api/v1/nodes/{node}$"
 _EVICTION = "POST /api/v1/namespaces/default/pods/{node}-%s/eviction$"
 _REBOOTING = f'"{STATE}":"rebooting"'
+_READINESS = '"taints":\\[.*kcover.io/not-ready'
 _RESET = "POST /redfish/v1/Systems/{node}/Actions/ComputerSystem.Reset$"
 _JOB = "PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$"
 _JOB_POD = "DELETE /api/v1/namespaces/default/pods/{node}-job"
@@ -228,6 +229,31 @@ POINTS = (
         comes=13.0,
     ),
     Point(
+        step="validate",
+        call="row of a validation (burn-in)",
+        plan="new",
+        match=f"PATCH {_NODE}",
+        body=_READINESS,
+        row="validate",
+        comes=2.0,
+    ),
+    Point(
+        step="validate",
+        call="PATCH node (burn-in)",
+        plan="tainted",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"burn-in"',
+        comes=2.0,
+    ),
+    Point(
+        step="uncordon",
+        call="PATCH node (first work)",
+        plan="new",
+        match=f"PATCH {_NODE}",
+        body=f'"{RESCUE}":null',
+        comes=4.0,
+    ),
+    Point(
         step="uncordon",
         call="PATCH node",
         plan="agent",
@@ -258,6 +284,9 @@ POINTS = (
         match=f"PATCH {_NODE}",
         body='"kcover.io/probation":null',
         comes=14.0,
+    ),
+    Point(
+        step="taint", call="PATCH node (new machine)", plan="new", match=f"PATCH {_NODE}", body=_READINESS, comes=2.0
     ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),

@@ -51,6 +51,7 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
     count = sum(PLANS[trial.plan].standby for trial in trials)
     known = spares.make(product, loose[:count])
     _pair(product, [trial for trial in trials if PLANS[trial.plan].paired], loose[count:])
+    _expect_new_machines(product)
     for trial in trials:
         trial.before = product.sim_node(trial.node)
         _silence(product, trial)
@@ -88,6 +89,26 @@ def _pair(product: Installation, trials: Sequence[Trial], loose: Sequence[str]) 
         trial.partner = partner
     with product.connect() as connection:
         connection.execute("UPDATE fleet_cluster SET nccl_image = 'registry.example/pytorch:2'")
+
+
+def _expect_new_machines(product: Installation) -> None:
+    """Lets the portal burn in machines that are new from now on, with quick checks."""
+    with product.connect() as connection:
+        connection.execute(
+            "UPDATE fleet_cluster SET burn_in = 'new', burn_in_profile = 'light', burn_in_new_since = now()"
+        )
+
+
+def join(product: Installation, trial: Trial) -> None:
+    """The machine joins: it is new, or its kubelet registers with the readiness taint."""
+    if PLANS[trial.plan].joins == "tainted":
+        change = {"spec": {"taints": [{"key": "kcover.io/not-ready", "effect": "NoSchedule"}]}}
+    else:
+        with product.connect() as connection:
+            connection.execute("UPDATE fleet_node SET machine_since = now() WHERE name = %s", (trial.node,))
+        change = {"metadata": {"labels": {"example.com/rack": "7"}}}  # so that the watch has news of the node
+        trial.before["metadata"]["labels"] |= {"example.com/rack": "7"}
+    product.kube("PATCH", f"/api/v1/nodes/{trial.node}", change)
 
 
 def _silence(product: Installation, trial: Trial) -> None:

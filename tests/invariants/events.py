@@ -227,6 +227,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "limits": (2, people_events.limits),
     "driver": (1, people_events.driver),
     "probation": (3, people_events.probation),
+    "burn_in": (4, people_events.burn_in),
     "pods": (8, pods),
     "sweep": (2, sweep),
 }
@@ -237,6 +238,7 @@ MEANWHILE: tuple[Act, ...] = (
     people_events.request,
     people_events.kubectl,
     people_events.probation,
+    people_events.burn_in,
     people_events.exclude,
     machine,
     fault,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import marks, probation_mark
+from kcover import marks, probation_mark, readiness_taint
 from kcover.decisions import guards
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet import queries as fleet
@@ -185,8 +185,11 @@ class ObservedCluster(FakeCluster):
         uid = Rescue.objects.filter(pk=entry.rescue).values_list("node_uid", flat=True).first()
         must(uid == before["metadata"]["uid"], 43, f"{entry.verb} wrote to another machine named {name}")
         old, new = _taints(before), _taints(after)
-        must(old - new <= account.taints, 19, f"{entry.verb} took {old - new - account.taints} from {name}")
-        account.taints = (account.taints | (new - old)) & new
+        freed = _readiness(old - new)  # the portal's business, whoever added it
+        if freed:
+            self._inspect_first_work(name, entry)
+        must(old - new - freed <= account.taints, 19, f"{entry.verb} took {old - new - account.taints} from {name}")
+        account.taints = (account.taints | (new - old)) & new - _readiness(new)
         was, now = bool(before["spec"].get("unschedulable")), bool(after["spec"].get("unschedulable"))
         if not _mark(before) and _mark(after):
             account.state = before["metadata"]["labels"].get(marks.STATE_LABEL)
@@ -214,6 +217,19 @@ class ObservedCluster(FakeCluster):
         if entry.verb == "end_probation.begun":
             must((was, _mark(before)) == (now, _mark(after)), 50, f"the end of its probation changed more of {name}")
             must(old - new <= {probation_mark.TAINT}, 50, f"the end of its probation took {old - new} from {name}")
+
+    def _inspect_first_work(self, name: str, entry: Entry) -> None:
+        """What must have been so before a node loses its readiness taint (invariant 51)."""
+        rescue = Rescue.objects.get(pk=entry.rescue)
+        if rescue.requester_kind == Rescue.Requester.PERSON and entry.data["name"] in ("uncordon", "release"):
+            return
+        last = rescue.steps.filter(index=entry.data["step"], name="uncordon", args__first_work=True)
+        must(last.exists(), 51, f"{entry.verb} of {rescue} freed {name}")
+        proof = rescue.steps.get(name="validate")
+        passed = ValidatedNode.objects.filter(
+            validation__rescue=rescue, node__name=name, state="passed", machine=rescue.node_uid
+        )
+        must(proof.state == "skipped" or passed.exists(), 51, f"{name} was freed, and no validation of it has passed")
 
     def _inspect_proof(self, name: str, entry: Entry) -> None:
         """What must have been so before a rescue that verified its node puts it back into service (invariant 38)."""
@@ -256,6 +272,10 @@ def _on_probation(node: Manifest) -> bool:
 
 def _taints(node: Manifest) -> set[tuple[str, str, str]]:
     return {(one["key"], one.get("value", ""), one["effect"]) for one in node["spec"].get("taints", [])}
+
+
+def _readiness(taints: set[tuple[str, str, str]]) -> set[tuple[str, str, str]]:
+    return {taint for taint in taints if taint[0] == readiness_taint.KEY}
 
 
 def _rest(node: Manifest) -> Manifest:

@@ -2,10 +2,11 @@
 
 import contextlib
 import random
+import uuid
 from collections.abc import Callable
 from datetime import timedelta
 
-from kcover import probation_mark
+from kcover import probation_mark, readiness_taint
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
@@ -136,6 +137,23 @@ def probation(bed: Bed, chance: random.Random) -> None:
         _may(lambda: services.end_probation(bed.node(name), actor="user:ann", reason="so", now=bed.now))
     elif bed.there(name):
         bed.kube.hands_taint(name, port.Taint(*probation_mark.TAINT), there=chance.random() < 0.3)
+
+
+def burn_in(bed: Bed, chance: random.Random) -> None:
+    """Burn-ins are switched on or off, a new machine joins, or somebody adds or removes the readiness taint."""
+    name, taint = chance.choice(bed.names), port.Taint(*readiness_taint.TAINT)
+    what = chance.choice(("switch", "join", "join", "add", "remove"))
+    if what == "switch":
+        changes = {"burn_in": chance.choice(("off", "tainted", "new", "new")), "burn_in_profile": "light"}
+        cluster_settings.set_cluster(bed.cluster, changes, actor="user:ann", reason="", now=bed.now)
+    elif not bed.there(name):
+        return
+    elif what == "join":
+        bed.kube.delete_node(name)
+        machine = str(uuid.UUID(int=chance.getrandbits(120)))
+        bed.make_node(name, machine=machine, taints=(taint,) if chance.random() < 0.5 else ())
+    else:
+        bed.kube.hands_taint(name, taint, there=what == "add")
 
 
 def _one(rows, chance: random.Random):

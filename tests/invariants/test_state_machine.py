@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from multiprocessing.pool import Pool
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -30,6 +31,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import drain, verify
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.validator import Verdict
@@ -39,6 +41,7 @@ from tests.invariants.events import ACTS
 from tests.invariants.testbed import Bed
 
 STEPS = 10_000
+TAKE_BACK = node_marks.take_back
 EPISODES = STEPS // soak.STEPS
 NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
 SEED = os.environ.get("TEST_SEED", "kcover")
@@ -143,6 +146,10 @@ def always_passed(_self: RescueValidations, order_key: str) -> Verdict:
     return Verdict(validation=Validation.objects.get(key=order_key).pk, state="passed")
 
 
+def frees_always(*args: Any, **more: Any) -> Any:
+    return TAKE_BACK(*args, **{**more, "first_work": True})
+
+
 def ever_granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     yes = rescue.approvals.filter(approved=True, step=step.index)
     return rescue.gate != step.index or yes.count() >= rescue.approvers
@@ -157,6 +164,8 @@ BROKEN: tuple[tuple[object, str, object, str, str], ...] = (
     (verify, "_agent_is_fresh", always_granted, "38", "fault watch_and_work"),
     (incidents, "faults_since", nobody_failed, "38", "fault watch_and_work heartbeat"),
     (RescueValidations, "verdict", always_passed, "38", "fault watch_and_work quiet"),
+    (RescueValidations, "verdict", always_passed, "51", "burn_in watch_and_work sweep quiet"),
+    (node_marks, "take_back", frees_always, "51", "burn_in fault watch_and_work quiet"),
 )
 
 

@@ -12,6 +12,7 @@ from kcover.evidence import bundle
 from kcover.faults.fault import Command, CommandResult, Fault
 from kcover_portal.evidence import services as evidence
 from kcover_portal.incidents import services as incidents
+from kcover_portal.kube import port
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
 
@@ -32,6 +33,8 @@ class WalkCluster(World):
         for name in self.names:
             self.make_node(name)
         self.sync()
+        self.cluster.watched_at = self.now  # what joins from now on is new
+        self.cluster.save()
         self.sent: list[wire.Report] = []  # reports with items, to be sent again
         self.results: dict[str, list[CommandResult]] = {}
         self.done: set[str] = set()  # commands that agents executed
@@ -42,9 +45,10 @@ class WalkCluster(World):
 
     # The cluster
 
-    def make_node(self, name: str) -> None:
+    def make_node(self, name: str, *, machine: str = "", taints: Sequence[port.Taint] = ()) -> None:
         """A node with what never moves: a DaemonSet's pod, a mirror pod, one that has ended."""
-        self.kube.add_node(name, gpus=8, labels={"team": "a"}, annotations={"team/note": "ours"})
+        known = {"labels": {"team": "a"}, "annotations": {"team/note": "ours"}}
+        self.kube.add_node(name, gpus=8, system_uuid=machine, taints=taints, **known)
         self.kube.accounts.pop(name, None)
         for kind, more in (
             ("ds", {"owner_kind": "DaemonSet"}),

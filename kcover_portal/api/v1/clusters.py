@@ -16,6 +16,7 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.policy import document
 from kcover.quote import short_repr
+from kcover.validation import profiles
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination
@@ -72,6 +73,8 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "second_factor",
             "job_recovery",
             "ledger_lease",
+            "burn_in",
+            "burn_in_profile",
             "in_cluster",
             "version",
             "watched_at",
@@ -144,6 +147,8 @@ class ClusterBody(base.StrictSerializer):
     )
     ledger_lease = serializers.BooleanField(required=False)
     job_recovery = serializers.ChoiceField(Cluster.JobRecovery.choices, required=False)
+    burn_in = serializers.ChoiceField(Cluster.BurnIn.choices, required=False)
+    burn_in_profile = serializers.ChoiceField(tuple(profiles.DEFAULTS), required=False)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS)
 
     def validate_storage_class(self, name: str) -> str:
@@ -159,7 +164,7 @@ ADMINS = frozenset(
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
         *("nccl_image", "nccl_namespace", "nccl_resources"),
         *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
-        *("ledger_lease", "second_factor"),
+        *("ledger_lease", "second_factor", "burn_in", "burn_in_profile"),
     }
 )
 # A change of these can wait for another admin.

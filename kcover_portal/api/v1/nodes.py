@@ -111,6 +111,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "conditions",
             "marks",
             "probation_until",
+            "not_ready_since",
             "driver",
             "kernel",
             "kubelet",

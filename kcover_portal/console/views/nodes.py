@@ -31,7 +31,7 @@ from kcover_portal.incidents.queries import NodeHealth
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import probations
+from kcover_portal.rescue.queries import burn_ins, probations
 
 SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
 PAGE_ROWS = 50
@@ -53,7 +53,7 @@ def nodes(request: Request) -> HttpResponse:
     wells = incidents.health_of(list(page.object_list), now=now)
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "probation", "model", "code"),
+        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "probation", "burn_in", "model", "code"),
         "page": page,
         "rows": [(node, tiles.get(node.pk), wells[node.pk]) for node in page.object_list],
         "usual": system.usual_version(seen.clusters()),
@@ -126,6 +126,7 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
         "repairs": list(repairs.open_repairs().filter(node=row)),
         "probation": probations.on_node(row),
+        "burn_in_waits": localization.say(waits) if (waits := burn_ins.waits_because(row)) else "",
     }
     return render(request, "console/pages/node.html", context)
 

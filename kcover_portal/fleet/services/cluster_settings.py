@@ -28,6 +28,7 @@ SETTINGS = (
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
     *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
+    *("burn_in", "burn_in_profile"),
 )
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
@@ -80,16 +81,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             raise FieldError(field, setting_errors.reason_of(problems[0], field)) from error
         changed = {name: (before[name], getattr(row, name)) for name in changes if before[name] != getattr(row, name)}
         if changed:
-            if row.mode == Mode.PAUSED and "mode" in changed:
-                row.resumes_as, row.pause_reason = before["mode"], reason
-            written = {*changed, "resumes_as", "pause_reason"}
-            if "decision_secret" in changed:
-                # An empty secret ends the previous one, too: so a stolen secret is replaced without an overlap.
-                previous = (before["decision_secret"] or "") if row.decision_secret else ""
-                row.decision_secret_before = previous
-                row.decision_secret_before_until = now + SECRET_OVERLAP if previous else None
-                written |= {"decision_secret_before", "decision_secret_before_until"}
-            _save(row, written)
+            _save(row, {*changed, *_set_derived(row, changed, reason=reason, now=now)})
             if "topology" in changed:
                 pools.derive(row)
             if SETTINGS_THAT_DECIDE & changed.keys():
@@ -104,6 +96,24 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             _note(row, entry, actor=actor, now=now)
     cluster.refresh_from_db()
     return cluster
+
+
+def _set_derived(row: Cluster, changed: Mapping[str, tuple[Any, Any]], *, reason: str, now: datetime) -> set[str]:
+    """Sets the columns that follow from changed settings (before and after); returns their names."""
+    written: set[str] = set()
+    if row.mode == Mode.PAUSED and "mode" in changed:
+        row.resumes_as, row.pause_reason = changed["mode"][0], reason
+        written |= {"resumes_as", "pause_reason"}
+    if "burn_in" in changed:
+        row.burn_in_new_since = now if row.burn_in == Cluster.BurnIn.NEW else None
+        written.add("burn_in_new_since")
+    if "decision_secret" in changed:
+        # An empty secret ends the previous one, too: so a stolen secret is replaced without an overlap.
+        previous = (changed["decision_secret"][0] or "") if row.decision_secret else ""
+        row.decision_secret_before = previous
+        row.decision_secret_before_until = now + SECRET_OVERLAP if previous else None
+        written |= {"decision_secret_before", "decision_secret_before_until"}
+    return written
 
 
 def _checked(name: str, value: Any) -> Any:

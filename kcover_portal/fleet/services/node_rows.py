@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Self
 
 from django.db import DataError, IntegrityError, transaction
 
-from kcover import marks
+from kcover import machine_drivers, marks, readiness_taint
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
@@ -26,16 +26,15 @@ MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
 MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
-NULLABLE = {"ready_since": "timestamptz", "gone_at": "timestamptz"}
+NULLABLE = dict.fromkeys(("ready_since", "gone_at", "machine_since", "not_ready_since"), "timestamptz")
 REQUIRED = {
-    **dict.fromkeys(("uid", "pool", "model", "boot_id", "kubelet", "address"), "text"),
+    **dict.fromkeys(("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id"), "text"),
     **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots"), "jsonb"),
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     "gpus": "integer",
 }
 WIDTHS = {column.name: column.max_length for column in Node._meta.fields if column.max_length}
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)  # what a node's values may cause
-_PoolKeys = Callable[[], tuple[str, ...]]  # the keys of the label that names the pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,22 @@ class ChangedNode:
     node: Node
     before: Mapping[str, Any]
     new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _ClusterFacts:
+    """What some nodes need to know of their cluster; each is read only then.
+
+    ``pool_keys``: the keys of the label that names the pool. ``was_listed``: the cluster was listed before this batch.
+    """
+
+    pool_keys: Callable[[], tuple[str, ...]]
+    was_listed: Callable[[], bool]
+
+    @classmethod
+    def of(cls, cluster: Cluster) -> Self:
+        listed = Cluster.objects.filter(pk=cluster.pk, watched_at__isnull=False)
+        return cls(functools.cache(lambda: queries.pool_labels(cluster)), functools.cache(listed.exists))
 
 
 @dataclass(slots=True)
@@ -126,16 +141,16 @@ def _sync_storable(
 
 def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node], *, now: datetime) -> list[ChangedNode]:
     known = {row.name: row for row in rows}
-    keys = functools.cache(lambda: queries.pool_labels(cluster))  # read only for new nodes and new labels
+    facts = _ClusterFacts.of(cluster)
     created = [
-        ChangedNode(_created(cluster, sighting.last, sighting, keys, now=now), {}, new=sighting.present)
+        ChangedNode(_created(cluster, sighting.last, sighting, facts, now=now), {}, new=sighting.present)
         for name, sighting in seen.items()
         if name not in known and sighting.last is not None
     ]
     updated = [
         change
         for name, sighting in seen.items()
-        if name in known and (change := _update(known[name], sighting, keys, now=now)) is not None
+        if name in known and (change := _update(known[name], sighting, facts, now=now)) is not None
     ]
     changes = [*created, *updated]
     if not changes:
@@ -148,16 +163,16 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
     return changes
 
 
-def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> Node:
+def _created(cluster: Cluster, last: port.Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datetime) -> Node:
     row = Node(cluster=cluster, name=last.name, created_at=now, synced_at=now)
-    for column, value in _columns(row, sighting, keys, now=now).items():
+    for column, value in _columns(row, sighting, facts, now=now).items():
         setattr(row, column, value)
     return row
 
 
-def _update(row: Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> ChangedNode | None:
+def _update(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datetime) -> ChangedNode | None:
     """Sets what differs on the row; None if nothing does."""
-    columns = _columns(row, sighting, keys, now=now)
+    columns = _columns(row, sighting, facts, now=now)
     if sighting.deleted and sighting.present:
         row.in_cluster = False  # it left and came back
     before = {column: getattr(row, column) for column, value in columns.items() if getattr(row, column) != value}
@@ -174,6 +189,7 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     if not changes:
         return
     kept = ", ".join(f"{column} = coalesce(given.{column}, fleet_node.{column})" for column in REQUIRED)
+    times = ", ".join(f"{column} = given.{column}" for column in NULLABLE)
     given = [
         {
             "node": change.node.pk,
@@ -184,22 +200,41 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     ]
     bulk_sql.lock_nodes([change.node.pk for change in changes])
     bulk_sql.run(
-        f"""UPDATE fleet_node SET {kept}, ready_since = given.ready_since, gone_at = given.gone_at, synced_at = %s
+        f"""UPDATE fleet_node SET {kept}, {times}, synced_at = %s
             FROM {bulk_sql.given(node="bigint", **NULLABLE, **REQUIRED)} WHERE fleet_node.id = given.node""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows(given)],
     )
 
 
-def _columns(row: Node, sighting: _Sighting, keys: _PoolKeys, *, now: datetime) -> dict[str, Any]:
+def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datetime) -> dict[str, Any]:
     """The columns as they are after the batch; of a node that is gone, those that the batch tells."""
     columns = _shown(sighting.last) if sighting.last is not None else {}
     if columns:
         if not row.pk or row.labels != columns["labels"]:
-            columns["pool"] = _text("pool", queries.pool_of(columns["labels"], keys()))
+            columns["pool"] = _text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
         columns["past_boots"] = _past_boots(row, sighting.boots)
+        since = row.not_ready_since if row.uid == columns["uid"] else None
+        columns["not_ready_since"] = (since or now) if _is_not_ready(columns["taints"]) else None
+        if _is_another_machine(row, columns):
+            columns["machine_since"] = now if facts.was_listed() else None
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
     return columns
+
+
+def _is_not_ready(taints: Iterable[Mapping[str, Any]]) -> bool:
+    return any(taint["key"] == readiness_taint.KEY for taint in taints)
+
+
+def _is_another_machine(row: Node, columns: Mapping[str, Any]) -> bool:
+    """Returns whether the name has a machine that it did not have before. Without identities, the uid decides."""
+    if not row.uid:
+        return True
+    same = machine_drivers.same_machine(row.system_uuid, columns["system_uuid"])
+    before, after = row.provider_id, columns["provider_id"]
+    if same is None and not (before and after):
+        return bool(row.uid != columns["uid"])
+    return same is False or (bool(before and after) and before != after)
 
 
 def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
@@ -228,6 +263,8 @@ def _shown(node: port.Node) -> dict[str, Any]:
         "ready": node.ready,
         "ready_since": node.ready_since,
         "boot_id": _text("boot_id", node.boot_id),
+        "system_uuid": _text("system_uuid", node.system_uuid),
+        "provider_id": _text("provider_id", node.provider_id),
         "gpus": min(max(node.gpus, 0), storable_values.MAX_INTEGER),
         "kubelet": _text("kubelet", node.kubelet),
         "address": _text("address", node.internal_ip),

@@ -50,8 +50,9 @@ class OutsideChanges:
         ready: bool = True,
         boot_id: str | None = None,
         internal_ip: str = "",
+        system_uuid: str = "",
     ) -> values.Node:
-        """Creates a GPU node; the boot id is random unless given."""
+        """Creates a GPU node; the boot id is random unless given, and the machine's UUID is made from the name."""
         condition = {"type": "Ready", "status": "True" if ready else "False"}
         manifest = {
             "apiVersion": "v1",
@@ -68,7 +69,7 @@ class OutsideChanges:
                 "nodeInfo": {
                     "bootID": boot_id or str(uuid.uuid4()),
                     "kubeletVersion": "v1.31.0",
-                    "systemUUID": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
+                    "systemUUID": system_uuid or str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
                 },
             },
         }

@@ -14,7 +14,8 @@ from kcover_portal.rescue.step.outcomes import Done, Outcome
 def run(context: Context) -> Outcome:
     """Removes cordon, taints, labels and mark in one patch; the portal's own clean-up does so only while uncordoned.
 
-    A standby in service becomes a standby again: an operator's release ends its role. It ends a probation as well.
+    A standby in service becomes a standby again: an operator's release ends its role. It ends a probation as well, and
+    a person's release removes the readiness taint.
     """
     if context.rescue.requester_kind == Rescue.Requester.SYSTEM:
         if context.kube.get_node(context.node.name).unschedulable:
@@ -23,7 +24,9 @@ def run(context: Context) -> Outcome:
     because = reasons.of("released_by", by=context.rescue.requested_by)
     assignment = standbys.standing_in(context.node)
     also = standby_marks.given_back(assignment) if assignment is not None else _nothing
-    removed = node_marks.take_back(context, audit.Call.RELEASE, also=_with_probation(also))
+    by_person = context.rescue.requester_kind == Rescue.Requester.PERSON
+    also = _with_probation(also)
+    removed = node_marks.take_back(context, audit.Call.RELEASE, first_work=by_person, also=also)
     _end_probation(context, because)
     if assignment is None:
         return Done(removed)

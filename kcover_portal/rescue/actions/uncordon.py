@@ -7,15 +7,17 @@ from datetime import timedelta
 
 from django.db import transaction
 
-from kcover import audit, probation, reasons
+from kcover import audit, lifecycle, probation, readiness_taint, reasons
 from kcover.actions import uncordon as core
+from kcover.actions import validate
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations
 from kcover_portal.rescue.step import node_marks, probation_marks
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.outcomes import Done, Outcome
+from kcover_portal.rescue.step.outcomes import Done, Failed, Outcome
 
 PLANNED_LOOK = timedelta(seconds=60)  # until a worker looks whether the rescue still returns the node
 
@@ -23,14 +25,24 @@ PLANNED_LOOK = timedelta(seconds=60)  # until a worker looks whether the rescue 
 def run(context: Context) -> Outcome:
     """Reverts what the portal did; ``foreign`` (an operator's button) also lifts someone else's cordon."""
     args = context.step.args_as(core.Args)
+    if args.first_work:
+        return _first_work(context)
     if not args.probation:
-        return Done(node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign))
+        return Done(node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign, first_work=args.foreign))
     row = Probation.objects.filter(rescue=context.rescue).first()
     choice = probation.Choice(timedelta(seconds=row.seconds), row.basis) if row is not None else _choose(context, args)
     if not choice.length:
         removed = node_marks.take_back(context, audit.Call.UNCORDON, foreign=args.foreign)
         return Done(reasons.both(removed, reasons.of("no_probation_needed", why=choice.because)))
     return Done(_return(context, choice, foreign=args.foreign))
+
+
+def _first_work(context: Context) -> Outcome:
+    """Removes the readiness taint after the validation of this plan passed, or a named person skipped it."""
+    proof = queries.step_named(context.rescue, validate.SPEC.name)
+    if proof is None or proof.state not in lifecycle.FINISHED_STEP:
+        return Failed(reasons.of("not_validated", taint=readiness_taint.KEY))
+    return Done(node_marks.take_back(context, audit.Call.UNCORDON, first_work=True))
 
 
 def _choose(context: Context, args: core.Args) -> probation.Choice:

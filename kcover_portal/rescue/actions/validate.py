@@ -15,7 +15,7 @@ from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import matched_rule, node_marks, validator
+from kcover_portal.rescue.step import burn_in, matched_rule, node_marks, validator
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, Wait
@@ -28,8 +28,7 @@ MAX_NAMES_SHOWN = 8
 
 def run(context: Context) -> Outcome:
     """Requests the validation once, then waits for its verdict."""
-    node_marks.restate(context, Stage.VALIDATING)
-    node = node_marks.expect_isolated(context)
+    node = burn_in.keep_from_work(context) if _is_burn_in(context) else _keep_isolated(context)
     if context.step.progress_as(core.Progress).validation == 0:
         return _request(context, node)
     progress = context.step.progress_as(core.Progress)
@@ -52,6 +51,15 @@ def run(context: Context) -> Outcome:
     return Hold(reasons.of("validation_not_proven", why=why, **named))
 
 
+def _is_burn_in(context: Context) -> bool:
+    return context.step.args_as(core.Args).burn_in
+
+
+def _keep_isolated(context: Context) -> port.Node:
+    node_marks.restate(context, Stage.VALIDATING)
+    return node_marks.expect_isolated(context)
+
+
 def _passed(context: Context, node: port.Node, named: dict[str, str]) -> Outcome:
     """The outcome of a validation that passed: the boot must be the same, without a fault since the step began."""
     if node.boot_id != context.step.progress_as(core.Progress).boot_id:
@@ -66,6 +74,8 @@ def _passed(context: Context, node: port.Node, named: dict[str, str]) -> Outcome
 
 
 def _request(context: Context, node: port.Node) -> Outcome:
+    if _is_burn_in(context) and not burn_in.agent_reports(context, node):
+        return Wait(IDLE_SECONDS, reasons.of("burn_in_waits_for_agent"))
     others = _faults_of_others(context)
     if others:
         return Hold(reasons.of("validation_of_other_faults", faults=reasons.named(others, most=MAX_NAMES_SHOWN)))

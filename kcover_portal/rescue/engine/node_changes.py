@@ -11,6 +11,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services.node_rows import ChangedNode
 from kcover_portal.incidents import services as incidents
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import burn_ins
 from kcover_portal.rescue.engine import probation_end, reconcile
 from kcover_portal.rescue.models import Rescue
 
@@ -27,6 +28,7 @@ def nudge_changed(changes: Sequence[ChangedNode], *, now: datetime) -> None:
         return
     nodes = [change.node for change in changes]
     probation_end.note_removed_by_hand(probation_end.without_taint(nodes), now=now)
+    burn_ins.begin_new(nodes, now=now)
     rescues = {row.node_id: row for row in Rescue.objects.filter(node__in=nodes, state__in=lifecycle.OPEN_RESCUE)}
     free = [node for node in nodes if node.pk not in rescues]
     drifted = incidents.decided_with_other_labels(free) | _uncordoned_with_marks(free)

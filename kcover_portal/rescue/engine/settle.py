@@ -174,11 +174,17 @@ def _after_step(rescue: Rescue, step: Step, steps: Sequence[Step], *, now: datet
             outcome_rows.close_incidents(rescue, because=because, before=None, now=now, but_boot=boot_id)
         else:
             outcome_rows.close_incidents(rescue, because=because, before=step.started_at, now=now)
-    elif rescue.origin == Rescue.Origin.MANUAL and step.spec.returns_node and not queries.marked_on(rescue.node):
+    elif _is_taken_back(rescue, step):
         because = reasons.with_why("node_taken_back", rescue.reason, by=rescue.requested_by)
         if rescue.requester_kind == Rescue.Requester.SYSTEM:
             because = reasons.of("uncordoned_by_hand", node=rescue.node.name)
         outcome_rows.close_incidents(rescue, because=because, before=rescue.opened_at, now=now)
+
+
+def _is_taken_back(rescue: Rescue, step: Step) -> bool:
+    """Returns whether the step ended what was known of the node before. A burn-in ends nothing."""
+    by_hand = rescue.origin == Rescue.Origin.MANUAL and step.spec.returns_node and not step.args.get("first_work")
+    return by_hand and not queries.marked_on(rescue.node)
 
 
 def settled_draft(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> ledger.Draft:

@@ -34,8 +34,11 @@ class Recheck:
 
 
 def eligible(cluster: Cluster | int) -> QuerySet[Node]:
-    """The nodes over which limits are counted: GPU nodes that the cluster has and that are not excluded."""
-    return not_excluded(Node.objects.filter(cluster=cluster, in_cluster=True, gpus__gt=0))
+    """The nodes over which limits are counted: GPU nodes that the cluster has and that are not excluded.
+
+    Nodes before their first work are not in service, so they give no room to isolate others.
+    """
+    return not_excluded(Node.objects.filter(cluster=cluster, in_cluster=True, gpus__gt=0, not_ready_since=None))
 
 
 def not_excluded(nodes: QuerySet[Node]) -> QuerySet[Node]:

@@ -52,6 +52,7 @@ def _spare(row: Any) -> Spare:
         healthy=not (row.faulty or row.in_rescue or row.silent or row.marks),
         promised=row.promised,
         on_probation=row.probation_until is not None,
+        proven=row.not_ready_since is None,
     )
     return Spare(node=row, fact=fact, busy=standby.why_busy(fact))
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kcover import actions, audit, probation_mark, reasons
+from kcover import actions, audit, probation_mark, readiness_taint, reasons
 from kcover import marks as core_marks
 from kcover.decisions import decide
 from kcover.node_stage import Stage
@@ -44,7 +44,8 @@ def change(
 ) -> Marks:
     """Cordons, taints or labels the node, sets its state label and writes the marks, in one patch.
 
-    ``state`` None leaves the state label alone. ``destructive``: it takes running work away. Raises ForeignTaint.
+    The marks leave out the readiness taint (``kcover.readiness_taint``). ``state`` None leaves the state label alone.
+    ``destructive``: it takes running work away. Raises ForeignTaint.
     """
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
@@ -55,7 +56,7 @@ def change(
         marks = adopt(context, node)
         if cordon:
             marks = marks.with_cordon(was_unschedulable=node.unschedulable)
-        if taint is not None:
+        if taint is not None and taint.key != readiness_taint.KEY:
             marks = _with_taint(marks, taint, node)
         labels: dict[str, str | None] = {}
         if label is not None:
@@ -174,12 +175,14 @@ def take_back(
     call: audit.Call,
     *,
     foreign: bool = False,
+    first_work: bool = False,
     also: port.DesiredChange | None = None,
     wanted: audit.Wanted | None = None,
 ) -> reasons.Reason:
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
-    ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``also``: another change for the same
+    ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``first_work``: the node may take its
+    first work, so the readiness taint goes, too. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
     """
     kube, name = context.kube, context.node.name
@@ -193,14 +196,16 @@ def take_back(
         uncordon = marks.cordon or foreign
         taints = tuple(port.Taint(*taint) for taint in marks.taints)
         more = also(node) if also else port.NodeChange()
-        removed[:] = [_removed(marks, uncordon=uncordon, unschedulable=node.unschedulable)]
+        readiness = readiness_taint.among(node.taints) if first_work else ()
+        gone = (*marks.taints, *((taint.key, taint.value, taint.effect) for taint in readiness))
+        removed[:] = [_removed(replace(marks, taints=gone), uncordon=uncordon, unschedulable=node.unschedulable)]
         own = False if uncordon else None
         return port.NodeChange(
             cordon=own if more.cordon is None else more.cordon,
             labels={**_labels_back(marks, node, more), **more.labels},
             annotations={core_marks.ANNOTATION: None, **more.annotations},
             add_taints=more.add_taints,
-            remove_taints=(*taints, *more.remove_taints),
+            remove_taints=(*taints, *readiness, *more.remove_taints),
         )
 
     context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)

@@ -29,6 +29,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "bandwidth_sizes": "busbw",
     "body_empty": "Content Type application yaml",
     "budget_scope_unknown": "cluster pool label KEY",
+    "burn_in_off": "burn_in off",
     "busy": "wait",
     "channel_name_invalid": "on call",
     "channel_of_rule_invalid": "on call",

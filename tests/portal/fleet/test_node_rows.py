@@ -55,7 +55,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         uid="u2",
         labels={"pool": "b", "nvidia.com/gpu.product": "H100", "name": 'Zoë "\\'},
         annotations={marks.ANNOTATION: marks.Marks(rescue=7, cordon=True).render()},
-        taints=(port.Taint("gpu", "broken", "NoSchedule"),),
+        taints=(port.Taint("gpu", "broken", "NoSchedule"), port.Taint("kcover.io/not-ready", "", "NoSchedule")),
         conditions={"Ready": "False", "DiskPressure": "True"},
         unschedulable=True,
         ready=False,
@@ -64,7 +64,11 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         gpus=4,
         kubelet="v1.36.0",
         internal_ip="10.0.0.7",
+        system_uuid="4c4c4544-0044-4a10-8058-b7c04f4e3533",
+        provider_id="aws:///i-1",
     )
+    east.watched_at = now
+    east.save()
     [change] = follow(east, event(full), now=later)
     row = the_row()
     assert {column: getattr(row, column) for column in [*node_rows.REQUIRED, *node_rows.NULLABLE]} == {
@@ -73,7 +77,14 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "pool": "b",
         "model": "H100",
         "labels": full.labels,
-        "taints": [{"key": "gpu", "value": "broken", "effect": "NoSchedule"}],
+        "taints": [
+            {"key": "gpu", "value": "broken", "effect": "NoSchedule"},
+            {"key": "kcover.io/not-ready", "value": "", "effect": "NoSchedule"},
+        ],
+        "not_ready_since": later,
+        "system_uuid": full.system_uuid,
+        "provider_id": full.provider_id,
+        "machine_since": later,
         "conditions": full.conditions,
         "marks": marks.Marks(rescue=7, cordon=True).to_json(),
         "unschedulable": True,

@@ -8,7 +8,6 @@ import pytest
 
 from kcover import reasons
 from kcover.faults.fault import Check, Fault
-from kcover_portal.checks import queries as checks
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.checks.services import rescue_validations, validations
@@ -22,6 +21,7 @@ from kcover_portal.rescue.models import Rescue
 from tests import proofs
 from tests.codes import code_of, codes_of
 from tests.portal.rescue import agents, worker_kills
+from tests.portal.rescue.validation_turns import answer, look, turn
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -50,26 +50,6 @@ def returning(db: None) -> Iterator[World]:
     made.uninstall()
 
 
-def look(world: World) -> None:
-    """What workers do with check runs and validations that are due."""
-    for pk in checks.running():
-        check_runs.advance(pk, now=world.now)
-    for row in checks.due_validations():
-        if row.run_id is None:
-            validations.start(row.pk, now=world.now)
-            row.refresh_from_db()
-            if row.run_id is not None:
-                check_runs.advance(row.run_id, now=world.now)
-        else:
-            validations.conclude(row.run_id, now=world.now)
-
-
-def turn(world: World, seconds: float = 1) -> None:
-    world.pass_time(seconds)
-    world.report()
-    look(world)
-
-
 def until_validating(world: World, code: int = 62) -> Validation:
     """A fault; runs until the agent is asked for the checks of the validation."""
     if code:
@@ -79,16 +59,6 @@ def until_validating(world: World, code: int = 62) -> Validation:
         if any(one.state == "offered" for one in agents.commands("run_check")):
             return Validation.objects.latest("pk")
     raise AssertionError([(step.name, step.state, str(step.why)) for step in world.rescue().steps.all()])
-
-
-def answer(world: World, **statuses: str) -> None:
-    """The agent answers with a pass of each check, except for the given statuses."""
-    [command] = [one for one in agents.commands("run_check") if one.state == "offered"]
-    results = [{"name": name, "status": statuses.get(name, "pass")} for name in command.args["checks"]]
-    agents.answers(world, command, checks=results)
-    look(world)
-    look(world)
-    world.work()
 
 
 def test_a_node_that_passes_takes_work_again_without_a_reboot(returning: World) -> None:
