@@ -8,20 +8,22 @@ asked.
 from datetime import datetime, timedelta
 
 from django.db import IntegrityError
+from django.db.models import Q, QuerySet
 
 from kcover import reasons
 from kcover.decisions import decide
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.jobs.models import JobOrder
+from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import orders
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.models import JobRestart
+from kcover_portal.rescue.models import JobRestart, Rescue
 from kcover_portal.rescue.step import job_window
 
 ACTOR = "system"
 RESTART_WINDOW = timedelta(hours=1)
 MAX_RESTARTS_PER_JOB = 5  # of one job within RESTART_WINDOW; then a person is asked
+EXPLAINED_WITHIN = timedelta(minutes=5)  # a fault of the node may be seen after the pod that it ended
 OFF = "off"
 
 
@@ -97,7 +99,7 @@ def recover_job(
     elif mode == "approve":
         state, why = JobOrder.State.HELD, reasons.of("job_needs_approver")
     else:
-        count = lately.exclude(state=JobOrder.State.SHADOW).count()
+        count = _unexplained(lately.exclude(state=JobOrder.State.SHADOW))
         if count >= MAX_RESTARTS_PER_JOB:
             state, why = JobOrder.State.HELD, reasons.of("job_crash_loop", count=count)
         elif count:
@@ -118,3 +120,23 @@ def recover_job(
         )
     except IntegrityError:  # another witness of the same failure was faster
         return None
+
+
+def _unexplained(restarts: QuerySet[JobOrder]) -> int:
+    """The restarts of one job that count towards a crash loop: those that no fault of a node explains.
+
+    A node explains one failure: if the portal took it in hand, for a fault that is not the job's, while the container
+    ended or soon after. The job should run elsewhere then, so a second failure on the same node counts.
+    """
+    ended = PodFailure.objects.filter(order__in=restarts).order_by("at").values_list("order", "cluster", "node", "at")
+    explained: set[int | None] = set()
+    nodes: set[str] = set()
+    for order, cluster, node, at in ended:
+        if order in explained or node in nodes:
+            continue
+        in_hand = Q(opened_at__lte=at + EXPLAINED_WITHIN) & (Q(closed_at=None) | Q(closed_at__gte=at))
+        rescues = Rescue.objects.filter(in_hand, cluster=cluster, node__name=node).exclude(fault_kind__in=("", "pod"))
+        if rescues.exclude(incidents__is_user_fault=True).exists():
+            explained.add(order)
+            nodes.add(node)
+    return restarts.count() - len(explained)

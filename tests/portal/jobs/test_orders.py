@@ -1,13 +1,10 @@
 """Orders about jobs: what is refused, how they are carried out, what survives a crash, and when a person is asked."""
 
-from datetime import timedelta
-
 import pytest
 
 from kcover import reasons
 from kcover_portal.jobs import services
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.jobs.services import recovery
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.actions import restart_jobs
@@ -238,24 +235,6 @@ def test_an_approver_orders_what_job_recovery_asks_for(world: JobWorld) -> None:
     assert world.until_settled(world.order()).state == "done"
     held.refresh_from_db()
     assert held.state == "replaced"
-
-
-def test_a_crash_loop_ends_with_a_person(world: JobWorld) -> None:
-    add_job(world, "llm", "gpu-1")
-    waits = []
-    for _ in range(recovery.MAX_RESTARTS_PER_JOB):
-        order = recover(world)
-        assert order is not None
-        waits.append((order.due_at - world.now).total_seconds())
-        world.now = order.due_at
-        world.until_settled(order)
-        world.now += timedelta(seconds=31)
-    assert waits == [0, 30, 60, 120, 240]
-    held = recover(world)
-    assert held is not None
-    assert (held.state, held.why) == ("held", reasons.of("job_crash_loop", count=5))
-    assert recover(world) is None
-    assert Entry.objects.filter(verb="job.settled", data__state="held").count() == 1
 
 
 # The label
