@@ -71,6 +71,7 @@ SENTENCES: Mapping[str, str] = {
     "poll_rate": _(
         "Node {node} asks for commands too often; the limit is {rate} per second, {burst} at once. Retry later."
     ),
+    "portal_stops": _("This process of the portal stops. Keep the report and retry."),
     "queue_full": _("Too many reports are queued. Retry later."),
     "database_unavailable": _("The portal's database does not answer. Keep the report and retry."),
     "internal_error": _("Internal error; see the portal's log. Keep the report and retry."),

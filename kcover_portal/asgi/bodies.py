@@ -42,11 +42,21 @@ class BodyBuffer:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         pieces: list[bytes] = []
+        begun = False
+
+        async def answer(message: MutableMapping[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         try:
             if await self._receive_in_time(scope, receive, pieces):
-                await self._pass_on(scope, b"".join(pieces), receive, send)
+                await self._pass_on(scope, b"".join(pieces), receive, answer)
         except BodyRefused as refused:
             await _refuse(send, refused)
+        except asyncio.CancelledError:  # the process stops, and has waited long enough for this request
+            if not begun:
+                await _refuse(send, _stops())
         finally:
             self._buffered -= sum(map(len, pieces))
 
@@ -121,6 +131,10 @@ def _headers(scope: Scope, length: int) -> list[tuple[bytes, bytes]]:
 def _too_many() -> BodyRefused:
     detail = "The portal is receiving too many large requests. Retry in a moment."
     return BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, "too_many_bodies", detail)
+
+
+def _stops() -> BodyRefused:
+    return BodyRefused(HTTPStatus.SERVICE_UNAVAILABLE, "portal_stops", "This process of the portal stops. Retry.")
 
 
 def _too_large(most: int) -> BodyRefused:

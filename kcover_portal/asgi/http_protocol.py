@@ -10,6 +10,7 @@ from typing import Any
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from kcover_portal import request_limits
+from kcover_portal.api import agent
 
 _Base: Any = AutoHTTPProtocol
 
@@ -51,6 +52,11 @@ class DeadlineProtocol(_Base):  # the base is chosen at run time
             self._write_timer.cancel()
             self._write_timer = None
         super().resume_writing()
+
+    def shutdown(self) -> None:
+        """The process stops. Long polls end now; other requests may complete."""
+        super().shutdown()
+        agent.stop()
 
     def _expect_head(self) -> None:
         self._head_timer = self.loop.call_later(request_limits.HEAD_SECONDS, self.transport.abort)

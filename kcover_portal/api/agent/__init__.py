@@ -4,6 +4,6 @@ This is a plain ASGI application, because thousands of agents hold a connection 
 scale to that.
 """
 
-from kcover_portal.api.agent.app import application, stay_open
+from kcover_portal.api.agent.app import application, stay_open, stop
 
-__all__ = ["application", "stay_open"]
+__all__ = ["application", "stay_open", "stop"]

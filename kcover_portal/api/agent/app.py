@@ -70,7 +70,7 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
     asked = scope["path"].removeprefix(PREFIX).rstrip("/")
     try:
         status, answer = await _route(asked, scope, receive)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError) as error:
         refusal = error if isinstance(error, Refusal) else _trouble(error)
         await _send(send, refusal.status, refusal.document(asked), refusal.headers())
     else:
@@ -85,6 +85,11 @@ async def stay_open() -> None:
         except DatabaseError as error:
             log.warning("cannot record that the agent API is open: %s", error)
         await asyncio.sleep(silence.HEARTBEAT_INTERVAL.total_seconds())
+
+
+def stop() -> None:
+    """Ends the open polls of this process, because it stops."""
+    polls.stop()
 
 
 def beat() -> None:
@@ -207,8 +212,10 @@ async def _credential(headers: Headers) -> credentials.Credential:
     return credential
 
 
-def _trouble(error: Exception) -> Refusal:
+def _trouble(error: BaseException) -> Refusal:
     """Maps an error of the portal to the status that makes an agent handle its report correctly."""
+    if isinstance(error, asyncio.CancelledError):  # the process stops, and has waited long enough for this request
+        return Refusal(503, reasons.of("portal_stops"), retry_after=RETRY_AFTER)
     if isinstance(error, QueueFull):
         ingest_counters.refused()
         return Refusal(429, reasons.of("queue_full"), retry_after=RETRY_AFTER)

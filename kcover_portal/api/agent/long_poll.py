@@ -25,6 +25,7 @@ from kcover_portal.fleet.models import Node
 
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
 MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection
+STOP_SECONDS = 1.5  # in which the open polls end when the process stops: less than its graceful shutdown
 POLLS_PER_SECOND, BURST_POLLS = 20, 200  # of one node; an agent polls again after each command
 
 
@@ -36,6 +37,7 @@ class Polls:
         self._open: defaultdict[NodeKey, list[asyncio.Timeout]] = defaultdict(list)  # oldest first
         self.rates: LeakyBuckets[NodeKey] = LeakyBuckets(rate=POLLS_PER_SECOND, burst=BURST_POLLS, clock=clock)
         self._watcher: asyncio.Task[None] | None = None
+        self._stops = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="offers")
         self._lookups: GroupCommit[tuple[int, str], tuple[int | None, list[Command]]] = GroupCommit(
             _commands_of, name="commands"
@@ -51,7 +53,7 @@ class Polls:
             limit = reasons.of("poll_rate", node=name, rate=POLLS_PER_SECOND, burst=BURST_POLLS)
             raise Refusal(429, limit, retry_after=math.ceil(pause))
         node_id, offered = await self._lookups.ask(key, at_once=True)
-        if offered or seconds <= 0:
+        if offered or seconds <= 0 or self._stops:
             return offered
         try:
             async with self._place(key, seconds=seconds):
@@ -59,8 +61,21 @@ class Polls:
                     await asyncio.sleep(min(seconds, 5.0))  # avoids a tight loop of a node that never reported
                     return []
                 return await self._offered(node_id, key)
-        except (TimeoutError, asyncio.CancelledError):
-            return []  # cancelled: the server is shutting down
+        except TimeoutError:
+            return []
+
+    def stop(self) -> None:
+        """Ends the open polls one after the other within STOP_SECONDS, and later ones at once.
+
+        Their agents connect to another process. If all did at the same moment, other requests would wait there.
+        """
+        if self._stops:
+            return
+        self._stops = True
+        limits = [limit for polls in self._open.values() for limit in polls]
+        now = asyncio.get_running_loop().time()
+        for index, limit in enumerate(limits):
+            limit.reschedule(now + STOP_SECONDS * index / len(limits))
 
     @asynccontextmanager
     async def _place(self, node: NodeKey, *, seconds: float) -> AsyncIterator[None]:
