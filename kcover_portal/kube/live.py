@@ -5,7 +5,9 @@ sent by ``http`` and decoded by ``wire``. A kubeconfig may name a program that p
 administrators may supply one.
 """
 
+import functools
 import importlib
+import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+import urllib3
 import yaml
 
 from kcover import reasons
@@ -24,6 +27,9 @@ if TYPE_CHECKING:
     from kubernetes import client, config
 else:
     client, config = deferred.Module("kubernetes.client"), deferred.Module("kubernetes.config")
+
+log = logging.getLogger(__name__)
+urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)  # one for each connection; see _warn_of_no_check
 
 
 class LiveCluster(
@@ -102,6 +108,17 @@ def _tls(configuration: Any) -> ssl.SSLContext:
     if not configuration.verify_ssl:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
+        _warn_of_no_check(configuration.host)
     if configuration.cert_file:
         context.load_cert_chain(configuration.cert_file, configuration.key_file)
     return context
+
+
+@functools.cache
+def _warn_of_no_check(host: str) -> None:
+    """Logs it once for each server and process."""
+    log.warning(
+        "The certificate of %s is not checked, so any server could take its place. Replace insecure-skip-tls-verify in"
+        " the kubeconfig with certificate-authority-data.",
+        host,
+    )

@@ -196,3 +196,25 @@ def test_a_server_that_nobody_vouches_for_gets_nothing(tls_server, certificates)
         cluster.delete_pod("ns", "p", uid="u")
     assert not caught.value.ambiguous
     assert tls_server.requests == []
+
+
+TWO_CONNECTIONS = """
+import logging, sys
+from kcover_portal.kube import live
+logging.basicConfig(format="%(name)s %(message)s")
+for _ in range(2):
+    print(live.from_kubeconfig(sys.argv[1]).get_node("gpu-1").name)
+"""
+
+
+def test_a_certificate_that_is_not_checked_is_one_log_line(tls_server, certificates, tmp_path):
+    path = tmp_path / "kubeconfig"
+    user = _tls_user(certificates)
+    path.write_text(_kubeconfig(tls_server.url, user=user, **{"insecure-skip-tls-verify": True}), encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-W", "default", "-c", TWO_CONNECTIONS, path], capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["gpu-1", "gpu-1"]
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("kcover_portal.kube.live ")
+    assert tls_server.url in line
