@@ -2,12 +2,13 @@
 
 import os
 import sys
+from typing import Any
 
 from celery import Celery
 from celery.signals import task_postrun, task_prerun, worker_init, worker_ready
 from django.db import close_old_connections, connection
 
-from kcover_portal import broker, gc_tuning
+from kcover_portal import broker, gc_tuning, log_context
 from kcover_portal.kube import live
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
@@ -25,8 +26,14 @@ app.conf["CELERY_DB_REUSE_MAX"] = sys.maxsize
 @task_prerun.connect
 @task_postrun.connect
 def _close_old_connections(**_signal: object) -> None:
+    """Before and after each task."""
     if not connection.in_atomic_block:  # not for a task that was called directly
         close_old_connections()
+
+
+@task_prerun.connect
+def _name_log_lines(task: Any, task_id: str, **_signal: object) -> None:
+    log_context.begin(task=task.name, task_id=task_id)
 
 
 # The work that is done by the clock. Beat also sends the sweeps (operate/sweeps.py), if they have work.

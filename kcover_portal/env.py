@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kcover import autopilot
 from kcover.policy import document
-from kcover_portal import oidc_settings, setting_values
+from kcover_portal import log_format, oidc_settings, setting_values
 from kcover_portal.setting_values import Variable
 
 
@@ -227,6 +227,13 @@ VARIABLES = (
         "enforce",
         "paused, shadow, approve or enforce",
         "the upper bound for every cluster and rule",
+    ),
+    Variable(
+        "KCOVER_LOG_FORMAT",
+        setting_values.checked(log_format.FORMATS.__contains__),
+        log_format.TEXT,
+        " or ".join(log_format.FORMATS),
+        "the format of log lines; json has the ids of request, task, rescue and incident as fields",
     ),
     Variable(
         "KCOVER_TIME_ZONE", setting_values.zone, "UTC", "a zone such as Asia/Shanghai", "the default time zone of pages"

@@ -1,7 +1,16 @@
-"""The format of log lines, with the tokens of approval links removed."""
+"""The format of log lines, as text or JSON, with the tokens of approval links removed."""
 
+import json
 import logging
 import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from kcover_portal import log_context
+
+TEXT: Final = "text"
+FORMATS: Final = (TEXT, "json")
+LINE: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
 # An approval link answers in a person's name. Its token is behind # and is not sent to servers; this hides a token that
 # somebody put into the path, and that a proxy or an error repeats.
@@ -13,4 +22,50 @@ class Redacted(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line without tokens."""
-        return _LINK.sub(r"\1…", super().format(record))
+        return _redacted(super().format(record))
+
+
+class JsonLine(logging.Formatter):
+    """One JSON object a line: time (UTC), level, logger, message, process, the ids of the work, and a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the object as text without tokens."""
+        error = record.exc_info[1] if record.exc_info else None
+        line: dict[str, Any] = {
+            **log_context.current(error),
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": _redacted(record.getMessage()),
+            "process": record.process,
+        }
+        if record.exc_info:
+            line["exception"] = _redacted(self.formatException(record.exc_info))
+        if record.stack_info:
+            line["stack"] = _redacted(record.stack_info)
+        return json.dumps(line, ensure_ascii=False, default=str)
+
+
+def configuration(chosen: str) -> dict[str, Any]:
+    """Returns the value of ``LOGGING`` for one of ``FORMATS``. The web servers' own loggers write the same lines."""
+    passed_on = {"handlers": [], "propagate": True, "level": "WARNING"}
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "text": {"()": "kcover_portal.log_format.Redacted", "fmt": LINE},
+            "json": {"()": "kcover_portal.log_format.JsonLine"},
+        },
+        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": chosen}},
+        "root": {"handlers": ["console"], "level": "INFO"},
+        "loggers": {
+            "django.request": {"level": "ERROR"},
+            "celery": {"level": "WARNING"},
+            "kombu": {"level": "ERROR"},  # it warns of every memory:// connection
+            **dict.fromkeys(("uvicorn", "uvicorn.access", "gunicorn.error"), passed_on),
+        },
+    }
+
+
+def _redacted(text: str) -> str:
+    return _LINK.sub(r"\1…", text)

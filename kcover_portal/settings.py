@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from csp.constants import SELF
 
-from kcover_portal import database_config, env, oidc_settings, private_files, setting_values
+from kcover_portal import database_config, env, log_format, oidc_settings, private_files, setting_values
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. Processes run in the working directory if installed, otherwise in the checkout, and write to its var/.
@@ -119,6 +119,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "kcover_portal.operate.request_ids.identify",
     "kcover_portal.operate.addresses.without_nul",
     "kcover_portal.operate.addresses.without_forged_scheme",
     "django.middleware.security.SecurityMiddleware",
@@ -283,18 +284,4 @@ SPECTACULAR_SETTINGS = {
     **dict.fromkeys(("SWAGGER_UI_DIST", "SWAGGER_UI_FAVICON_HREF"), "SIDECAR"),
 }
 
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"()": "kcover_portal.log_format.Redacted", "fmt": "%(asctime)s %(levelname)s %(name)s %(message)s"}
-    },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "root": {"handlers": ["console"], "level": "INFO"},
-    "loggers": {
-        "django.request": {"level": "ERROR"},
-        "celery": {"level": "WARNING"},
-        "kombu": {"level": "ERROR"},  # it warns of every memory:// connection
-        "uvicorn.access": {"level": "WARNING"},
-    },
-}
+LOGGING = log_format.configuration(cast("str", ENV["KCOVER_LOG_FORMAT"]))

@@ -16,7 +16,7 @@ from django.db import transaction
 from kcover import audit
 from kcover.decisions import decide as core
 from kcover.decisions import guards
-from kcover_portal import doorbell
+from kcover_portal import doorbell, log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
@@ -117,7 +117,8 @@ def _decide_all(
     found = _Round()
     for pk in incident_ids:
         try:
-            alone = decide_these([pk])
+            with log_context.bound(incident=pk):
+                alone = decide_these([pk])
         except Exception as error:
             log.exception("incident %s could not be decided", pk)
             found.errors.append(error)

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
+from kcover_portal import log_context
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
@@ -119,14 +120,15 @@ def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> 
 @contextmanager
 def _recording_answers(context: Context) -> Iterator[None]:
     """Records the cluster's answers even if the work is cut short; no call is under way afterwards."""
-    try:
-        yield
-    except LeaseLost as lost:
-        log.info("rescue %s: %s", context.rescue.pk, lost)
-        release_node(context)
-    except Exception:
-        release_node(context)
-        raise
+    with log_context.bound(rescue=context.rescue.pk, node=context.node.name, cluster=context.cluster.name):
+        try:
+            yield
+        except LeaseLost as lost:
+            log.info("rescue %s: %s", context.rescue.pk, lost)
+            release_node(context)
+        except Exception:
+            release_node(context)
+            raise
 
 
 def release_node(context: Context) -> None:

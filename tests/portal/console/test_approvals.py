@@ -5,7 +5,6 @@ import logging
 import re
 
 import pytest
-from django.conf import settings
 from django.test import Client
 from django.utils import timezone
 
@@ -232,7 +231,7 @@ def test_a_link_leaves_no_trace_in_the_log(person, gated: World):
     link = link_for("ann", gated.rescue())
     token, written = link.partition("#")[2], io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(log_format.Redacted(settings.LOGGING["formatters"]["line"]["fmt"]))
+    handler.setFormatter(log_format.Redacted(log_format.LINE))
     logging.getLogger().addHandler(handler)
     try:
         strict = Client(enforce_csrf_checks=True)

@@ -1,0 +1,147 @@
+"""Log lines: as JSON, with the ids of the work they belong to, and without secrets."""
+
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kcover_portal import log_context, log_format
+from kcover_portal.celery import app
+from kcover_portal.kube.fake import FakeCluster
+from tests.portal.rescue.world import NODE, World
+
+ROOT = Path(__file__).parents[3]
+log = logging.getLogger("kcover_portal.test")
+
+
+@pytest.fixture
+def lines() -> Iterator[Any]:
+    """The lines that the test logs, as objects."""
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(log_format.JsonLine())
+    log.addHandler(handler)
+    log.propagate, before = False, log.propagate
+    try:
+        yield lambda: [json.loads(line) for line in stream.getvalue().splitlines()]
+    finally:
+        log.removeHandler(handler)
+        log.propagate = before
+
+
+def test_a_line_is_one_object(lines: Any) -> None:
+    log.warning("two\nlines and %s", '"quotes"')
+    (line,) = lines()
+    assert (line["level"], line["logger"]) == ("WARNING", "kcover_portal.test")
+    assert line["message"] == 'two\nlines and "quotes"'
+    assert line["time"].endswith("+00:00")
+    assert line["process"] == os.getpid()
+
+
+def test_ids_are_those_of_the_work(lines: Any) -> None:
+    with log_context.bound(rescue=7, message="not this"):
+        with log_context.bound(node="gpu-1"):
+            log.error("inside")
+        log.error("after")
+    log.error("outside")
+    inside, after, outside = lines()
+    assert (inside["rescue"], inside["node"], inside["message"]) == (7, "gpu-1", "inside")
+    assert ("node" in after, after["rescue"]) == (False, 7)
+    assert "rescue" not in outside
+
+
+def test_an_error_keeps_the_ids_of_the_work_that_it_ended(lines: Any) -> None:
+    try:
+        with log_context.bound(task="rescue.run"), log_context.bound(rescue=7):
+            raise ValueError("no")
+    except ValueError:
+        log.exception("failed")
+    (line,) = lines()
+    assert (line["task"], line["rescue"]) == ("rescue.run", 7)
+    assert line["exception"].endswith("ValueError: no")
+
+
+@pytest.mark.parametrize("place", ["message", "exception"])
+def test_the_token_of_an_approval_link_is_hidden(lines: Any, place: str) -> None:
+    try:
+        raise ValueError('GET "https://x/approve/#secret\\" failed' if place == "exception" else "no")
+    except ValueError:
+        log.exception("https://x/approve/secret")
+    (line,) = lines()
+    assert "secret" not in json.dumps(line)
+
+
+class Broken(FakeCluster):
+    """An error that nobody expects."""
+
+    def evict(self, *_arguments: Any, **_more: Any) -> Any:
+        raise ValueError("no")
+
+
+@pytest.mark.django_db
+def test_an_error_in_a_step_names_rescue_node_and_cluster(lines: Any) -> None:
+    world = World(fake=Broken)
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.fault(62)
+    try:
+        world.work()
+    except ValueError:
+        log.exception("task failed")
+    (line,) = lines()
+    assert (line["rescue"], line["node"], line["cluster"]) == (world.rescue().pk, NODE, world.cluster.name)
+
+
+def test_a_task_names_its_lines_and_forgets_those_before() -> None:
+    seen = []
+
+    @app.task(name="test.logs")
+    def look() -> None:
+        seen.append(dict(log_context.current()))
+
+    try:
+        with log_context.bound(rescue=7):
+            look.apply(task_id="one")
+        assert seen == [{"task": "test.logs", "task_id": "one"}]
+    finally:
+        del app.tasks["test.logs"]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"), [("a1-b:2", True), ("x y", False), ("ü", False), ("", False), ("a" * 129, False)]
+)
+def test_a_request_has_an_id(sent: str, kept: bool) -> None:
+    first, second = (Client().get("/healthz", headers={"X-Request-ID": sent}).headers["X-Request-ID"] for _ in "12")
+    assert (first == second == sent) == kept
+    assert (first == second) == kept
+    assert len(first) == (len(sent) if kept else 32)
+
+
+def test_a_process_writes_json_and_its_web_server_too(tmp_path: Path) -> None:
+    code = (
+        "import logging.config, uvicorn; uvicorn.Config('x:y');"
+        "import django; django.setup();"
+        "logging.getLogger('uvicorn.error').error('one'); logging.getLogger('celery').warning('two')"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
+            "KCOVER_DATABASE_URL": f"sqlite:///{tmp_path}/k.sqlite3",
+            "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
+            "KCOVER_LOG_FORMAT": "json",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert [json.loads(line)["message"] for line in ended.stderr.splitlines()] == ["one", "two"]
