@@ -1,6 +1,7 @@
 """Writes what is made from the Helm chart and from the code: ``python -m tools.chart``.
 
 - ``deploy/chart/values.schema.json``: the shape of ``values.yaml``, and the settings of portal and agent from the code.
+- The Grafana dashboards of the chart, from ``deploy/dashboards.yaml``.
 - The plain manifests of ``deploy/``: the chart with the values of ``deploy/manifests.yaml``.
 """
 
@@ -30,6 +31,8 @@ PLAIN = (
     "rbac.yaml",
     "reboot-job-policy.yaml",
 )
+GRID_COLUMNS = 24  # of a Grafana dashboard
+PANEL_SIZES = {"stat": (6, 4), "timeseries": (12, 8)}  # columns and rows
 # Agent settings that have a value of their own in the chart.
 AGENT_KEYS = {"NODE_NAME", "KCOVER_AGENT_URL", "KCOVER_AGENT_CLUSTER", "KCOVER_AGENT_VENDOR"}
 AGENT_KEYS |= {"KCOVER_AGENT_TOKEN", "KCOVER_AGENT_TOKEN_FILE", "KCOVER_AGENT_CA_FILE"}
@@ -127,6 +130,69 @@ def manifests() -> Iterator[tuple[Path, str]]:
             yield DEPLOY / name, HEADER + tidy(rendered[f"{chart.name}/templates/{name}"])
 
 
+def dashboards() -> Iterator[tuple[Path, str]]:
+    """Each Grafana dashboard: its file, and its text."""
+    written = yaml.safe_load((DEPLOY / "dashboards.yaml").read_text(encoding="utf-8"))
+    for uid, dashboard in written.items():
+        yield (
+            CHART / "files" / "dashboards" / f"{uid}.json",
+            json.dumps(dashboard_of(uid, **dashboard), indent=1) + "\n",
+        )
+
+
+def dashboard_of(uid: str, *, title: str, panels: list[dict[str, Any]]) -> dict[str, Any]:
+    """A dashboard in Grafana's JSON model: four numbers a row, then two graphs a row."""
+    source = {"type": "prometheus", "uid": "${datasource}"}
+    made: list[dict[str, Any]] = []
+    x, y, row_height = 0, 0, 0
+    for number, panel in enumerate(panels, start=1):
+        width, height = PANEL_SIZES[panel["type"]]
+        if x + width > GRID_COLUMNS or row_height not in (0, height):
+            x, y = 0, y + row_height
+        queries = [
+            {"refId": chr(ord("A") + index), "expr": query, "legendFormat": legend, "datasource": source}
+            for index, (legend, query) in enumerate(panel["queries"].items())
+        ]
+        made.append(
+            {
+                "id": number,
+                "type": panel["type"],
+                "title": panel["title"],
+                "datasource": source,
+                "gridPos": {"x": x, "y": y, "w": width, "h": height},
+                "fieldConfig": {"defaults": {"unit": panel["unit"]}, "overrides": []},
+                "targets": queries,
+            }
+        )
+        x, row_height = x + width, height
+    choices = [
+        {"name": "datasource", "type": "datasource", "query": "prometheus", "label": "Data source"},
+        {
+            "name": "cluster",
+            "type": "query",
+            "label": "Cluster",
+            "datasource": source,
+            "query": {"query": "label_values(kcover_nodes, cluster)", "refId": "clusters"},
+            "refresh": 2,
+            "includeAll": True,
+            "allValue": ".*",
+            "multi": True,
+            "current": {"text": "All", "value": "$__all"},
+        },
+    ]
+    return {
+        "uid": uid,
+        "title": title,
+        "tags": ["kcover"],
+        "schemaVersion": 39,
+        "timezone": "browser",
+        "refresh": "30s",
+        "time": {"from": "now-6h", "to": "now"},
+        "templating": {"list": choices},
+        "panels": made,
+    }
+
+
 def tidy(text: str) -> str:
     """The text without what templates leave behind: empty lines, and spaces at the end of lines."""
     lines = [line.rstrip() for line in text.splitlines()]
@@ -136,7 +202,7 @@ def tidy(text: str) -> str:
 def main() -> None:
     """Write the files, the schema first: Helm checks the values with it."""
     SCHEMA.write_text(schema(), encoding="utf-8")
-    for path, text in manifests():
+    for path, text in (*dashboards(), *manifests()):
         path.write_text(text, encoding="utf-8")
 
 

@@ -37,6 +37,7 @@ EVERYTHING: Final = LEAST | {
     "placement": "required",
     "gateway": {"enabled": True, "parentRefs": [{"name": "public", "namespace": "gateways"}]},
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+    "dashboards": {"enabled": True},
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbooks": "https://docs.example.com/"},
     "features": {"podLogs": ["training", "default"]},
     "agent": {
