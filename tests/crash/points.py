@@ -391,7 +391,8 @@ def sample() -> list[list[Case]]:
         Case(point=point, failure=KILLED, after=after)
         for point, after in zip(requests, cycle((True, False)), strict=False)
     ]
-    killed += [case for case in column(KILLED) if case.point.row]
+    # A new node's row does not come while rows of others are held (roadmap): only `make crash` tries it.
+    killed += [case for case in column(KILLED) if case.point.row and case.point.plan != "new"]
     soon = [point for point in requests if point.comes <= SOON]
     struck = [*zip(FAILURES[1:-1], _spread(soon), strict=False), (CUT, message)]
     rest = [

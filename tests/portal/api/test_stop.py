@@ -10,7 +10,8 @@ import pytest
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import agent
-from kcover_portal.api.agent.long_poll import STOP_SECONDS, Polls
+from kcover_portal.api.agent import app
+from kcover_portal.api.agent.long_poll import STOP_SECONDS
 from kcover_portal.asgi.bodies import BodyBuffer
 from kcover_portal.fleet.models import Cluster, Node
 from tests.portal.api.door import loop
@@ -18,12 +19,16 @@ from tests.portal.api.door import loop
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_open_polls_end_one_after_the_other_and_later_ones_at_once(east: Cluster, now: datetime) -> None:
+def test_open_polls_end_one_after_the_other_and_later_ones_at_once(
+    east: Cluster, now: datetime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    polls = app.polls
+    monkeypatch.setattr(polls, "_stops", False)  # so it is afterwards
     for number in range(4):
         Node.objects.get_or_create(cluster=east, name=f"gpu-{number}", defaults={"created_at": now})
 
     async def poll() -> list[float]:
-        polls, ended = Polls(), []
+        ended = []
         running = asyncio.get_running_loop()
 
         async def one(number: int) -> None:
