@@ -39,7 +39,7 @@ serve: .venv/.stamp ## all production processes on this machine, behind one port
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: unit test crash bench soak mutants fuzz packages
+.PHONY: unit test dates verify crash bench soak mutants fuzz packages
 unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no Django, no servers, nothing to install
 	$(BIN)/python -m pytest -o DJANGO_SETTINGS_MODULE= --hypothesis-profile=unit -m "not slow" tests/kcover tests/agents $(ARGS)
 
@@ -47,7 +47,19 @@ unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no 
 test: NEEDS = python $(shell python3 -m tests.needs $(ARGS))
 test: packages .venv/.stamp-dev ## the whole suite, on a PostgreSQL and a Redis of its own (ARGS="tests/kcover -x" for some)
 	@echo '== on free ports: $(or $(filter postgres redis,$(NEEDS)),no servers); then pytest on $(WORKERS) workers'
-	$(SERVERS) --start "$(filter postgres redis,$(NEEDS))" -- $(BIN)/python -m pytest -p tests.isolation -n $(WORKERS) --no-loadscope-reorder $(ARGS)
+	$(SERVERS) --start "$(filter postgres redis,$(NEEDS))" -- $(BIN)/python -m pytest -p tests.isolation -p tests.repeat_red -rfE \
+	  -n $(WORKERS) --no-loadscope-reorder $(ARGS)
+
+# In 40 days certificates and sessions have ended, in 400 a year has; on a leap day two minutes before midnight both days occur.
+DATES ?= +40d +400d 2028-02-29T23:58
+dates: packages .venv/.stamp-dev ## the suite at other times: in 40 and in 400 days, and on a leap day (DATES=+7d for one, ARGS for some)
+	@failed=; for date in $(DATES); do \
+	  TEST_CLOCK=$$date $(SERVERS) -- $(BIN)/python -m pytest -p tests.isolation -p tests.moved_clock -n $(WORKERS) --no-loadscope-reorder $(ARGS) \
+	    || failed="$$failed $$date"; \
+	done; [ -z "$$failed" ] || { echo "red at:$$failed"; exit 1; }
+
+verify: packages .venv/.stamp-dev ## all that is too long for the gate, and a summary (ARGS="walk dates" for some parts)
+	@$(BIN)/python tools/verify.py $(ARGS)
 
 crash: packages .venv/.stamp-dev ## every step hit by every failure, written to docs/reliability.md (ARGS="killed cut" for some)
 	@echo '== the crash matrix on durable servers of its own; a quarter of an hour'

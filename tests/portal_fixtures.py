@@ -1,6 +1,7 @@
 """A pytest plugin: the fixtures of all tests that use Django; tests/conftest.py registers it where Django is set up."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from django.conf import settings
@@ -10,8 +11,10 @@ from django.db.backends.signals import connection_created
 from django.utils import translation
 from pytest_django import DjangoDbBlocker
 
-from tests import migrated
+from tests import migrated, moment
 from tests.portal.ledger import tampered_rows
+
+IN_PROCESS = [Path(__file__).parent / place for place in ("portal", "invariants")]
 
 
 def pytest_configure() -> None:
@@ -26,6 +29,17 @@ def _keep_every_statement(connection: BaseDatabaseWrapper, **_: object) -> None:
     """All tests of a worker share a connection. It would prepare most statements, drop them and prepare them again."""
     if connection.vendor == "postgresql":
         connection.connection.prepared_max = 2000
+
+
+@pytest.fixture(autouse=True)
+def _moment(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Moves the clock of this process to that of the tests' worlds, except for tests that need the true clock."""
+    real = request.node.get_closest_marker("real_clock")
+    if real is not None or not any(request.path.is_relative_to(place) for place in IN_PROCESS):
+        yield
+        return
+    with moment.starting_at(moment.START):
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -52,8 +52,7 @@ class Server(abc.ABC):
     start_seconds = START_SECONDS
 
     def __init__(self) -> None:
-        # Not $TMPDIR: a socket's path holds 107 bytes, and the folder must be open to the server's own user.
-        self.folder = Path(tempfile.mkdtemp(prefix=f"kcover-{self.name}-", dir="/tmp"))
+        self.folder = Path(tempfile.mkdtemp(prefix=f"kcover-{self.name}-", dir=_folder()))
         self.user: str | None = None
         self.port = free_port()
         self.password = secrets.token_hex(8)
@@ -292,6 +291,15 @@ def postgres_bin() -> Path:
     if program:
         return Path(program).resolve().parent
     raise ServerError("PostgreSQL is not installed (Debian: apt-get install postgresql)")
+
+
+def _folder() -> str:
+    """Where servers have their folders: $TMPDIR if that is in /tmp itself, as .ci/run sets it, or /tmp.
+
+    A socket's path holds 107 bytes, and the server's own user must be able to enter the folder.
+    """
+    folder = os.environ.get("TMPDIR", "")
+    return folder if re.fullmatch(r"/tmp/[\w-]{1,20}", folder) else "/tmp"
 
 
 def free_port() -> int:

@@ -25,6 +25,7 @@ from agents.uplink.http import HttpUplink
 from kcover.evidence import bundle
 from kcover.faults.fault import Command
 
+pytestmark = pytest.mark.real_clock("the kernel gives files their times")
 NAME = uuid.UUID("0b1c2d3e-0000-4000-8000-000000000001")
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 

@@ -10,6 +10,7 @@ from agents.host.store import MemoryStore
 from agents.outbox.preflight_files import MAX_AGE_SECONDS, MAX_FILE_BYTES, PreflightFiles
 from agents.uplink.http import HttpUplink
 
+pytestmark = pytest.mark.real_clock("the kernel gives files their times")
 REPORT = {"workload": "train", "workload_size": 2, "node_name": "gpu-1", "batches": []}
 
 

@@ -16,9 +16,11 @@ from tests.invariants.conftest import DATABASES
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.invariants.testbed import Killed
 from tests.portal.rescue.world import HEAL, NODE, World
+from tests.share import in_share
 
 pytestmark = pytest.mark.django_db
-PARTS = 10  # of the boundaries, each a test, so that workers share them
+PARTS = 20  # of the boundaries, each a test, so that workers share them
+SHARES = 4  # a run has a quarter of the parts; the commit chooses which
 
 
 class Mortal(World):
@@ -70,6 +72,12 @@ class Mortal(World):
             raise Killed
 
 
+def parts(*, in_memory: bool) -> list[int]:
+    """The parts of this run. One in five of each share is on the database of the tests."""
+    shared = [part for part in range(PARTS) if in_share(part, shares=SHARES)]
+    return [part for part in shared if bool(part // SHARES % DATABASES) is in_memory]
+
+
 def deaths(part: int) -> Iterator[int]:
     """Boundaries of this part, until one lies behind the end of the story."""
     at = part + 1
@@ -101,13 +109,13 @@ def die_everywhere(part: int) -> None:
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", range(0, PARTS, DATABASES))
+@pytest.mark.parametrize("part", parts(in_memory=False))
 def test_inv_13_a_worker_that_dies_at_any_boundary_changes_nothing_in_the_end(part: int) -> None:
     die_everywhere(part)
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("part", [part for part in range(PARTS) if part % DATABASES])
+@pytest.mark.parametrize("part", parts(in_memory=True))
 def test_inv_13_a_worker_that_dies_in_memory_changes_nothing_in_the_end(soak_process: Pool, part: int) -> None:
     """The other boundaries."""
     soak_process.apply(die_everywhere, (part,))

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from threading import Barrier
 
 from django.db import connection
@@ -22,6 +22,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations
+from tests import moment
 
 HEAL = """
 apiVersion: rescue.ksyun.com/v1
@@ -50,7 +51,7 @@ class World:
     """Everything moves only when the test says so."""
 
     def __init__(self, *, policy: str = HEAL, nodes: int = 1, fake: type[FakeCluster] = FakeCluster) -> None:
-        self.now = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+        self.now = moment.START
         self.collects_evidence = False  # False: the agents are older than the command, and refuse it at once
         self.kube = fake(clock=self.clock)
         self.cluster = Cluster.objects.create(
@@ -63,6 +64,16 @@ class World:
         self.sync()
         if policy:
             policies.apply(policy, author="test", reason="", now=self.now)
+
+    @property
+    def now(self) -> datetime:
+        """The time here, and in this process where a test has its clock moved."""
+        return self._now
+
+    @now.setter
+    def now(self, value: datetime) -> None:
+        self._now = value
+        moment.move_to(value)
 
     def clock(self) -> datetime:
         return self.now

@@ -16,7 +16,10 @@ from tests.portal.sources import monitoring
 from tests.portal.sources.conftest import Sender, add, pull
 from tests.portal.sources.stand_ins import UUID
 
-pytestmark = monitoring.needs(monitoring.PROMETHEUS, monitoring.ALERTMANAGER)
+pytestmark = [
+    monitoring.needs(monitoring.PROMETHEUS, monitoring.ALERTMANAGER),
+    pytest.mark.real_clock("Prometheus and Alertmanager say when something was"),
+]
 METRIC = "DCGM_FI_DEV_XID_ERRORS"
 LABELS = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:4E:00.0",Hostname="gpu-1"'
 RULE = {

@@ -18,7 +18,10 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.oidc_settings import Oidc
 from tests import oidc_provider
 
-pytestmark = pytest.mark.django_db
+pytestmark = [
+    pytest.mark.django_db,
+    pytest.mark.real_clock("tokens of the provider, another process, say when they were issued"),
+]
 PORTAL = "http://testserver"
 TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="([^"]+)"')
 
