@@ -7,12 +7,10 @@ pytest-rerunfailures repeats a test at once, beside the tests that disturbed it.
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 MOST = 3
-ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 900
 
 _red: dict[str, None] = {}  # node ids in the order in which they failed
@@ -31,9 +29,10 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     whole = session.exitstatus == pytest.ExitCode.TESTS_FAILED and not config.option.maxfail
     if hasattr(config, "workerinput") or not whole or not 0 < len(_red) <= MOST:
         return
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.isolation", *_red]
     print(f"\n\nrepeated alone: {' '.join(_red)}", flush=True)
-    if subprocess.run(command, cwd=ROOT, check=False, timeout=SECONDS).returncode == 0:
+    command = [sys.executable, "-m", "pytest", "-q", *_red]
+    again = subprocess.run(command, cwd=config.invocation_params.dir, check=False, timeout=SECONDS)
+    if again.returncode == pytest.ExitCode.OK:
         config.stash[_flaky] = list(_red)
         session.exitstatus = pytest.ExitCode.OK
 

@@ -1,13 +1,16 @@
-"""How the tests themselves are run: `make unit` without Django, `make test ARGS=...` with only the servers it needs."""
+"""How the tests are run: `make unit` without Django, `make test ARGS=...` with only the servers it needs, red tests twice,
+the longest tests by shares, and all of them at other times."""
 
 import ast
+import os
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests import needs
+from tests import moved_clock, needs, share
 
 TESTS = Path(__file__).parent
 UNIT = [TESTS / "conftest.py", *(TESTS / "kcover").rglob("*.py"), *(TESTS / "agents").rglob("*.py")]
@@ -109,3 +112,109 @@ def test_servers_starts_the_named_ones(start, monkeypatch):
     ended = subprocess.run([sys.executable, *program], cwd=TESTS.parent, capture_output=True, text=True, check=True)
     addresses = {"postgres": "KCOVER_DATABASE_URL", "redis": "KCOVER_REDIS_URL"}
     assert ended.stdout.split() == [addresses[name] for name in start.split()]
+
+
+def run_pytest(folder, *arguments, **environment):
+    """Runs the tests of a folder that has its own configuration, with plug-ins of this one."""
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers = real_clock(reason): the true clock\n")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:django", "-p", "no:cacheprovider", *arguments],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+# Fails as often as it is told, each time in a process of its own.
+SOMETIMES = """
+import pathlib, pytest
+
+@pytest.mark.parametrize("number", range({count}))
+def test_sometimes(number):
+    seen = pathlib.Path(f"seen-{{number}}")
+    before = len(seen.read_text()) if seen.exists() else 0
+    seen.write_text("." * (before + 1))
+    assert before >= {failures}
+
+def test_always():
+    pass
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    ("count", "failures", "status"),
+    [(1, 1, 0), (3, 1, 0), (4, 1, 1), (1, 2, 1), (1, 0, 0)],
+    ids=["passes alone", "three pass alone", "too many", "fails again", "nothing red"],
+)
+def test_red_tests_are_repeated_once_alone(tmp_path, workers, count, failures, status):
+    (tmp_path / "test_flaky.py").write_text(SOMETIMES.format(count=count, failures=failures))
+    ended = run_pytest(tmp_path, "-p", "tests.repeat_red", "-n", workers)
+    assert ended.returncode == status, ended.stdout
+    named = [line for line in ended.stdout.splitlines() if line.startswith("FLAKY: ")]
+    flaky = count if failures and not status else 0
+    assert sorted(named) == [f"FLAKY: test_flaky.py::test_sometimes[{number}]" for number in range(flaky)]
+    runs = [len((tmp_path / f"seen-{number}").read_text()) for number in range(count)]
+    assert runs == [2 if failures and count <= 3 else 1] * count
+
+
+def test_a_run_that_stops_at_the_first_red_test_repeats_nothing(tmp_path):
+    (tmp_path / "test_flaky.py").write_text(SOMETIMES.format(count=1, failures=1))
+    assert run_pytest(tmp_path, "-p", "tests.repeat_red", "-x").returncode == 1
+
+
+@pytest.mark.parametrize("shares", [2, 4])
+def test_each_number_is_in_exactly_one_share(shares, monkeypatch):
+    found = []
+    for chosen in range(shares):
+        monkeypatch.setenv(share.VARIABLE, str(chosen))
+        found += [number for number in range(10) if share.in_share(number, shares=shares)]
+    assert sorted(found) == list(range(10))
+    monkeypatch.setenv(share.VARIABLE, share.ALL)
+    assert all(share.in_share(number, shares=shares) for number in range(10))
+    monkeypatch.setenv(share.VARIABLE, "half")
+    with pytest.raises(ValueError, match="TEST_SHARE=half"):
+        share.in_share(0, shares=shares)
+
+
+def test_a_run_without_a_choice_has_the_share_of_its_commit(monkeypatch):
+    monkeypatch.delenv(share.VARIABLE, raising=False)
+    assert sum(share.in_share(number, shares=4) for number in range(4)) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("+40d", datetime(2026, 3, 12, 1, 30, tzinfo=UTC)),
+        ("2028-02-29T23:58", datetime(2028, 2, 29, 23, 58, tzinfo=UTC)),
+    ],
+)
+def test_a_run_is_moved_to_the_named_time(text, wanted):
+    assert moved_clock.moved_to(text, now=datetime(2026, 1, 31, 1, 30, tzinfo=UTC)) == wanted
+
+
+@pytest.mark.parametrize("text", ["", "tomorrow", "40d", "+40"])
+def test_a_time_that_is_none_is_refused(text):
+    with pytest.raises(ValueError, match="TEST_CLOCK="):
+        moved_clock.moved_to(text, now=datetime(2026, 1, 31, tzinfo=UTC))
+
+
+AT_ANOTHER_TIME = """
+import datetime, time, pytest
+
+def test_it_is_another_year():
+    assert datetime.datetime.now(datetime.UTC).year == time.gmtime().tm_year == 2028
+
+@pytest.mark.real_clock("left out")
+def test_needs_the_true_clock():
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "1"])
+def test_every_process_of_the_tests_is_at_the_other_time(tmp_path, workers):
+    (tmp_path / "test_year.py").write_text(AT_ANOTHER_TIME)
+    ended = run_pytest(tmp_path, "-p", "tests.moved_clock", "-n", workers, TEST_CLOCK="2028-02-29T23:58")
+    assert ended.returncode == 0, ended.stdout
