@@ -1,5 +1,5 @@
-"""How the tests are run: `make unit` without Django, `make test ARGS=...` with only the servers it needs, red tests twice,
-the longest tests by shares, and all of them at other times."""
+"""How the tests are run: `make unit` without Django, `make test ARGS=...` with only the servers it needs, red tests
+twice, the longest tests by shares, and all of them at other times."""
 
 import ast
 import os
