@@ -294,6 +294,14 @@ def postgres_bin() -> Path:
     raise ServerError("PostgreSQL is not installed (Debian: apt-get install postgresql)")
 
 
+def listener() -> socket.socket:
+    """A socket that listens on a port of the kernel's choice. A process gets it open (``pass_fds``)."""
+    made = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    # Connections inherit the option. A server that receives the socket may not know that it is TCP.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
 def free_port() -> int:
     """A TCP port of the loopback address that nobody listens on now."""
     with socket.socket() as probe:

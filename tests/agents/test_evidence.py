@@ -364,7 +364,7 @@ def test_an_agent_that_is_asked_uploads_its_evidence(tmp_path, portal):
     ]
     process = subprocess.Popen((sys.executable, "-m", "agents"), env=os.environ | settings, stderr=subprocess.DEVNULL)
     try:
-        portal.wait_for(lambda: portal.results and portal.evidence, seconds=60)
+        portal.wait_for(lambda: portal.results and portal.evidence)
     finally:
         process.kill()
         process.wait()

@@ -25,6 +25,7 @@ import redis as redis_client
 
 from simulator import redfish
 from tests import migrated, servers
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -160,7 +161,7 @@ class Product:
                 os.killpg(process.pid, signal.SIGTERM)
         for name, process in self.processes.items():
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=HANG_SECONDS)
             except subprocess.TimeoutExpired:
                 stubborn.append(name)
                 os.killpg(process.pid, signal.SIGKILL)
@@ -320,7 +321,7 @@ def call(
     *,
     token: str = "",
     headers: dict[str, str] | None = None,
-    timeout: float = 20,
+    timeout: float = HANG_SECONDS,
 ) -> tuple[int, Any]:
     """One HTTP request; returns the status and the JSON, or text, that came back."""
     request = urllib.request.Request(
