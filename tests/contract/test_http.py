@@ -236,9 +236,10 @@ def test_an_answer_that_stops_in_the_middle(script):
 
 
 def test_nobody_listens():
-    cluster = live.LiveCluster(http.Connection(over_http.way_in(f"http://127.0.0.1:{servers.free_port()}")))
-    with pytest.raises(port.Unavailable) as caught:
-        cluster.delete_pod("ns", "p", uid="u")
+    with servers.refusing_port() as number:
+        cluster = live.LiveCluster(http.Connection(over_http.way_in(f"http://127.0.0.1:{number}")))
+        with pytest.raises(port.Unavailable) as caught:
+            cluster.delete_pod("ns", "p", uid="u")
     assert not caught.value.ambiguous
 
 

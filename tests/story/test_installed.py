@@ -48,13 +48,14 @@ class Installed(Product):
         """Starts everything, and waits for its answer."""
         with (self.folder / "serve.log").open("ab") as log:
             self.processes["serve"] = subprocess.Popen(
-                [sys.executable, self.script, "serve", "--port", str(self.port), "--host", "127.0.0.1"],
+                [sys.executable, self.script, "serve", "--fd", str(self.listener.fileno())],
                 cwd=self.directory,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[self.listener.fileno()],
             )
         self.wait(self._answers, "the installed portal to answer")
 

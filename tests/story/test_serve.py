@@ -213,9 +213,9 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 def test_a_database_that_does_not_answer_is_named() -> None:
     secret = "do-not-print"
-    port = servers.free_port()
-    nowhere = {"KCOVER_DATABASE_URL": f"postgres://kcover:{secret}@127.0.0.1:{port}/kcover"}
-    status, said = serve({**nowhere, "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    with servers.refusing_port() as port:
+        nowhere = {"KCOVER_DATABASE_URL": f"postgres://kcover:{secret}@127.0.0.1:{port}/kcover"}
+        status, said = serve({**nowhere, "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0"})
     assert status == 1
     assert "KCOVER_DATABASE_URL" in said
     assert str(port) in said
