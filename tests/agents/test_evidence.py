@@ -193,19 +193,19 @@ def test_a_reset_waits_until_no_tool_uses_the_gpus(tools):
 
     def slow(name):
         begun.set()
-        assert goes_on.wait(10)
+        assert goes_on.wait(60)
         order.append("collected")
         return {}
 
     made = host(slow)
     collecting = threading.Thread(target=made.collect_evidence, args=({"bundle": str(NAME)},))
     collecting.start()
-    assert begun.wait(10)
+    assert begun.wait(60)
     resetting = threading.Thread(target=lambda: order.append(made.reset_gpu({"gpu_uuid": "GPU-12345678"}).status))
     resetting.start()
     goes_on.set()
-    collecting.join(10)
-    resetting.join(10)
+    collecting.join(60)
+    resetting.join(60)
     assert order[0] == "collected"
     assert len(order) == 2
 

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from kcover import wire
 from kcover.faults import fault
-from tests.waiting import HANG_SECONDS
+from tests import waiting
 
 
 class StubPortal:
@@ -54,12 +54,8 @@ class StubPortal:
         self._announce()
         return command
 
-    async def until(self, holds: Callable[[], object], *, seconds: float = HANG_SECONDS) -> None:
-        async with asyncio.timeout(seconds):
-            while True:
-                if holds():
-                    return
-                await asyncio.sleep(0.01)
+    async def until(self, holds: Callable[[], object]) -> None:
+        await waiting.until_async(holds)
 
     async def heard_from(self, count: int) -> None:
         """Until so many nodes have sent a heartbeat, which is what follows when nothing is left to tell."""
