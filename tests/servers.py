@@ -113,13 +113,15 @@ class Server(abc.ABC):
                 start_new_session=True,
                 **_identity(self.user),
             )
-        deadline = time.monotonic() + self.start_seconds
-        while not self.ready() or self.process.poll() is not None:  # another program may answer on the port
-            if self.process.poll() is not None or time.monotonic() > deadline:
+        deadline, ready = time.monotonic() + self.start_seconds, False
+        while not ready:
+            time.sleep(0.05)
+            ended = self.process.poll() is not None  # looked at first: another program may hold the port
+            if ended or time.monotonic() > deadline:
                 tail = self.log.read_text(errors="replace")[-2000:]
                 self._end(signal.SIGKILL)
                 raise ServerError(f"{self.name} did not start on port {self.port}:\n{tail}")
-            time.sleep(0.05)
+            ready = self.ready() and self.process.poll() is None
 
     def stop(self) -> None:
         """Stops the process in order; data stay."""
@@ -289,7 +291,7 @@ class Redis(Server):
         with contextlib.closing(redis_client.Redis.from_url(self.url, socket_timeout=2)) as client:
             try:
                 return bool(client.ping())
-            except redis_client.ConnectionError:
+            except (redis_client.ConnectionError, redis_client.TimeoutError):
                 return False
 
 
