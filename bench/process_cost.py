@@ -113,16 +113,19 @@ def _own_cpu(process: subprocess.Popen[bytes]) -> float:
 @contextmanager
 def _demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A running demo with its own database."""
-    port, simulator_port = servers.free_port(), servers.free_port()
+    simulator_port = servers.unused_port()
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("KCOVER_")},
         "KCOVER_DATABASE_URL": f"sqlite:///{folder}/kcover.sqlite3",
         "KCOVER_DEMO_URL": f"http://127.0.0.1:{simulator_port}",
-        "PORT": str(port),
     }
-    command = [sys.executable, "manage.py", "standalone", "--demo", "--nodes", str(DEMO_NODES)]
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=products.ROOT, env=environment, stdout=log, stderr=log)
+    demo = [sys.executable, "manage.py", "standalone", "--demo", "--nodes", str(DEMO_NODES)]
+    with (folder / "log").open("wb") as log, servers.listener() as listener:
+        port, socket = listener.getsockname()[1], listener.fileno()
+        command = [*demo, "--fd", str(socket)]
+        process = subprocess.Popen(
+            command, cwd=products.ROOT, env=environment, stdout=log, stderr=log, pass_fds=[socket]
+        )
         try:
             _until_answered(f"http://127.0.0.1:{port}/healthz")
             yield process

@@ -37,6 +37,7 @@ NEEDS = {
     "tests/portal/sources": frozenset({POSTGRES, PROMETHEUS}),
     "tests/simulator": NOTHING,
     "tests/story": SERVERS,
+    "tests/test_servers.py": frozenset({REDIS}),
     "tests/test_suite.py": SERVERS,
 }
 

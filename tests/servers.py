@@ -1,10 +1,13 @@
-"""Private PostgreSQL and Redis servers on free ports, for as long as a program runs.
+"""Private PostgreSQL and Redis servers on ports of their own, for as long as a program runs.
 
 As a program: ``python -m tests.servers [--durable] [--start "postgres redis"] -- COMMAND ...`` starts the servers that
 ``--start`` names (both by default), runs the command with their addresses in its environment, stops them, and exits as
 the command did. As a module: ``with servers.postgres() as url`` and ``with servers.redis() as url``, or ``Postgres``
 and ``Redis`` themselves where a test kills a server and starts it again on the same port and data. Works as root
 (PostgreSQL then runs as the user postgres) and as anybody else.
+
+Processes of this repository get their socket open (``listener``). These servers take a number only, which another
+program may take first: then they start again with another number.
 """
 
 import abc
@@ -30,8 +33,10 @@ from urllib.parse import quote
 import psycopg
 import redis as redis_client
 
-START_SECONDS = 30.0
-STOP_SECONDS = 15.0
+START_SECONDS = 60.0
+STOP_SECONDS = 60.0
+PORT_TRIES = 5
+PORT_TAKEN = re.compile("(address|port is) already in use", re.IGNORECASE)  # as each of these servers says it
 USER = "kcover"
 DATABASE = "kcover"
 
@@ -54,7 +59,7 @@ class Server(abc.ABC):
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix=f"kcover-{self.name}-", dir=_folder()))
         self.user: str | None = None
-        self.port = free_port()
+        self.port = 0  # none yet
         self.password = secrets.token_hex(8)
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -76,8 +81,27 @@ class Server(abc.ABC):
     def ready(self) -> bool:
         """Returns whether the server answers."""
 
+    def choose_ports(self) -> None:
+        """Chooses the numbers of the ports, of which nobody makes use now."""
+        self.port = unused_port()
+
     def start(self) -> Self:
         """Starts the process (again: same port, same data) and returns when it answers; raises ServerError."""
+        if self.port:
+            self._start()
+            return self
+        for tries_left in reversed(range(PORT_TRIES)):
+            self.choose_ports()
+            try:
+                self._start()
+            except ServerError as error:
+                if not tries_left or not PORT_TAKEN.search(str(error)):
+                    raise
+            else:
+                break
+        return self
+
+    def _start(self) -> None:
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [*_parent_death_signal("INT"), *self.command()],
@@ -88,13 +112,15 @@ class Server(abc.ABC):
                 start_new_session=True,
                 **_identity(self.user),
             )
-        deadline = time.monotonic() + self.start_seconds
-        while not self.ready():
-            if self.process.poll() is not None or time.monotonic() > deadline:
-                tail = self.log.read_text(errors="replace")[-2000:]
-                raise ServerError(f"{self.name} did not start on port {self.port}:\n{tail}")
+        deadline, ready = time.monotonic() + self.start_seconds, False
+        while not ready:
             time.sleep(0.05)
-        return self
+            ended = self.process.poll() is not None  # looked at first: another program may hold the port
+            if ended or time.monotonic() > deadline:
+                tail = self.log.read_text(errors="replace")[-2000:]
+                self._end(signal.SIGKILL)
+                raise ServerError(f"{self.name} did not start on port {self.port}:\n{tail}")
+            ready = self.ready() and self.process.poll() is None
 
     def stop(self) -> None:
         """Stops the process in order; data stay."""
@@ -174,7 +200,7 @@ class Postgres(Server):
 
     def command(self) -> list[str]:
         options = {
-            "listen_addresses": "127.0.0.1",
+            "listen_addresses": "127.0.0.1" if self.durable else "",
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
             "max_connections": "200",
@@ -264,7 +290,7 @@ class Redis(Server):
         with contextlib.closing(redis_client.Redis.from_url(self.url, socket_timeout=2)) as client:
             try:
                 return bool(client.ping())
-            except redis_client.ConnectionError:
+            except (redis_client.ConnectionError, redis_client.TimeoutError):
                 return False
 
 
@@ -302,11 +328,26 @@ def _folder() -> str:
     return folder if re.fullmatch(r"/tmp/[\w-]{1,20}", folder) else "/tmp"
 
 
-def free_port() -> int:
-    """A TCP port of the loopback address that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def listener() -> socket.socket:
+    """A socket that listens on a port of the kernel's choice. A process gets it open (``pass_fds``)."""
+    made = socket.create_server(("127.0.0.1", 0), backlog=2048)
+    # Connections inherit the option. A server that receives the socket may not know that it is TCP.
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return made
+
+
+@contextlib.contextmanager
+def refusing_port() -> Iterator[int]:
+    """A TCP port of the loopback address that refuses connections, and that nobody can take meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield int(bound.getsockname()[1])
+
+
+def unused_port() -> int:
+    """A TCP port that was free a moment ago, for a server that takes a number only and is started again otherwise."""
+    with refusing_port() as port:
+        return port
 
 
 def environment(base: Mapping[str, str], *, addresses: Mapping[str, str]) -> dict[str, str]:

@@ -105,7 +105,7 @@ class Naive:
     """The naive design under gunicorn, gthread 2 x 8."""
 
     def __init__(self, postgres: Postgres, folder: Path, *, nodes: int) -> None:
-        self.postgres, self.nodes, self.port = postgres, nodes, servers.free_port()
+        self.postgres, self.nodes = postgres, nodes
         self.database = postgres.database("naive")
         environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("KCOVER_")},
@@ -120,17 +120,19 @@ class Naive:
         with psycopg.connect(self.database, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
         gunicorn = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 60 --log-level warning"
-        with (folder / "naive.log").open("ab") as log:
+        with (folder / "naive.log").open("ab") as log, servers.listener() as listener:
+            self.port = listener.getsockname()[1]
             self.process = subprocess.Popen(
                 [
                     *(sys.executable, "-m", *gunicorn.split(), "--no-control-socket"),
-                    *("--bind", f"127.0.0.1:{self.port}", "bench.ingest.naive.views"),
+                    *("--bind", f"fd://{listener.fileno()}", "bench.ingest.naive.views"),
                 ],
                 cwd=ROOT,
                 env=environment,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[listener.fileno()],
             )
 
     def cost(self) -> Cost:

@@ -8,6 +8,7 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
@@ -65,6 +66,7 @@ class Connection:
 
     ``load`` returns the address and credentials. It is called at once, and again after a 401 or a TLS failure, because
     certificates and tokens are rotated while a process runs. ``bookmarks``: watches ask for bookmarks.
+    ``clock``: of the circuit breaker.
     """
 
     def __init__(
@@ -74,13 +76,14 @@ class Connection:
         connect_seconds: float = CONNECT_SECONDS,
         read_seconds: float = READ_SECONDS,
         quiet_seconds: float = circuit_breaker.OPEN_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.bookmarks = True
         self._load = load
         self._lock = threading.Lock()
         self._connect_seconds = connect_seconds
         self._read_seconds = read_seconds
-        self._breaker = circuit_breaker.CircuitBreaker(quiet_seconds)
+        self._breaker = circuit_breaker.CircuitBreaker(quiet_seconds, clock=clock)
         self._open()
 
     def request(

@@ -4,6 +4,8 @@ import argparse
 import errno
 import os
 import socket
+from collections.abc import Mapping
+from typing import Any
 
 from django.core.management.base import CommandError
 
@@ -19,6 +21,20 @@ def port(text: str) -> int:
     if not 0 <= number <= 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port; use a number from 0 to 65535")
     return number
+
+
+def add_arguments(parser: argparse.ArgumentParser, *, host: str) -> None:
+    """Adds the options of a command that listens. ``host``: the default address."""
+    parser.add_argument("--port", type=port, default=os.environ.get("PORT") or "8000")
+    parser.add_argument("--host", default=host)
+    parser.add_argument("--fd", type=int, help="listen on this open socket instead of HOST and PORT")
+
+
+def opened(options: Mapping[str, Any]) -> socket.socket:
+    """Returns the listening socket that the options of ``add_arguments`` name. Raises CommandError."""
+    if options["fd"] is not None:
+        return socket.socket(fileno=options["fd"])
+    return listen(options["host"], options["port"])
 
 
 def listen(host: str, number: int) -> socket.socket:

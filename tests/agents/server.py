@@ -10,6 +10,7 @@ import time
 import urllib.parse
 
 from kcover import wire
+from tests import waiting
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -149,11 +150,8 @@ class FakePortal:
     def results(self):
         return [result for report in self.reports for result in report.command_results]
 
-    def wait_for(self, condition, seconds=15.0):
-        until = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < until, "did not happen in time"
-            time.sleep(0.02)
+    def wait_for(self, condition):
+        waiting.until(condition)
 
     def close(self):
         self._server.shutdown()

@@ -51,7 +51,7 @@ class SmallDisk:
         """What it said on its way out."""
         with contextlib.suppress(BrokenPipeError):
             self._keeper.stdin.close()
-        self._keeper.wait(timeout=10)
+        self._keeper.wait(timeout=60)
         said = self._keeper.stderr.read().decode(errors="replace").strip()
         self._keeper.stdout.close()
         self._keeper.stderr.close()

@@ -97,7 +97,7 @@ def test_an_agent_on_a_full_disk_goes_on_tells_everything_once_and_recovers(disk
         portal.wait_for(lambda: health(process)["spooled"] == 0)
         assert reported(portal) == [79, 62, 48]
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=10) == 0
+        assert process.wait(timeout=60) == 0
         said = process.stderr.read()
         assert b"kept in memory: [Errno 28] No space left on device" in said
         assert b"Traceback" not in said
@@ -114,5 +114,5 @@ def reported(portal):
 def health(process: subprocess.Popen):
     """What the agent says of itself."""
     listening = [one.laddr.port for one in psutil.Process(process.pid).net_connections() if one.status == "LISTEN"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{listening[0]}/healthz", timeout=10) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{listening[0]}/healthz", timeout=60) as answer:
         return json.loads(answer.read())

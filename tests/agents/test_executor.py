@@ -5,7 +5,6 @@ import dataclasses
 import json
 import os
 import threading
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,6 +16,7 @@ from agents.probes.gpu import gpu_users, nvml
 from agents.probes.gpu.device import Device
 from agents.probes.gpu.gpu_users import GpuUsers
 from kcover.faults.fault import Check
+from tests import waiting
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 RESET = {"gpu_uuid": "GPU-12345678"}
@@ -94,7 +94,7 @@ def test_a_command_that_ended_while_it_waited_is_not_begun():
     class Slow(Fixed):
         def run(self, args):
             began.set()
-            hold.wait(10)
+            hold.wait(60)
             return self.results
 
     slow, quick = Slow("slow"), Fixed("quick", Check(name="quick", status="pass"))
@@ -102,7 +102,7 @@ def test_a_command_that_ended_while_it_waited_is_not_begun():
     made = executor.HostExecutor(reboot_command=("true",), checks=runner)
     timer = threading.Thread(target=runner.run, args=(["slow"], {}))
     timer.start()
-    assert began.wait(10)
+    assert began.wait(60)
     soon = datetime.now(UTC) + timedelta(milliseconds=50)
     outcome = made.run_check({"check": "quick"}, expires_at=soon)  # does not wait for the slow one either
     assert (outcome.status, quick.args) == ("expired", None)
@@ -174,21 +174,19 @@ def test_nobody_asks_the_driver_while_it_resets_a_gpu(tools, tmp_path):
     tools.add("nvidia-smi", f"touch '{began}'; until [ -e '{go_on}' ]; do sleep 0.02; done")
     reset = threading.Thread(target=host().reset_gpu, args=(RESET,))
     reset.start()
-    until = time.monotonic() + 10
-    while not began.exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    waiting.until(began.exists, "the reset to begin")
     with pytest.raises(TimeoutError), nvml.driver_lock.shared(timeout=0.05):
         pass
     waited = threading.Event()
 
     def ask():
-        with nvml.driver_lock.shared(timeout=10):
+        with nvml.driver_lock.shared(timeout=60):
             waited.set()
 
     asking = threading.Thread(target=ask)
     asking.start()
     go_on.touch()
-    assert waited.wait(10)
+    assert waited.wait(60)
     asking.join()
     reset.join()
 
@@ -263,7 +261,7 @@ def test_checks_run_beside_those_that_only_watch_and_a_reset_does_not(node):
 
 def test_a_question_that_never_comes_back_is_late(node):
     hung = threading.Event()
-    asked = dataclasses.replace(node.users, query=lambda: hung.wait(10), timeout=0.05)
+    asked = dataclasses.replace(node.users, query=lambda: hung.wait(60), timeout=0.05)
     with pytest.raises(deadline.DeadlineExceeded):
         asked()
     check = Fixed("gpumem")

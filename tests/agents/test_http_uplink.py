@@ -19,6 +19,7 @@ from agents.uplink.protocol import PortalFailed, ReportDeferred, ReportMalformed
 from agents.uplink.trust import TrustStore, hashed_certificates
 from kcover import wire
 from kcover.faults.fault import Command, Fault
+from tests.waiting import HANG_SECONDS
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 BATCH = "3f1c9d9e-0a1b-4c2d-8e3f-000000000001"
@@ -125,10 +126,10 @@ def test_connections_are_kept_alive_and_opened_again(connect):
 
 
 def test_nobody_there(connect):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    with pytest.raises(UplinkError, match="refused"):
-        connect(f"http://127.0.0.1:{port}").post_report(body())
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        with pytest.raises(UplinkError, match="refused"):
+            connect(f"http://127.0.0.1:{bound.getsockname()[1]}").post_report(body())
     with pytest.raises(UplinkError, match="gaierror"):
         connect("http://nobody.invalid").post_report(body())
 
@@ -147,8 +148,8 @@ def test_closing_ends_a_call_under_way(connect):
         closer.start()
         started = time.monotonic()
         with pytest.raises(UplinkError):
-            agent.poll_commands(wait=30)
-        assert time.monotonic() - started < 25
+            agent.poll_commands(wait=4 * HANG_SECONDS)
+        assert time.monotonic() - started < HANG_SECONDS
         closer.join()
 
 

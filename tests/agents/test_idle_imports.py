@@ -57,7 +57,7 @@ class Agent:
         try:
             self.portal.wait_for(condition)
             process.terminate()
-            printed, _ = process.communicate(timeout=20)
+            printed, _ = process.communicate(timeout=60)
         finally:
             process.kill()
             process.wait()

@@ -89,7 +89,7 @@ def test_a_reboot_does_not_wait_for_a_reset_that_hangs():
     class Hung(Node):
         def reset_gpu(self, args):
             began.set()
-            release.wait(10)
+            release.wait(60)
             return Outcome(status="refused")
 
         def reboot(self, args):
@@ -103,8 +103,8 @@ def test_a_reboot_does_not_wait_for_a_reset_that_hangs():
     ]
     for thread in threads:
         thread.start()
-    assert began.wait(10)
-    assert rebooted.wait(10)
+    assert began.wait(60)
+    assert rebooted.wait(60)
     release.set()
     for thread in threads:
         thread.join()

@@ -51,9 +51,9 @@ def test_kubelet_and_runtime(healthz, tmp_path):
 
 def test_a_kubelet_that_is_gone(tmp_path):
     write(tmp_path, **{"config.yaml": ""})
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        address = free.getsockname()
-    (found,) = ProbeRun(kubelet.KubeletProbe(address=address, folder=tmp_path, runtimes=())).observe()
+    with socket.socket() as bound:  # and does not listen
+        bound.bind(("127.0.0.1", 0))
+        address = bound.getsockname()
+        (found,) = ProbeRun(kubelet.KubeletProbe(address=address, folder=tmp_path, runtimes=())).observe()
     assert (found.check.status, found.is_fault) == ("fail", False)
     assert "refused" in found.check.message

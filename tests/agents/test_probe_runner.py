@@ -8,6 +8,7 @@ import pytest
 from agents.probes.finding import Observation, Severity, finding
 from agents.probes.probe_runner import ProbeRunner
 from kcover.faults.fault import Fault
+from tests import waiting
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
@@ -23,7 +24,7 @@ class Probe:
 
     def observe(self, now):
         self.looks += 1
-        self.hangs.wait(30)
+        assert self.hangs.wait(waiting.HANG_SECONDS)
         if isinstance(self.reading, Exception):
             raise self.reading
         return self.reading
@@ -47,10 +48,11 @@ class Node:
         """Time passes; then every look that does not hang ends and is taken in."""
         self.seconds += after
         self.runner.run_due()
+        ending = {f"probe-{probe.name}" for probe in self.probes if probe.hangs.is_set()}
         for thread in threading.enumerate():
-            if thread.name.startswith("probe-") and all(probe.hangs.is_set() for probe in self.probes):
-                thread.join(10)
-        self.runner.wait(0.2)
+            if thread.name in ending:
+                thread.join(waiting.HANG_SECONDS)
+        waiting.until(lambda: all(probe.looks for probe in self.probes), "every probe to have looked")
         self.runner.run_due()
         reported, self.checks = self.checks, []
         return reported

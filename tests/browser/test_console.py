@@ -18,7 +18,13 @@ PAGES = (
     *("/sources/", "/policy-packs/", "/audit/", "/audit/sinks/", "/system/", "/access/", "/account/"),
 )
 EDITOR = "/policies/heal/edit/"
-HEALING_MILLISECONDS = 60_000
+HEALING_MILLISECONDS = 120_000
+# Notes whether htmx replaces the region with the next answer. A press lasts three seconds at most; until an answer that
+# is late it is held on to.
+WATCH_THE_SWAP = """
+document.addEventListener("htmx:beforeOnLoad", () => dispatchEvent(new Event("pointerdown")), { once: true });
+document.addEventListener("htmx:beforeSwap", ({ detail }) => (window.swaps = detail.shouldSwap), { once: true });
+"""
 COLOR_RULES = {"runOnly": ["color-contrast", "link-in-text-block"]}  # the rules that depend on the theme
 
 
@@ -38,11 +44,11 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     live(detail)
     overview.evaluate("window.loaded = 'once'")
     product.inject(node, 62)
-    expect(overview.locator("#live").get_by_role("link", name="Xid 62").first).to_be_visible(timeout=10_000)
+    expect(overview.locator("#live").get_by_role("link", name="Xid 62").first).to_be_visible()
     expect(detail.locator(".timeline")).to_contain_text("Xid 62")
     expect(detail.locator(".timeline")).to_contain_text("Uncordon: Done", timeout=HEALING_MILLISECONDS)
     state_and_health = detail.locator(".facts-bar").get_by_text("Healthy", exact=True)
-    expect(state_and_health).to_have_count(2, timeout=10_000)
+    expect(state_and_health).to_have_count(2)
     assert overview.evaluate("window.loaded") == "once"
 
     number = product.rescue_of(node)["id"]
@@ -64,7 +70,7 @@ def test_an_operator_drains_a_node_after_seeing_what_it_hits(open_page: Open, pr
     dialog.get_by_role("button", name="Cordon").click()
     page.wait_for_url("**/rescues/*/")
     expect(page.locator(".summary")).to_contain_text("anna")
-    expect(page.locator("#step-1")).to_contain_text("Cordoned.", timeout=10_000)
+    expect(page.locator("#step-1")).to_contain_text("Cordoned.")
 
 
 def test_the_keyboard_reaches_everything(open_page: Open, product: Product):
@@ -221,10 +227,10 @@ def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page: Open, pro
     live(page)
     page.evaluate("window.loaded = 'once'")
     product.processes["standalone"].terminate()
-    product.processes["standalone"].wait(timeout=20)
-    expect(page.locator("#live-dot")).to_contain_text("Reconnecting", timeout=10_000)
+    product.processes["standalone"].wait(timeout=60)
+    expect(page.locator("#live-dot")).to_contain_text("Reconnecting")
     product.start_processes()
-    expect(page.locator("#live-dot")).to_contain_text("Live", timeout=40_000)
+    expect(page.locator("#live-dot")).to_contain_text("Live")
     assert page.evaluate("window.loaded") == "once"
 
 
@@ -247,7 +253,7 @@ def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(o
         expect(page.locator("#toast")).to_contain_text("does not answer")
     finally:
         os.killpg(group, signal.SIGCONT)
-    expect(page.locator("#live-dot")).to_contain_text("Live", timeout=40_000)
+    expect(page.locator("#live-dot")).to_contain_text("Live")
     page.goto(f"{product.url}/nodes/")
     if "Paused" in page.locator("#banner").inner_text():  # the click was carried out, only its answer was lost
         resume(page)
@@ -280,9 +286,10 @@ def test_a_region_is_not_replaced_under_a_pressed_button(open_page: Open):
     row.hover()
     page.mouse.down()
     row.evaluate("(row) => (row.dataset.mark = 'first')")
-    with page.expect_response("**/nodes/"):
-        page.evaluate("htmx.trigger('#live', 'refresh')")
-    page.wait_for_timeout(200)
+    page.evaluate(WATCH_THE_SWAP)
+    page.evaluate("htmx.trigger('#live', 'refresh')")
+    page.wait_for_function("() => 'swaps' in window")
+    assert page.evaluate("window.swaps") is False
     assert row.get_attribute("data-mark") == "first"
     page.evaluate("document.querySelector('#live table.rows').addEventListener('click', (e) => e.stopPropagation())")
     page.mouse.up()

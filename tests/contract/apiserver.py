@@ -30,9 +30,9 @@ class Etcd(servers.Server):
 
     name = "etcd"
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._peer = servers.free_port()
+    def choose_ports(self) -> None:
+        super().choose_ports()
+        self._peer = servers.unused_port()
 
     @property
     def url(self) -> str:

@@ -164,7 +164,7 @@ class SimulatorRig(HttpRig):
         async def run() -> Any:
             return act()
 
-        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(10)
+        return asyncio.run_coroutine_threadsafe(run(), self._loop).result(60)
 
     def settle(self) -> None:
         self.inside(self.api.budgets.settle)
@@ -200,13 +200,13 @@ def simulator(objects: store.Store | None = None) -> Iterator[SimulatorRig]:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         return runner, runner.addresses[0][1]
 
-    runner, at = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+    runner, at = asyncio.run_coroutine_threadsafe(start(), loop).result(60)
     try:
         yield SimulatorRig(loop, api, f"http://127.0.0.1:{at}")
     finally:
-        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
+        thread.join(60)
         loop.close()
 
 

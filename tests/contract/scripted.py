@@ -33,7 +33,7 @@ class Scripted:
     def close(self) -> None:
         self._server.shutdown()
         self._server.server_close()
-        self._thread.join(5)
+        self._thread.join(60)
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -150,6 +150,6 @@ def test_many_threads_share_a_client(simulator):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert sorted(done) == sorted(names)
     assert all(item.unschedulable for item in simulator.cluster.list_nodes().items)

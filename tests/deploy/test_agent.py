@@ -8,7 +8,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import psutil
@@ -18,6 +17,7 @@ from agents import VERSION, config, setup
 from agents.checks.host_lock import HostLock
 from kcover_portal import env
 from kcover_portal.api.agent import jwt_claims
+from tests import waiting
 from tests.agents import shim
 from tests.deploy.manifests import documents
 from tools import agent_zip
@@ -196,10 +196,8 @@ def test_checks_before_a_job_wait_for_the_agents(archive, tmp_path):
         assert mine
         command = (sys.executable, "-S", "-I", str(archive), "check", "remapped")
         job = subprocess.Popen(command, env=os.environ | settings, cwd="/", stdout=subprocess.PIPE)
-        until = time.monotonic() + 60
-        while str(lock) not in {file.path for file in psutil.Process(job.pid).open_files()}:
-            assert time.monotonic() < until
-            time.sleep(0.02)
+        files = psutil.Process(job.pid).open_files
+        waiting.until(lambda: str(lock) in {file.path for file in files()}, "the job to look at the lock")
         driver.set(gpu0__rows_pending=1)  # what it finds once it may begin, and not before
     out, _ = job.communicate(timeout=60)
     assert [json.loads(line)["status"] for line in out.splitlines()] == ["fail", "pass"]

@@ -43,7 +43,7 @@ def at_once(acts: Sequence[Callable[[], object]]) -> list[object]:
     start = Barrier(len(acts))
 
     def run(act: Callable[[], object]) -> object:
-        start.wait(10)
+        start.wait(60)
         try:
             return act()
         except services.RescueRefused as refusal:

@@ -507,24 +507,26 @@ def test_an_empty_log():
 @pytest.mark.parametrize(
     "line",
     [
-        "NVRM: Xid (" * 20_000,
-        "NVRM: Xid: " + "1" * 200_000,
-        "NVRM: Xid (PCI:0000:4e:00): 13, name=" + ", " * 100_000,
-        "NVRM: Xid (PCI:0000:4e:00): 13, name=" + "\\xe4" * 50_000,
-        "NVRM: Xid (PCI:" + "0" * 200_000,
-        "SXid (" * 20_000,
-        "NVRM: " * 30_000 + "fallen off the bus",
-        "NVRM: Xid (PCI:0000:4e:00): 45, " + "caused by previous Xid " * 10_000,
-        "NVRM: Xid (PCI:0000:4e:00): 154, " + "recovery action changed from " * 10_000,
+        "NVRM: Xid (" * 80_000,
+        "NVRM: Xid: " + "1" * 800_000,
+        "NVRM: Xid (PCI:0000:4e:00): 13, name=" + ", " * 400_000,
+        "NVRM: Xid (PCI:0000:4e:00): 13, name=" + "\\xe4" * 200_000,
+        "NVRM: Xid (PCI:" + "0" * 800_000,
+        "SXid (" * 80_000,
+        "NVRM: " * 120_000 + "fallen off the bus",
+        "NVRM: Xid (PCI:0000:4e:00): 45, " + "caused by previous Xid " * 40_000,
+        "NVRM: Xid (PCI:0000:4e:00): 154, " + "recovery action changed from " * 40_000,
     ],
 )
 def test_parsing_time_is_bounded(line):
-    """Each of them takes hours where a pattern backtracks, and milliseconds where none does."""
+    """Each of them takes hours where a pattern backtracks, and milliseconds where none does.
+
+    The steps of a pattern cannot be counted. The lines are so long that a quadratic pattern takes minutes, too."""
     started = time.process_time()
     xid.parse_line(line)
     xid.recovery_action(line)
     list(xid.scan(line.encode()))
-    assert time.process_time() - started < 5
+    assert time.process_time() - started < 60
 
 
 # ------------------------------------------------------------------------------------------ properties

@@ -77,7 +77,7 @@ class Provider(servers.Server):
     def _people(self, name: str, method: str, body: dict[str, Any]) -> None:
         url = f"http://127.0.0.1:{self.port}/people/{name}"
         request = urllib.request.Request(url, json.dumps(body).encode(), method=method)
-        with urllib.request.urlopen(request, timeout=30):
+        with urllib.request.urlopen(request, timeout=60):
             pass
 
     def _django(self, *arguments: str) -> None:

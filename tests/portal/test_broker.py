@@ -19,7 +19,7 @@ def test_a_connection_that_is_gone_is_let_go_of_as_it_is() -> None:
         queue = connection.SimpleQueue("kcover")
         queue.put("done already")
         queue.put("not begun yet")
-        done, not_begun = queue.get(timeout=5), queue.get(timeout=5)
+        done, not_begun = queue.get(timeout=60), queue.get(timeout=60)
 
         redis.kill()
         with contextlib.suppress(Exception):  # as the worker does before it connects again

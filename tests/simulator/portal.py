@@ -10,6 +10,7 @@ from aiohttp import web
 
 from kcover import wire
 from kcover.faults import fault
+from tests import waiting
 
 
 class StubPortal:
@@ -20,6 +21,8 @@ class StubPortal:
         self.tokens: dict[str, str] = {}
         self.commands: dict[str, list[fault.Command]] = {}
         self.down = False
+        self.turned_away = 0  # requests while it was down
+        self.receiving = 0  # reports whose answer is not decided yet
         self.url = ""
         self._news = asyncio.Event()
         self._closing = False
@@ -51,12 +54,8 @@ class StubPortal:
         self._announce()
         return command
 
-    async def until(self, holds: Callable[[], object], *, seconds: float = 10.0) -> None:
-        async with asyncio.timeout(seconds):
-            while True:
-                if holds():
-                    return
-                await asyncio.sleep(0.01)
+    async def until(self, holds: Callable[[], object]) -> None:
+        await waiting.until_async(holds)
 
     async def heard_from(self, count: int) -> None:
         """Until so many nodes have sent a heartbeat, which is what follows when nothing is left to tell."""
@@ -67,6 +66,10 @@ class StubPortal:
 
     def results(self, node: str) -> list[fault.CommandResult]:
         return [one for report in self.reports if report.node == node for one in report.command_results]
+
+    def reports_of(self, node: str) -> int:
+        """How many reports of the node were taken."""
+        return sum(report.node == node for report in self.reports)
 
     def _announce(self) -> None:
         self._news.set()
@@ -79,6 +82,7 @@ class StubPortal:
         return node
 
     async def _health(self, request: web.Request) -> web.Response:
+        self.turned_away += self.down
         return web.Response(text="ok", status=503 if self.down else 200)
 
     async def _enrol(self, request: web.Request) -> web.Response:
@@ -93,8 +97,13 @@ class StubPortal:
     async def _report(self, request: web.Request) -> web.Response:
         node = self._who(request)
         if self.down:
+            self.turned_away += 1
             raise web.HTTPServiceUnavailable
-        body = await request.read()
+        self.receiving += 1
+        try:
+            body = await request.read()
+        finally:
+            self.receiving -= 1
         if body[:2] == b"\x1f\x8b":
             body = gzip.decompress(body)
         decoded = wire.decode(body)

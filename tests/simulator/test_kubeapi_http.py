@@ -1,5 +1,6 @@
 """The API over HTTP, as the official client sees it: lists, watches, writes, refusals."""
 
+import contextlib
 import http.client
 import json
 import threading
@@ -12,6 +13,7 @@ from kubernetes import client, watch
 from kubernetes.client.exceptions import ApiException
 
 from simulator.kubeapi import access
+from tests import waiting
 from tests.simulator.api_server import ADMIN_TOKEN, READER_TOKEN, budget, node, pod, serving
 
 
@@ -41,14 +43,6 @@ def refused(call, *arguments, **options):
     return caught.value.status, json.loads(caught.value.body), caught.value.headers
 
 
-def wait_for(look):
-    """Until it is so."""
-    deadline = time.monotonic() + 10
-    while not look():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def raw(
     running,
     method,
@@ -58,7 +52,7 @@ def raw(
     token=ADMIN_TOKEN,
     accept="application/json",
     media="application/json",
-    timeout=10.0,
+    timeout=waiting.HANG_SECONDS,
 ):
     """One request by hand: status, headers, decoded body (text where it is no JSON)."""
     connection = http.client.HTTPConnection(running.url.removeprefix("http://"), timeout=timeout)
@@ -276,20 +270,16 @@ def test_a_watch_delivers_at_once(running, core):
     reader = watch.Watch()
 
     def follow():
-        for event in reader.stream(core.list_node, resource_version=version, timeout_seconds=10):
-            arrived.append((time.monotonic(), event["object"].metadata.name))
+        for event in reader.stream(core.list_node, resource_version=version, timeout_seconds=240):
+            arrived.append(event["object"].metadata.name)
             reader.stop()
 
     thread = threading.Thread(target=follow)
     thread.start()
-    deadline = time.monotonic() + 5
-    while running.api.calls.total(verb="watch") == 0 and time.monotonic() < deadline:
-        time.sleep(0.01)
-    written = time.monotonic()
+    waiting.until(lambda: running.api.calls.total(verb="watch"), "the watch to begin")
     running.put("Node", node("a"))
-    thread.join(10)
-    assert arrived[0][1] == "a"
-    assert arrived[0][0] - written < 2, "long before the watch's time is over"
+    thread.join(waiting.HANG_SECONDS)
+    assert arrived == ["a"], "long before the watch's time is over"
 
 
 def test_a_selection_makes_additions_and_deletions_of_changes(running, core):
@@ -748,7 +738,9 @@ def test_a_planned_refusal_comes_as_often_as_planned(running, core, status, reas
     running.put("Node", node("a"))
     running.do(lambda: running.api.faults.add({"status": status, "match": "PATCH /api/v1/nodes/", "count": 2}))
     for _ in range(2):
-        found, body, headers = refused(core.patch_node, "a", {"spec": {"unschedulable": True}}, _request_timeout=5)
+        found, body, headers = refused(
+            core.patch_node, "a", {"spec": {"unschedulable": True}}, _request_timeout=waiting.HANG_SECONDS
+        )
         assert (found, body["reason"]) == (status, reason)
         assert headers.get("Retry-After") == ("1" if status == 429 else None)
     assert core.read_node("a").spec.unschedulable is None
@@ -795,13 +787,13 @@ def test_a_request_can_be_held_before_or_after_its_effect_and_then_goes_on(runni
     core.patch_node("a", {"metadata": {"labels": {"x": "y"}}})  # not what the fault means
     with futures.ThreadPoolExecutor() as pool:
         answer = pool.submit(core.patch_node, "a", {"spec": {"unschedulable": True}})
-        wait_for(lambda: running.api.faults.hanging())
+        waiting.until(lambda: running.api.faults.hanging())
         assert [held["name"] for held in running.api.faults.hanging()] == ["first"]
         assert core.read_node("a").spec.unschedulable is (True if after else None)
         running.do(lambda: running.api.faults.clear("another"))
         assert not answer.done()
         running.do(lambda: running.api.faults.clear("first"))
-        assert answer.result(10).spec.unschedulable is True
+        assert answer.result(60).spec.unschedulable is True
     assert running.api.faults.hanging() == []
     assert [(row["applied"], row["fault"]) for row in running.api.calls.report(verb="patch")["recent"]] == [
         (True, ""),
@@ -812,12 +804,12 @@ def test_a_request_can_be_held_before_or_after_its_effect_and_then_goes_on(runni
 def test_a_held_request_whose_client_hangs_up_comes_to_nothing(running, core):
     running.put("Node", node("a"))
     running.do(lambda: running.api.faults.add({"status": "hold", "match": "PATCH"}))
-    media = "application/merge-patch+json"
-    with pytest.raises(TimeoutError):
-        raw(running, "PATCH", "/api/v1/nodes/a", {"spec": {"unschedulable": True}}, media=media, timeout=0.3)
-    wait_for(lambda: running.api.faults.hanging())
+    with contextlib.closing(http.client.HTTPConnection(running.url.removeprefix("http://"))) as connection:
+        headers = {"Content-Type": "application/merge-patch+json", "Authorization": f"Bearer {ADMIN_TOKEN}"}
+        connection.request("PATCH", "/api/v1/nodes/a", json.dumps({"spec": {"unschedulable": True}}), headers)
+        waiting.until(lambda: running.api.faults.hanging())
     running.do(running.api.faults.clear)
-    wait_for(lambda: not running.api.faults.hanging())
+    waiting.until(lambda: not running.api.faults.hanging())
     assert core.read_node("a").spec.unschedulable is None
     assert running.api.calls.report(verb="patch")["calls"][0]["applied"] is False
 

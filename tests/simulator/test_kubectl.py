@@ -8,12 +8,12 @@ import asyncio
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from simulator.kubeapi import kubeconfig
+from tests import waiting
 from tests.simulator.api_server import ADMIN_TOKEN, budget, node, pod, serving
 
 FOUND = [path for path in (shutil.which("kubectl"), *os.environ.get("KUBECTLS", "").split(":")) if path]
@@ -172,9 +172,7 @@ def test_a_watch_prints_changes(kubectl, running):
     command = [kubectl.program, f"--cache-dir={kubectl.cache}", "get", "nodes", "-w"]
     process = subprocess.Popen(command, env=kubectl.environment, stdout=subprocess.PIPE, text=True)
     try:
-        deadline = time.monotonic() + 10
-        while running.api.calls.total(verb="watch") == 0 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        waiting.until(lambda: running.api.calls.total(verb="watch"), "the watch to begin")
         running.do(lambda: running.store.patch("Node", "", "gpu-1", {"spec": {"unschedulable": True}}))
         lines = [process.stdout.readline().split()[:2] for _ in range(4)]
     finally:
@@ -202,12 +200,12 @@ def test_a_token_is_sent_over_tls(program, tmp_path):
         "-out",
         certificate,
     ]
-    subprocess.run([*made, *subject], capture_output=True, check=True, timeout=30)
+    subprocess.run([*made, *subject], capture_output=True, check=True, timeout=60)
     with serving(certificate=certificate, key=key) as running:
         running.put("Node", node("gpu-0"))
         config = Path(tmp_path / "kubeconfig")
         kubeconfig.write(config, server=running.url, token=ADMIN_TOKEN, certificate_authority=certificate)
         environment = {"HOME": str(tmp_path), "KUBECONFIG": str(config), "PATH": os.environ["PATH"]}
         command = [program, "get", "nodes", "-o", "name"]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert (done.stdout, done.stderr) == ("node/gpu-0\n", "")

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import aiohttp
 import pytest
@@ -13,11 +14,30 @@ from simulator.world.pace import Timings
 
 from .portal import StubPortal
 
+SELDOM_SECONDS = 3600.0  # longer than any test waits: what is heard by then was not told by a heartbeat
 QUICK = Timings(boot=0.4, grace=0.0, start=0.05, notice=0.1, settle=0.1)
 
 
+class Clock:
+    """The machine's clock; a test stops it, and lets it go on from there."""
+
+    def __init__(self) -> None:
+        self._stopped: datetime | None = None
+        self._behind = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return self._stopped or datetime.now(UTC) - self._behind
+
+    def stop(self) -> None:
+        self._stopped = self()
+
+    def go_on(self) -> None:
+        assert self._stopped
+        self._behind, self._stopped = datetime.now(UTC) - self._stopped, None
+
+
 @asynccontextmanager
-async def running(tmp_path, portal: StubPortal, *, count: int = 3, **more):
+async def running(tmp_path, portal: StubPortal, *, count: int = 3, now: Clock | None = None, **more):
     """A simulation that reports to a portal, and a client for its switches."""
     token = tmp_path / "enrol-token"
     token.write_text("kce_fleet\n")
@@ -27,10 +47,10 @@ async def running(tmp_path, portal: StubPortal, *, count: int = 3, **more):
         pace=QUICK,
         portal=portal.url,
         enrol_token_file=token,
-        heartbeat=more.pop("heartbeat", 60.0),
+        heartbeat=more.pop("heartbeat", SELDOM_SECONDS),
         **more,
     )
-    simulation = server.Simulation(settings)
+    simulation = server.Simulation(settings, now=now or Clock())
     async with server.serving(simulation) as url, aiohttp.ClientSession(url) as http:
         yield simulation, http
 
@@ -45,6 +65,11 @@ async def inject(http: aiohttp.ClientSession, **body) -> dict:
     async with http.post("/sim/faults", json=body) as response:
         assert response.status == 201, await response.text()
         return await response.json()
+
+
+def lives(node: str) -> bool:
+    """Returns whether the agent of the node still has anything to do."""
+    return any(task.get_name() == f"agent {node}" for task in asyncio.all_tasks())
 
 
 async def test_every_node_enrols_once_and_tells_what_it_is_made_of(tmp_path, portal):
@@ -66,7 +91,7 @@ async def test_an_injected_xid_reaches_the_portal(tmp_path, portal):
     async with running(tmp_path, portal) as (_, http):
         await portal.heard_from(3)
         done = await inject(http, node="gpu-0001", kind="xid", code=79, gpu=2)
-        await portal.until(lambda: portal.faults("gpu-0001"), seconds=2)
+        await portal.until(lambda: portal.faults("gpu-0001"))
         (fault,) = portal.faults("gpu-0001")
         assert (fault.kind, fault.code, fault.pci, fault.source) == ("xid", 79, machine.pci(2), "kmsg")
         assert fault.message == done["lines"][0]
@@ -90,11 +115,14 @@ async def test_a_drill_is_marked_and_an_sxid_is_one_fault(tmp_path, portal):
 
 
 async def test_repeats_of_a_fault_are_told_once_their_window_is_over(tmp_path, portal):
-    async with running(tmp_path, portal) as (_, http):
+    clock = Clock()
+    async with running(tmp_path, portal, now=clock) as (_, http):
         await portal.heard_from(3)
+        clock.stop()
         for _ in range(3):
             await inject(http, node="gpu-0001", kind="xid", code=13)
-            await asyncio.sleep(0.1)
+            await portal.until(lambda: portal.faults("gpu-0001"))
+        clock.go_on()
         await portal.until(lambda: sum(fault.count for fault in portal.faults("gpu-0001")) == 3)
         assert len(portal.faults("gpu-0001")) < 3
 
@@ -105,7 +133,6 @@ async def test_a_reboot_command_is_carried_out_once(tmp_path, portal):
         host = simulation.world.machines["gpu-0001"]
         before = host.boot_id
         command = portal.order("gpu-0001", "reboot")
-        await portal.until(lambda: host.power == machine.BOOTING, seconds=1)
         await portal.until(lambda: portal.results("gpu-0001"))
         (result,) = portal.results("gpu-0001")
         assert (result.id, result.status) == (command.id, "done")
@@ -173,11 +200,11 @@ async def test_a_stopped_agent_is_silent_and_tells_later_what_it_missed(tmp_path
         await portal.heard_from(3)
         async with http.post("/sim/nodes/gpu-0001/agent", json={"running": False}) as response:
             assert await response.json() == {"node": "gpu-0001", "running": False}
-        await asyncio.sleep(0.1)
-        silent_since = sum(report.node == "gpu-0001" for report in portal.reports)
+        await portal.until(lambda: not lives("gpu-0001") and not portal.receiving)
+        silent_since, others = portal.reports_of("gpu-0001"), portal.reports_of("gpu-0002")
         await inject(http, node="gpu-0001", kind="xid", code=62)
-        await asyncio.sleep(0.6)
-        assert sum(report.node == "gpu-0001" for report in portal.reports) == silent_since
+        await portal.until(lambda: portal.reports_of("gpu-0002") >= others + 3)
+        assert portal.reports_of("gpu-0001") == silent_since
         async with http.post("/sim/nodes/gpu-0001/agent", json={"running": True}):
             await portal.until(lambda: portal.faults("gpu-0001"))
 
@@ -185,13 +212,14 @@ async def test_a_stopped_agent_is_silent_and_tells_later_what_it_missed(tmp_path
 async def test_agents_wait_for_a_portal_that_is_down_and_lose_nothing(tmp_path, portal):
     portal.down = True
     async with running(tmp_path, portal) as (simulation, http):
-        await asyncio.sleep(0.3)
+        await portal.until(lambda: portal.turned_away >= 2)
         assert portal.enrolments == []
         portal.down = False
         await portal.heard_from(3)
         portal.down = True
+        turned_away = portal.turned_away
         await inject(http, node="gpu-0001", kind="xid", code=62)
-        await asyncio.sleep(0.3)
+        await portal.until(lambda: portal.turned_away > turned_away)
         portal.down = False
         await portal.until(lambda: portal.faults("gpu-0001"))
         assert len(portal.faults("gpu-0001")) == 1

@@ -43,7 +43,7 @@ def served(tmp_path_factory) -> Iterator[tuple[str, Path]]:
         assert line.startswith("listening on http://127.0.0.1:")
         yield line.split()[-1], kubeconfig
         process.send_signal(signal.SIGTERM)
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         assert process.stdout.read() == ""
 
 
@@ -51,7 +51,7 @@ def ask(url: str, path: str, body: object = None, *, method: str | None = None) 
     data = None if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
     request = urllib.request.Request(url + path, data=data, method=method)
     try:
-        with urllib.request.urlopen(request, timeout=10) as response:
+        with urllib.request.urlopen(request, timeout=60) as response:
             return response.status, json.load(response)
     except urllib.error.HTTPError as error:
         with error:
@@ -209,7 +209,7 @@ def test_arguments_that_cannot_be_used_are_refused(arguments: list[str], complai
 def test_a_port_that_is_taken_is_an_error(served):
     port = served[0].rpartition(":")[2]
     arguments = [sys.executable, "-m", "simulator", "serve", "--port", port, "--nodes", "1"]
-    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=20, check=False)
+    ended = subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=False)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert "address already in use" in ended.stderr
     assert "Traceback" not in ended.stderr

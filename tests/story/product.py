@@ -25,6 +25,7 @@ import redis as redis_client
 
 from simulator import redfish
 from tests import migrated, servers
+from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TypeVar("T")
@@ -34,6 +35,7 @@ PASSWORD = "correct horse battery"
 FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in ("storm", "rate", "breaker")}})
 
 LARGEST_PAGE = 1000
+SERVING = ("standalone", "serve", "web", "live")
 LIVE_LIMITS = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
 
 
@@ -46,7 +48,8 @@ class Product:
     def __init__(self, folder: Path, *, database: str, redis: str = "", one_command: bool = False) -> None:
         self.folder = folder
         self.names = ["serve"] if one_command else ["live", "worker", "beat", "watch"] if redis else ["standalone"]
-        self.port = servers.free_port()
+        self.listener = servers.listener()  # of whatever process serves; a client waits while that starts
+        self.port = self.listener.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
@@ -119,17 +122,18 @@ class Product:
         """Starts one process of the portal unless it runs."""
         if name in self.processes and self.processes[name].poll() is None:
             return
+        socket = str(self.listener.fileno())
         command = {
-            "standalone": ("manage.py", "standalone", "--port", str(self.port)),
-            "serve": ("manage.py", "serve", "--port", str(self.port), "--host", "127.0.0.1"),
+            "standalone": ("manage.py", "standalone", "--fd", socket),
+            "serve": ("manage.py", "serve", "--fd", socket),
             "web": (
                 *("-m", "gunicorn", "--worker-class", "kcover_portal.operate.web_worker.WebWorker"),
                 *("--workers", "2", "--threads", "8"),
                 *("--log-level", "warning", "--no-control-socket"),
-                *("--bind", f"127.0.0.1:{self.port}", "kcover_portal.wsgi"),
+                *("--bind", f"fd://{socket}", "kcover_portal.wsgi"),
             ),
             "live": (
-                *("-m", "uvicorn", "--port", str(self.port), "--log-level", "warning", "--no-access-log"),
+                *("-m", "uvicorn", "--fd", socket, "--log-level", "warning", "--no-access-log"),
                 *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *LIVE_LIMITS),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
@@ -140,7 +144,7 @@ class Product:
             "beat": ("-m", "celery", "-A", "kcover_portal", "beat", "--schedule", str(self.folder / "beat")),
             "watch": ("manage.py", "watch"),
         }[name]
-        self._start(name, *command)
+        self._start(name, *command, serves=name in SERVING)
 
     def kill(self, name: str) -> None:
         """kill -9."""
@@ -160,12 +164,13 @@ class Product:
                 os.killpg(process.pid, signal.SIGTERM)
         for name, process in self.processes.items():
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=HANG_SECONDS)
             except subprocess.TimeoutExpired:
                 stubborn.append(name)
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         self.processes.clear()
+        self.listener.close()
         assert not stubborn, f"did not end on SIGTERM: {stubborn}\n{self.logs()}"
 
     def manage(self, *arguments: str) -> str:
@@ -280,7 +285,7 @@ class Product:
 
     # ------------------------------------------------------------------------------------------------------ inside
 
-    def _start(self, name: str, *command: str) -> None:
+    def _start(self, name: str, *command: str, serves: bool = False) -> None:
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, *command],
@@ -290,6 +295,7 @@ class Product:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[self.listener.fileno()] if serves else [],
             )
 
     def _lists_every_node(self) -> bool:
@@ -310,7 +316,7 @@ class Product:
         return rest.split()[0].strip("\"'") if found else ""
 
     def _answers(self) -> bool:
-        return call("GET", self.url + "/healthz")[0] == 200
+        return call("GET", self.url + "/healthz", timeout=5)[0] == 200
 
 
 def call(
@@ -320,7 +326,7 @@ def call(
     *,
     token: str = "",
     headers: dict[str, str] | None = None,
-    timeout: float = 20,
+    timeout: float = HANG_SECONDS,
 ) -> tuple[int, Any]:
     """One HTTP request; returns the status and the JSON, or text, that came back."""
     request = urllib.request.Request(

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from tests import servers
 from tests.story.product import ROOT, Product
+from tests.waiting import HANG_SECONDS
 
 # Told where it is and which loopback address stands for which node's. A server tells a client who it is, so that a rate
 # says whose client reached whose server: 10 Gbit/s for the sender's number and 1 for the receiver's.
@@ -30,7 +31,7 @@ if "-s" in given:
     rate = 1
 else:
     try:
-        with socket.create_connection((hosts[given[given.index("-c") + 1]], port), timeout=20) as line:
+        with socket.create_connection((hosts[given[given.index("-c") + 1]], port), timeout=60) as line:
             rate = 10 * (list(hosts).index(here) + 1) + line.recv(1)[0]
     except OSError as error:
         print(json.dumps({{"error": f"unable to connect to server: {{error}}"}}))
@@ -42,21 +43,22 @@ print(json.dumps({{"end": {{"sum_received": {{"bits_per_second": rate * 1e9}}}}}
 @contextlib.contextmanager
 def agents(product: Product, nodes: Sequence[str]) -> Iterator[None]:
     """The agents of these nodes, until the block is left; they enrol as users' agents do."""
-    unique = servers.free_port()  # other tests run beside this one
-    addresses = {one["name"]: one["address"] for one in product.get("/api/v1/nodes")["results"]}
-    hosts = {addresses[name]: f"127.{unique >> 8}.{unique & 255}.{number}" for number, name in enumerate(nodes, 1)}
-    running = [_agent(product, name, addresses[name], hosts) for name in nodes]
-    try:
+    with contextlib.ExitStack() as stack:
+        unique = stack.enter_context(servers.refusing_port())  # other tests run beside this one
+        addresses = {one["name"]: one["address"] for one in product.get("/api/v1/nodes")["results"]}
+        hosts = {addresses[name]: f"127.{unique >> 8}.{unique & 255}.{number}" for number, name in enumerate(nodes, 1)}
+        for name in nodes:
+            stack.callback(_end, _agent(product, name, addresses[name], hosts))
         yield
-    finally:
-        for process in running:
-            process.terminate()
-        for process in running:
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(timeout=HANG_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _agent(product: Product, name: str, address: str, hosts: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -48,13 +48,14 @@ class Installed(Product):
         """Starts everything, and waits for its answer."""
         with (self.folder / "serve.log").open("ab") as log:
             self.processes["serve"] = subprocess.Popen(
-                [sys.executable, self.script, "serve", "--port", str(self.port), "--host", "127.0.0.1"],
+                [sys.executable, self.script, "serve", "--fd", str(self.listener.fileno())],
                 cwd=self.directory,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
+                pass_fds=[self.listener.fileno()],
             )
         self.wait(self._answers, "the installed portal to answer")
 
@@ -101,10 +102,10 @@ def test_pages_with_their_style_in_both_languages(installed: Installed) -> None:
     assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
     assert assets
     for path in assets:
-        with person.opener.open(installed.url + path, timeout=20) as answer:
+        with person.opener.open(installed.url + path, timeout=60) as answer:
             assert answer.status == 200
     chinese = urllib.request.Request(f"{installed.url}/policies/", headers={"Accept-Language": "zh-hans"})
-    with person.opener.open(chinese, timeout=20) as answer:
+    with person.opener.open(chinese, timeout=60) as answer:
         text = answer.read().decode()
     assert '<html lang="zh-hans"' in text
     assert "策略" in text

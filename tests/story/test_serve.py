@@ -25,6 +25,7 @@ from tests.story import product as products
 from tests.story.person import Person
 from tests.story.product import ROOT, Product, call
 from tests.story.test_walkthroughs import HEAL
+from tests.waiting import HANG_SECONDS
 
 POSTGRES = os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres")
 pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that `make test` starts")
@@ -103,11 +104,11 @@ def test_a_fault_heals_while_a_page_listens(product: Product, anna: Person) -> N
     address = f"ws://127.0.0.1:{product.port}/ws/pages"
     headers = {"Cookie": anna.cookies()}
     with websocket.connect(address, origin=product.url, additional_headers=headers) as page:
-        assert json.loads(page.recv(timeout=10)) == {"t": "resync", "id": 0}
+        assert json.loads(page.recv(timeout=HANG_SECONDS)) == {"t": "resync", "id": 0}
         product.inject("gpu-0001", 62)
         heard: set[str] = set()
         while not {"incident", "rescue", "node"} <= heard:
-            heard.add(json.loads(page.recv(timeout=30))["t"])
+            heard.add(json.loads(page.recv(timeout=HANG_SECONDS))["t"])
     rescue = product.wait_rescue("gpu-0001", "succeeded")
     assert rescue["outcome"] == "healed"
     assert f"/rescues/{rescue['id']}/" in anna.get("/rescues/")
@@ -117,7 +118,7 @@ def test_bodies_in_chunks_arrive_whole(product: Product) -> None:
     body = HEAL.encode()
     headers = {"Authorization": f"Bearer {product.token}", "Content-Type": "application/yaml"}
     pieces = (body[start : start + 100] for start in range(0, len(body), 100))
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=HANG_SECONDS)) as connection:
         connection.request("POST", "/api/v1/policies/validate", pieces, headers, encode_chunked=True)
         answer = connection.getresponse()
         assert (answer.status, json.loads(answer.read())["valid"]) == (200, True)
@@ -141,7 +142,7 @@ def test_head_is_answered_without_a_body(product: Product) -> None:
 @pytest.mark.parametrize("said", [True, False], ids=["its length said before", "in chunks"])
 def test_what_is_too_large_is_refused(product: Product, said: bool) -> None:
     size = 64 * 1024 * 1024
-    with socket.create_connection(("127.0.0.1", product.port), timeout=20) as line:
+    with socket.create_connection(("127.0.0.1", product.port), timeout=HANG_SECONDS) as line:
         framing = f"Content-Length: {size}" if said else "Transfer-Encoding: chunked"
         line.sendall(f"POST /api/v1/policies HTTP/1.1\r\nHost: portal\r\n{framing}\r\n\r\n".encode())
         sent = 0
@@ -158,7 +159,7 @@ def test_what_is_too_large_is_refused(product: Product, said: bool) -> None:
 
 
 def test_slow_clients_keep_nobody_waiting(product: Product) -> None:
-    lines = [socket.create_connection(("127.0.0.1", product.port), timeout=20) for _ in range(SLOW_CLIENTS)]
+    lines = [socket.create_connection(("127.0.0.1", product.port), timeout=HANG_SECONDS) for _ in range(SLOW_CLIENTS)]
     try:
         for line in lines:
             line.sendall(b"POST /api/v1/policies HTTP/1.1\r\nHost: portal\r\nContent-Length: 100\r\n\r\nx")
@@ -195,8 +196,8 @@ def test_it_ends_with_everything_that_it_started(product: Product, number: signa
     running = product.processes.pop("serve")
     everything = [psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)]
     running.send_signal(number)  # to it alone: what it started is its own business
-    status = running.wait(timeout=20)
-    _, left = psutil.wait_procs(everything, timeout=20)
+    status = running.wait(timeout=HANG_SECONDS)
+    _, left = psutil.wait_procs(everything, timeout=HANG_SECONDS)
     assert not left
     assert status == (0 if number != signal.SIGKILL else -signal.SIGKILL), product.logs()
 
@@ -212,9 +213,9 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
 
 def test_a_database_that_does_not_answer_is_named() -> None:
     secret = "do-not-print"
-    port = servers.free_port()
-    nowhere = {"KCOVER_DATABASE_URL": f"postgres://kcover:{secret}@127.0.0.1:{port}/kcover"}
-    status, said = serve({**nowhere, "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0"})
+    with servers.refusing_port() as port:
+        nowhere = {"KCOVER_DATABASE_URL": f"postgres://kcover:{secret}@127.0.0.1:{port}/kcover"}
+        status, said = serve({**nowhere, "KCOVER_REDIS_URL": "redis://127.0.0.1:1/0"})
     assert status == 1
     assert "KCOVER_DATABASE_URL" in said
     assert str(port) in said
@@ -255,7 +256,7 @@ def serve(environment: dict[str, str]) -> tuple[int, str]:
         env={**kept, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -278,7 +279,7 @@ def fetch(
     product: Product, method: str, path: str, headers: dict[str, str] | None = None
 ) -> tuple[int, http.client.HTTPMessage, bytes]:
     """One request that adds no headers of its own; status, headers, body."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", product.port, timeout=HANG_SECONDS)) as connection:
         connection.putrequest(method, path, skip_accept_encoding=True)
         for name, value in (headers or {}).items():
             connection.putheader(name, value)
@@ -288,12 +289,10 @@ def fetch(
 
 
 def received(line: socket.socket) -> bytes:
-    """What arrives until the other side hangs up or says nothing for a while."""
-    line.settimeout(5)
-    chunks = []
-    try:
-        while chunk := line.recv(65_536):
-            chunks.append(chunk)
-    except OSError:
-        pass
-    return b"".join(chunks)
+    """The head of an answer, or what arrives of it until the other side hangs up."""
+    line.settimeout(HANG_SECONDS)
+    head = b""
+    with contextlib.suppress(ConnectionError):
+        while b"\r\n\r\n" not in head and (chunk := line.recv(65_536)):
+            head += chunk
+    return head

@@ -1,7 +1,6 @@
 """The cost of a password hash, and the limit of concurrent hashes."""
 
 import threading
-import time
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.contrib.auth import hashers
 from kcover_portal import settings as production
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import password_hasher
+from tests import waiting
 from tests.portal.accounts.browsers import PASSWORD, Browser, make_user, wait_of
 
 OWASP = {"memory_cost": 19 * 1024, "time_cost": 2, "parallelism": 1}
@@ -53,7 +53,7 @@ class Gauge:
         with self.lock:
             self.current += 1
             self.most = max(self.most, self.current)
-        self.go.wait(30)
+        self.go.wait(60)
         with self.lock:
             self.current -= 1
         return "argon2$x"
@@ -77,8 +77,7 @@ def begin_hashing(gauge: Gauge) -> list[threading.Thread]:
     threads = [threading.Thread(target=hasher.encode, args=("p", "s")) for _ in range(password_hasher.MAX_RUNNING)]
     for thread in threads:
         thread.start()
-    while gauge.current < password_hasher.MAX_RUNNING:
-        time.sleep(0.01)
+    waiting.until(lambda: gauge.current == password_hasher.MAX_RUNNING, "all places to be taken")
     return threads
 
 
@@ -94,8 +93,7 @@ def test_two_passwords_are_hashed_at_a_time_two_wait_and_the_others_are_refused(
     threads = [threading.Thread(target=hash_one, args=(number,)) for number in range(16)]
     for thread in threads:
         thread.start()
-    while len(answers) < 12:
-        time.sleep(0.01)
+    waiting.until(lambda: len(answers) == 12, "those beyond the places to be refused")
     gauge.go.set()
     for thread in threads:
         thread.join()

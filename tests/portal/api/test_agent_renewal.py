@@ -17,6 +17,7 @@ from kcover_portal.accounts.services import renewal, tokens
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
+from tests import waiting
 from tests.portal.api.door import Answer, Door, loop, report
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -214,17 +215,29 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
 
     revoking = threading.Thread(target=revoke)
     make_token = tokens.make_token
+    waited: list[bool] = []
 
     def made_slowly(*given: Any, **named: Any) -> Any:
         made = make_token(*given, **named)
         revoking.start()
-        revoking.join(0.3)  # nothing is to be waited for but that it does not end
+        waiting.until(lambda: waits_for_us() or not revoking.is_alive(), "the revocation to wait")
+        waited.append(revoking.is_alive())
         return made
 
     monkeypatch.setattr(tokens, "make_token", made_slowly)
+    monkeypatch.setattr(tokens, "LOCK_TIMEOUT_MS", 60_000)
     assert agent.enrol(NODE).status == 201
     revoking.join()
+    assert waited == [True]
     assert in_force() == []
+
+
+def waits_for_us() -> bool:
+    """Returns whether another session of PostgreSQL waits for a lock of this one."""
+    with connection.cursor() as cursor:
+        blocking = "pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND {blocking})")
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite has no locks of rows")

@@ -27,7 +27,7 @@ def together(act: Callable[[int], Any]) -> list[Any]:
     start = Barrier(TOGETHER)
 
     def run(number: int) -> Any:
-        start.wait(10)
+        start.wait(60)
         try:
             return act(number)
         finally:

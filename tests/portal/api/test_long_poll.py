@@ -9,8 +9,10 @@ from kcover_portal.api.agent import app
 from kcover_portal.api.agent.long_poll import BURST_POLLS, MAX_OPEN_POLLS, Polls
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster, Node
+from tests import waiting
 from tests.portal.api.door import loop
 
+LONG_SECONDS = 600.0  # no poll ends by itself
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -23,11 +25,12 @@ def test_one_poll_too_many_ends_the_oldest_of_the_node(east: Cluster, now: datet
     async def poll() -> list[bool]:
         async with asyncio.TaskGroup() as group:
             polls = []
-            for _ in range(MAX_OPEN_POLLS + 1):
-                polls.append(group.create_task(app.polls.wait(east.pk, name, seconds=60.0)))
-                await asyncio.sleep(0.05)  # the order in which they begin
-            another = group.create_task(app.polls.wait(east.pk, "gpu-2", seconds=1.0))
-            await asyncio.wait(polls, timeout=30.0, return_when=asyncio.FIRST_COMPLETED)
+            for number in range(1, MAX_OPEN_POLLS + 2):
+                polls.append(group.create_task(app.polls.wait(east.pk, name, seconds=LONG_SECONDS)))
+                opened = min(number, MAX_OPEN_POLLS)
+                await waiting.until_async(lambda opened=opened: len(app.polls._open[east.pk, name]) == opened)
+            another = group.create_task(app.polls.wait(east.pk, "gpu-2", seconds=LONG_SECONDS))
+            await asyncio.wait(polls, timeout=60, return_when=asyncio.FIRST_COMPLETED)
             ended = [one.done() for one in polls]
             for one in (*polls, another):
                 one.cancel()

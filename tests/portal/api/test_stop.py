@@ -11,11 +11,13 @@ import pytest
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import agent
 from kcover_portal.api.agent import app
-from kcover_portal.api.agent.long_poll import STOP_SECONDS
 from kcover_portal.asgi.bodies import BodyBuffer
 from kcover_portal.fleet.models import Cluster, Node
+from tests import waiting
 from tests.portal.api.door import loop
+from tests.waiting import HANG_SECONDS
 
+LONG_SECONDS = 600.0  # no poll ends by itself
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
@@ -32,19 +34,18 @@ def test_open_polls_end_one_after_the_other_and_later_ones_at_once(
         running = asyncio.get_running_loop()
 
         async def one(number: int) -> None:
-            assert await polls.wait(east.pk, f"gpu-{number}", seconds=60.0) == []
+            assert await polls.wait(east.pk, f"gpu-{number}", seconds=LONG_SECONDS) == []
             ended.append(running.time())
 
-        async with asyncio.timeout(30.0), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(HANG_SECONDS), asyncio.TaskGroup() as group:
             for number in range(4):
                 group.create_task(one(number))
-                await asyncio.sleep(0.2)
+                await waiting.until_async(lambda opened=number + 1: len(polls._open) == opened)
             assert ended == []
             polls.stop()
             polls.stop()  # each connection says it
-        at = running.time()
-        await one(0)
-        assert running.time() - at < STOP_SECONDS
+        async with asyncio.timeout(HANG_SECONDS):
+            await one(0)
         return [later - earlier for earlier, later in itertools.pairwise(ended[:4])]
 
     assert all(pause > 0 for pause in loop.run(poll()))
@@ -53,11 +54,13 @@ def test_open_polls_end_one_after_the_other_and_later_ones_at_once(
 @pytest.mark.parametrize("part", ["agent", "page"])
 def test_a_request_that_is_cut_off_gets_503(east: Cluster, part: str) -> None:
     sent: list[dict[str, Any]] = []
+    asked = asyncio.Event()
     moment = datetime.now(UTC)
     _, secret = accounts.make_token("agent", cluster=east, node="gpu-1", created_by="test", now=moment)
 
     async def never() -> Any:
-        await asyncio.sleep(60)
+        asked.set()
+        await asyncio.sleep(LONG_SECONDS)
 
     async def send(message: Any) -> None:
         sent.append(message)
@@ -67,7 +70,7 @@ def test_a_request_that_is_cut_off_gets_503(east: Cluster, part: str) -> None:
         scope = {"type": "http", "path": "/api/v1/agent/reports", "method": "POST", "query_string": b""}
         application = agent.application if part == "agent" else BodyBuffer(agent.application)
         task = asyncio.create_task(application({**scope, "headers": headers}, never, send))
-        await asyncio.sleep(0.5)
+        await asyncio.wait_for(asked.wait(), HANG_SECONDS)
         task.cancel()
         await task
 

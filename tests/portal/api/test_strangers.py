@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import pytest
 from kcover_portal.api.agent import service_accounts
 from kcover_portal.kube import port
 from kcover_portal.kube.fake import FakeCluster
+from tests import waiting
 from tests.portal.api import pods
 from tests.portal.api.door import Door, encoded, loop, report
 from tests.portal.api.pods import Agent
@@ -32,7 +33,7 @@ class Crowd:
     def review(self, token: str, *, audiences: Sequence[str]) -> port.TokenIdentity | None:
         if token in self._slow:
             self.under_way += 1
-            self._go.wait(20)
+            self._go.wait(60)
         return self._review(token, audiences=audiences)
 
     def go(self) -> None:
@@ -55,14 +56,6 @@ def crowd(kube: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]
 
 async def asked(one: Door) -> int:
     return (await one.ask("POST", "reports", encoded(report()), X_Kcover_Cluster="east")).status
-
-
-async def until(what: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            if what():
-                return
-            await asyncio.sleep(0.01)
 
 
 def forged(kube: FakeCluster, number: int, *, pod: str = "") -> Agent:
@@ -107,8 +100,8 @@ def test_a_flood_keeps_no_pod_out_that_was_never_heard(
         strangers = crowd(*(forged(kube, number) for number in range(7)))
         await asyncio.wait(strangers, return_when=asyncio.FIRST_COMPLETED)
         heard = await asked(agent)
-        await until(lambda: kube.called("list_pods"))
-        async with asyncio.timeout(20):
+        await waiting.until_async(lambda: kube.called("list_pods"))
+        async with asyncio.timeout(60):
             while heard == 429:
                 heard = await asked(agent)
         late = await asked(forged(kube, 7))
@@ -148,9 +141,9 @@ def test_a_cluster_that_does_not_list_its_pods_leaves_them_with_the_strangers(
 
     async def beside_one() -> list[int]:
         (stranger,) = crowd(forged(kube, 0))
-        await until(lambda: crowd.under_way)
+        await waiting.until_async(lambda: crowd.under_way)
         heard = await asked(agent)
-        await until(lambda: kube.called("list_pods"))
+        await waiting.until_async(lambda: kube.called("list_pods"))
         crowd.go()
         return [heard, await stranger]
 

@@ -255,7 +255,7 @@ def test_inv_02_the_same_batches_at_once_count_once(now: datetime) -> None:
 
     def act(number: int) -> list[tuple[int, int]]:
         sent = [incoming(east, one, at=now) for one in faults + checks]
-        start.wait(10)
+        start.wait(60)
         try:
             for _ in range(3):  # two that introduce the same nodes may stop each other; the door then tries them singly
                 try:

@@ -1,23 +1,20 @@
 """The Redfish driver against sushy-tools' emulator, as its own process, and against controllers that misbehave."""
 
-import socket
-import subprocess
+import importlib
 import sys
-import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 
 from kcover_portal.machines.drivers import Machine, Power, Unreadable, redfish
+from tests import servers, waiting
 from tests.codes import code_of
 from tests.portal.machines.controllers import PASSWORD, SYSTEMS, USERNAME, Controller
 
 UUID = "27946b59-9e44-4fa7-8e91-f3527a1ef094"
 OTHER = "3fc8b5f4-5e6b-4f3c-9f4a-2c0bb2f4d001"
-START_SECONDS = SWITCH_SECONDS = 60.0
 
 
 @pytest.fixture(autouse=True)
@@ -36,48 +33,45 @@ def machine_at(url: str, **more: Any) -> Machine:
     return Machine(url=url, username=USERNAME, password=PASSWORD, verify=False, **more)
 
 
-@pytest.fixture
-def emulator(tmp_path: Path) -> Iterator[str]:
+class Emulator(servers.Server):
     """Two systems behind one service, which asks for a password."""
+
+    name = "emulator"
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def command(self) -> list[str]:
+        bcrypt = importlib.import_module("bcrypt")
+        passwords, config = self.folder / "htpasswd", self.folder / "emulator.conf"
+        passwords.write_text(f"{USERNAME}:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}\n")
+        systems = [{"uuid": uuid, "name": uuid[:4], "power_state": "On", "nics": []} for uuid in (UUID, OTHER)]
+        config.write_text(
+            f"SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
+            f"SUSHY_EMULATOR_LISTEN_PORT = {self.port}\nSUSHY_EMULATOR_STATE_DIR = {str(self.folder)!r}\n"
+            f"SUSHY_EMULATOR_AUTH_FILE = {str(passwords)!r}\nSUSHY_EMULATOR_FAKE_SYSTEMS = {systems!r}\n"
+        )
+        return [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(config)]
+
+    def ready(self) -> bool:
+        try:
+            requests.get(f"{self.url}/redfish/v1/", timeout=5)
+        except requests.RequestException:
+            return False
+        return True
+
+
+@pytest.fixture
+def emulator() -> Iterator[str]:
     pytest.importorskip("sushy_tools", reason="sushy-tools is not installed: make venv")
-    bcrypt = pytest.importorskip("bcrypt")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    passwords = tmp_path / "htpasswd"
-    passwords.write_text(f"{USERNAME}:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}\n")
-    systems = [{"uuid": uuid, "name": uuid[:4], "power_state": "On", "nics": []} for uuid in (UUID, OTHER)]
-    config = tmp_path / "emulator.conf"
-    config.write_text(
-        f"SUSHY_EMULATOR_FAKE_DRIVER = True\nSUSHY_EMULATOR_LISTEN_IP = '127.0.0.1'\n"
-        f"SUSHY_EMULATOR_LISTEN_PORT = {port}\nSUSHY_EMULATOR_STATE_DIR = {str(tmp_path)!r}\n"
-        f"SUSHY_EMULATOR_AUTH_FILE = {str(passwords)!r}\nSUSHY_EMULATOR_FAKE_SYSTEMS = {systems!r}\n"
-    )
-    log = (tmp_path / "log").open("wb")
-    command = [sys.executable, "-m", "sushy_tools.emulator.main", "--config", str(config)]
-    process = subprocess.Popen(command, stdout=log, stderr=log)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until:
-            try:
-                requests.get(f"{url}/redfish/v1/", timeout=5)
-                break
-            except requests.ConnectionError:
-                assert process.poll() is None, (tmp_path / "log").read_text()
-                time.sleep(0.1)
-        yield url
-    finally:
-        process.kill()
-        process.wait()
-        log.close()
+    pytest.importorskip("bcrypt")
+    with Emulator() as made:
+        yield made.url
 
 
 def until_power(machine: Machine, power: Power) -> None:
-    until = time.monotonic() + SWITCH_SECONDS
-    while redfish.look(machine).power is not power:
-        assert time.monotonic() < until
-        time.sleep(0.2)
+    waiting.until(lambda: redfish.look(machine).power is power, f"the machine to be {power}")
 
 
 def test_a_real_service_is_switched_off_and_on(emulator: str) -> None:

@@ -44,7 +44,7 @@ def together(act: Callable[[], object]) -> None:
     start = Barrier(TOGETHER)
 
     def run(_: int) -> None:
-        start.wait(10)
+        start.wait(60)
         try:
             act()
         finally:

@@ -1,6 +1,6 @@
 """Deliveries survive receivers that are down, slow or invalid, and workers that die; no known success is sent again."""
 
-import socket
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -15,10 +15,11 @@ from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.senders import webhook
 from kcover_portal.notify.services import deliveries
 from kcover_portal.operate import metrics
-from tests import codes
+from tests import codes, servers
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
+from tests.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.django_db
 Delivered = Callable[..., list[Any]]
@@ -87,12 +88,11 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(
 
 
 def test_nobody_listens(world: World, channel: Channel, delivered: Delivered):
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    url = f"http://127.0.0.1:{port}/"
-    services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
-    gathered(world)
-    tell(world)
+    with servers.refusing_port() as port:
+        url = f"http://127.0.0.1:{port}/"
+        services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
+        gathered(world)
+        tell(world)
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts) == ("pending", 1)
     assert codes.code_of(delivery.because) == "host_not_answering"
@@ -102,9 +102,11 @@ def test_a_slow_receiver_is_left_after_the_time(
     world: World, channel: Channel, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(webhook, "SECONDS", 0.2)
-    receiver.seconds = 1.0
+    answers = threading.Event()
+    receiver.meanwhile = lambda: answers.wait(HANG_SECONDS)
     gathered(world)
     tell(world)
+    answers.set()
     delivery = Delivery.objects.get()
     assert (delivery.state, delivery.attempts) == ("pending", 1)
     assert codes.code_of(delivery.because) == "host_too_slow"

@@ -1,14 +1,33 @@
 """Events that arrive together are handed on together, in order, and a lone event is not kept waiting."""
 
+import queue
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from kcover_portal.operate import event_batches
+from tests import waiting
+from tests.waiting import HANG_SECONDS
 
 
-def test_a_burst_is_a_few_batches_in_order() -> None:
+class CountingQueue(queue.Queue[Any]):
+    """A queue that counts how often it had no room."""
+
+    full_puts = 0
+
+    def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+        try:
+            super().put(item, block, timeout)
+        except queue.Full:
+            CountingQueue.full_puts += 1
+            raise
+
+
+def test_a_burst_is_a_few_batches_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_batches, "QUIET_SECONDS", 0.5)  # longer than a busy core delays the reader
+    monkeypatch.setattr(event_batches, "GATHER_SECONDS", 60.0)
     found = list(event_batches.batches(iter(range(150))))
     assert [event for batch in found for event in batch] == list(range(150))
     assert len(found) < 15
@@ -26,7 +45,7 @@ def test_a_lone_event_does_not_wait_for_the_next() -> None:
 
     def source() -> Iterator[int]:
         yield 1
-        assert more.wait(10)
+        assert more.wait(HANG_SECONDS)
         yield 2
 
     found = event_batches.batches(source())
@@ -77,7 +96,7 @@ def test_the_source_is_closed_after_the_caller_left() -> None:
             for event in range(1, 5):
                 yield event
                 read.append(event)
-                assert more.wait(10)
+                assert more.wait(HANG_SECONDS)
         finally:
             closed.set()
 
@@ -86,7 +105,7 @@ def test_the_source_is_closed_after_the_caller_left() -> None:
     found.close()
     del found
     more.set()
-    assert closed.wait(10)
+    assert closed.wait(HANG_SECONDS)
     assert read == [1]
 
 
@@ -94,6 +113,7 @@ def test_the_source_waits_while_the_queue_is_full(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(event_batches, "MAX_QUEUED_EVENTS", 5)
     monkeypatch.setattr(event_batches, "MAX_EVENTS", 3)
     monkeypatch.setattr(event_batches, "LEFT_POLL_SECONDS", 0.01)
+    monkeypatch.setattr(event_batches.queue, "Queue", CountingQueue)
     read: list[int] = []
     closed = threading.Event()
 
@@ -107,11 +127,15 @@ def test_the_source_waits_while_the_queue_is_full(monkeypatch: pytest.MonkeyPatc
 
     found = event_batches.batches(source())
     first = next(found)
-    assert not closed.wait(0.3)
-    assert len(read) <= len(first) + 5 + 1  # those in the queue, and one that waits for room
+    most = len(first) + 5 + 1  # those in the queue, and one that waits for room
+    waiting.until(lambda: len(read) == most, "the queue to be full")
+    full = CountingQueue.full_puts
+    waiting.until(lambda: CountingQueue.full_puts >= full + 3, "the reader to look for room again and again")
+    assert not closed.is_set()
+    assert len(read) == most
     found.close()
-    assert closed.wait(10)  # a reader that waits for room notices that the caller has left
-    assert len(read) <= len(first) + 5 + 1
+    assert closed.wait(HANG_SECONDS)  # a reader that waits for room notices that the caller has left
+    assert len(read) == most
 
 
 def test_a_slow_caller_gets_every_event(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,9 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue import tasks
 from kcover_portal.rescue.engine import bulkhead
 from kcover_portal.rescue.models import Rescue
+from tests import waiting
 from tests.portal.rescue.world import CORDON, World
+from tests.waiting import HANG_SECONDS
 
 
 def test_a_cluster_that_hangs_leaves_threads_to_the_others():
@@ -17,7 +19,7 @@ def test_a_cluster_that_hangs_leaves_threads_to_the_others():
 
     def hangs(number):
         def work():
-            go_on.wait(10)
+            assert go_on.wait(HANG_SECONDS)
             done.append(number)
 
         return work
@@ -28,29 +30,32 @@ def test_a_cluster_that_hangs_leaves_threads_to_the_others():
             for number in range(20):
                 threads.submit(made.run, 1, hangs(number), lanes=2)
             threads.submit(made.run, 2, other.set, lanes=2)
-            assert other.wait(5), "the other cluster waits for the one that hangs"
+            assert other.wait(HANG_SECONDS), "the other cluster waits for the one that hangs"
         finally:
             go_on.set()
     assert sorted(done) == list(range(20))  # what had waited was taken on by the two that were in the lane
 
 
 def test_where_there_is_one_cluster_it_has_all_threads_but_the_sweeps():
-    made, inside, most = bulkhead.Bulkhead(4), threading.Semaphore(0), []
-    lock, at_once = threading.Lock(), [0]
+    made, inside, go_on = bulkhead.Bulkhead(4), threading.Semaphore(0), threading.Event()
 
     def work():
-        with lock:
-            at_once[0] += 1
-            most.append(at_once[0])
-        inside.acquire(timeout=0.2)
-        with lock:
-            at_once[0] -= 1
+        inside.release()
+        assert go_on.wait(HANG_SECONDS)
 
     with ThreadPoolExecutor(4) as threads:
-        for _ in range(8):
-            threads.submit(made.run, 0, work, lanes=1)
-    assert max(most) == 3
-    assert len(most) == 8
+        try:
+            running = [threads.submit(made.run, 0, work, lanes=1) for _ in range(8)]
+            for _ in range(3):
+                assert inside.acquire(timeout=HANG_SECONDS)
+            waiting.until(lambda: sum(one.done() for one in running) == 5, "the fourth thread to leave the rest")
+            assert not inside.acquire(blocking=False)
+        finally:
+            go_on.set()
+    for one in running:
+        one.result()
+    for _ in range(5):  # what had waited was taken on
+        assert inside.acquire(blocking=False)
 
 
 def test_what_fails_takes_nothing_with_it():
@@ -58,17 +63,17 @@ def test_what_fails_takes_nothing_with_it():
 
     def fails():
         begun.set()
-        go_on.wait(10)
+        assert go_on.wait(HANG_SECONDS)
         raise ValueError("this one")
 
     with ThreadPoolExecutor(2) as threads:
         first = threads.submit(made.run, 1, fails, lanes=1)
-        assert begun.wait(5)
+        assert begun.wait(HANG_SECONDS)
         made.run(1, lambda: done.append("waited"), lanes=1)
         assert done == []
         go_on.set()
         with pytest.raises(ValueError, match="this one"):
-            first.result(5)
+            first.result(HANG_SECONDS)
     assert done == ["waited"]
     made.run(1, lambda: done.append("later"), lanes=1)
     assert done == ["waited", "later"]
@@ -79,11 +84,11 @@ def test_a_lane_holds_only_so_much():
 
     def first():
         begun.set()
-        go_on.wait(10)
+        assert go_on.wait(HANG_SECONDS)
 
     with ThreadPoolExecutor(1) as threads:
         threads.submit(made.run, 1, first, lanes=1)
-        assert begun.wait(5)
+        assert begun.wait(HANG_SECONDS)
         for number in range(bulkhead.MAX_WAITING + 5):
             made.run(1, lambda number=number: done.append(number), lanes=1)
         go_on.set()
@@ -102,12 +107,12 @@ def test_a_task_takes_the_lane_of_its_rows_cluster(monkeypatch):
 
     def hangs():
         begun.set()
-        go_on.wait(10)
+        assert go_on.wait(HANG_SECONDS)
 
     with ThreadPoolExecutor(1) as threads:
         try:
             threads.submit(made.run, world.cluster.pk, hangs, lanes=2)
-            assert begun.wait(5)
+            assert begun.wait(HANG_SECONDS)
             tasks.decide(incident.pk)
             assert not Rescue.objects.exists()  # its cluster's lane is taken: it waits there
         finally:
@@ -118,7 +123,7 @@ def test_a_task_takes_the_lane_of_its_rows_cluster(monkeypatch):
         go_on.clear()
         try:
             threads.submit(made.run, other.pk, hangs, lanes=2)
-            assert begun.wait(5)
+            assert begun.wait(HANG_SECONDS)
             tasks.decide(incident.pk)
             assert world.kube.get_node("gpu-1").unschedulable
         finally:

@@ -145,7 +145,7 @@ class World:
         start = Barrier(len(rescues))
 
         def work(pk: int) -> None:
-            start.wait(10)
+            start.wait(60)
             try:
                 services.run(pk, clock=self.clock)
             finally:

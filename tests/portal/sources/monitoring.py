@@ -74,7 +74,7 @@ class Prometheus(Monitor):
 
     def value(self, query: str) -> str | None:
         """The value of the first series of an instant query; None if there is none."""
-        with urllib.request.urlopen(f"{self.url}/api/v1/query?query={query}", timeout=5) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?query={query}", timeout=60) as answer:
             found = json.load(answer)["data"]["result"]
         return found[0]["value"][1] if found else None
 

@@ -1,7 +1,6 @@
 """The real Prometheus and the real Alertmanager with an exporter of one GPU."""
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -11,6 +10,7 @@ from django.utils import timezone
 
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from tests import waiting
 from tests.contract import scripted
 from tests.portal.sources import monitoring
 from tests.portal.sources.conftest import Sender, add, pull
@@ -21,6 +21,7 @@ pytestmark = [
     pytest.mark.real_clock("Prometheus and Alertmanager say when something was"),
 ]
 METRIC = "DCGM_FI_DEV_XID_ERRORS"
+SLOW_SECONDS = 120.0  # two servers that scrape, evaluate and group, the first time 5 s after their start
 LABELS = f'gpu="0",UUID="{UUID}",pci_bus_id="00000000:4E:00.0",Hostname="gpu-1"'
 RULE = {
     "alert": "GpuXid",
@@ -46,12 +47,15 @@ class Monitored:
     def show(self, xid: int) -> None:
         """The exporter shows a value, and Prometheus has scraped it."""
         self.xid = xid
-        wait(lambda: self.prometheus.value(METRIC) == str(xid))
+        waiting.until(lambda: self.prometheus.value(METRIC) == str(xid), "a scrape", seconds=SLOW_SECONDS)
 
     def posted(self, status: str) -> tuple[dict[str, str], dict[str, Any]]:
         """The headers and the body of the first notification with this status."""
-        found = wait(lambda: [one for one in self.hook.requests if one[0] == "POST" and one[3]["status"] == status])
-        return found[0][2:]
+
+        def look() -> list[Any]:
+            return [one for one in self.hook.requests if one[0] == "POST" and one[3]["status"] == status]
+
+        return waiting.until(look, "a notification", seconds=SLOW_SECONDS)[0][2:]
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +70,6 @@ def monitored() -> Iterator[Monitored]:
         ) as made.prometheus,
     ):
         yield made
-
-
-def wait(condition: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return found
 
 
 def test_prometheus_is_read(east: Cluster, monitored: Monitored, now: datetime, settings: Any) -> None:

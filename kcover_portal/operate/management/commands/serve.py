@@ -30,15 +30,14 @@ class Command(BaseCommand):
     help = "run web, live, worker, beat and watch on this machine; PORT (8000) serves everything"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
-        parser.add_argument("--host", default="0.0.0.0")  # nosec B104
+        sockets.add_arguments(parser, host="0.0.0.0")  # nosec B104
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Runs until SIGTERM or Ctrl-C. Raises CommandError if the processes cannot work with the settings."""
         _check_settings()
         stop_signals = StopSignals(signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         with (
-            closing(sockets.listen(options["host"], options["port"])) as front,
+            closing(sockets.opened(options)) as front,
             closing(sockets.listen("127.0.0.1", 0)) as back,
             tempfile.TemporaryDirectory(prefix="kcover-") as folder,  # for beat's schedule file, which may be lost
         ):

@@ -24,8 +24,7 @@ class Command(BaseCommand):
     help = "run portal, worker, scheduler and watch in one process, with embedded defaults"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--port", type=sockets.port, default=os.environ.get("PORT") or "8000")
-        parser.add_argument("--host", default="127.0.0.1")
+        sockets.add_arguments(parser, host="127.0.0.1")
         parser.add_argument("--demo", action="store_true", help="also start a simulated cluster")
         parser.add_argument("--nodes", type=int, default=os.environ.get("DEMO_NODES") or "200")
 
@@ -35,7 +34,7 @@ class Command(BaseCommand):
         signal.signal(signal.SIGTERM, _end)
         signal.signal(signal.SIGINT, _end)
         signing_key.ensure()
-        with closing(sockets.listen(options["host"], options["port"])) as listener:
+        with closing(sockets.opened(options)) as listener:
             if not options["demo"]:
                 call_command("migrate", interactive=False, verbosity=0)
                 asyncio.run(serve(listener))

@@ -157,4 +157,4 @@ def running(now: datetime) -> Iterator[Provider]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(5)
+        thread.join(60)

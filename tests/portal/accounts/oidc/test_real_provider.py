@@ -94,5 +94,5 @@ def test_signing_out_leads_back_through_the_provider(portal: Client, real: oidc_
     real.put_person("bo", [])
     sign_in(portal, "bo")
     address = portal.post("/sign-out/").context["address"]
-    answer = requests.get(address, allow_redirects=False, timeout=10)
+    answer = requests.get(address, allow_redirects=False, timeout=60)
     assert (answer.status_code, answer.headers["Location"]) == (302, f"{PORTAL}/sign-in/")
