@@ -26,7 +26,7 @@ from tests.story.product import call
 
 LATE_SECONDS = 4.0  # so long a late call may have hung when the others are begun
 HANG_SECONDS = 13.0  # and so long, when the blow no longer waits for the rest: a webhook waits 15 s for an answer
-LOOKED_EVERY = 0.1  # seconds, at what hangs
+LOOKED_EVERY = 0.2  # seconds, at what hangs
 HELPED_EVERY = 0.4  # seconds, at how far the rescues are
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
 AGAIN = 2  # times a case is tried again that was not struck
@@ -34,7 +34,7 @@ WAVE_SECONDS = 120.0  # a wave is struck without the calls that have not come by
 TRIAL_SECONDS = 240.0  # so long after its beginning a trial that has not ended is given up
 HEARD_SECONDS = RELEASED_SECONDS = 120.0
 GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
-REPORTS_A_SECOND = 40  # of all agents, at most
+REPORTS_A_SECOND = 10  # of all agents, at most
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from the start
 
 

@@ -8,8 +8,9 @@ from tests.crash.installation import Installation
 from tests.crash.trials import Trial
 
 _RESCUES = (
-    "SELECT r.id, r.state, r.hold, r.because ->> 'code', r.due_at - now(), r.lease_until - now() FROM rescue_rescue r "
-    "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s ORDER BY r.id"
+    "SELECT r.id, r.state, r.hold, r.because ->> 'code', extract(epoch FROM r.due_at - now())::int, "
+    "extract(epoch FROM r.lease_until - now())::int FROM rescue_rescue r JOIN fleet_node n ON n.id = r.node_id "
+    "WHERE n.name = %s ORDER BY r.id"
 )
 _STEPS = (
     "SELECT s.name, s.state, s.attempts, s.because ->> 'code' FROM rescue_step s "
@@ -51,7 +52,7 @@ def _work(product: Installation, trial: Trial) -> Iterator[str]:
     rescues = product.rows(_RESCUES, trial.node)
     for pk, state, hold, because, due, lease in rescues:
         step = next(iter(product.rows(_STEPS, pk)), None)
-        yield f"rescue {pk} {state} hold {hold!r} because {because} due in {due} lease {lease} step {step}"
+        yield f"rescue {pk} {state} hold {hold!r} because {because} due in {due} s lease {lease} s step {step}"
     others = product.rows(_OTHERS, trial.node, trial.node)
     yield from (f"{kind} {state} because {because}" for kind, state, because in others)
     if not rescues and not others:
