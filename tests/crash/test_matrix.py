@@ -42,7 +42,7 @@ def test_every_undisturbed_rescue_ends_as_planned(trials: list[Trial]) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_inv_13_14_16_17_struck_at_a_step_a_rescue_ends_well_and_does_nothing_twice(
+def test_inv_13_14_16_17_struck_at_every_step_a_rescue_ends_well_and_does_nothing_twice(
     step: str, trials: list[Trial]
 ) -> None:
     mine = [trial for trial in trials if trial.case is not None and trial.case.point.step == step]
