@@ -20,12 +20,16 @@ _VALIDATION = (
 Connection = psycopg.Connection[Any]
 
 
-def before(product: Installation, node: str, point: Point) -> Connection:
-    """Whoever inserts the same key waits until this one is committed or taken back."""
+def before(product: Installation, node: str, point: Point) -> Connection | None:
+    """Whoever inserts the same key waits until this one is committed or taken back. None: the row exists already."""
     _, index, rescue, node_id = _step(product, node, point)
     lock = product.connect()
     lock.execute("BEGIN")
-    lock.execute(_VALIDATION if point.row == "validate" else _COMMAND, (f"{point.row}-{rescue}-{index}-0", node_id))
+    try:
+        lock.execute(_VALIDATION if point.row == "validate" else _COMMAND, (f"{point.row}-{rescue}-{index}-0", node_id))
+    except psycopg.errors.UniqueViolation:
+        lock.close()
+        return None
     return lock
 
 
