@@ -59,6 +59,12 @@ def parts() -> list[Part]:
             environment=everything,
         ),
         Part(
+            name="postgres",
+            about="every test of the portal on PostgreSQL",
+            command=_make("test", "tests/portal"),
+            environment=everything,
+        ),
+        Part(
             name="mutants",
             about=f"mutants of {', '.join(modules)}",
             command=_make("mutants", " ".join(f"{module}.*" for module in modules)),
