@@ -149,7 +149,7 @@ class FakePortal:
     def results(self):
         return [result for report in self.reports for result in report.command_results]
 
-    def wait_for(self, condition, seconds=15.0):
+    def wait_for(self, condition, seconds=60.0):
         until = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < until, "did not happen in time"

@@ -51,7 +51,7 @@ class StubPortal:
         self._announce()
         return command
 
-    async def until(self, holds: Callable[[], object], *, seconds: float = 10.0) -> None:
+    async def until(self, holds: Callable[[], object], *, seconds: float = 60.0) -> None:
         async with asyncio.timeout(seconds):
             while True:
                 if holds():

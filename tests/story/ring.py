@@ -30,7 +30,7 @@ if "-s" in given:
     rate = 1
 else:
     try:
-        with socket.create_connection((hosts[given[given.index("-c") + 1]], port), timeout=20) as line:
+        with socket.create_connection((hosts[given[given.index("-c") + 1]], port), timeout=60) as line:
             rate = 10 * (list(hosts).index(here) + 1) + line.recv(1)[0]
     except OSError as error:
         print(json.dumps({{"error": f"unable to connect to server: {{error}}"}}))
@@ -53,7 +53,7 @@ def agents(product: Product, nodes: Sequence[str]) -> Iterator[None]:
             process.terminate()
         for process in running:
             try:
-                process.wait(timeout=20)
+                process.wait(timeout=60)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

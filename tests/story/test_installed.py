@@ -101,10 +101,10 @@ def test_pages_with_their_style_in_both_languages(installed: Installed) -> None:
     assets = re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
     assert assets
     for path in assets:
-        with person.opener.open(installed.url + path, timeout=20) as answer:
+        with person.opener.open(installed.url + path, timeout=60) as answer:
             assert answer.status == 200
     chinese = urllib.request.Request(f"{installed.url}/policies/", headers={"Accept-Language": "zh-hans"})
-    with person.opener.open(chinese, timeout=20) as answer:
+    with person.opener.open(chinese, timeout=60) as answer:
         text = answer.read().decode()
     assert '<html lang="zh-hans"' in text
     assert "策略" in text

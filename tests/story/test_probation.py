@@ -26,7 +26,7 @@ spec:
 """
 
 
-@pytest.fixture(params=conftest.PLACES)
+@pytest.fixture(params=conftest.SQLITE)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with conftest.place(request.param, tmp_path_factory) as made:
         made.set_up(policies=POLICY)
