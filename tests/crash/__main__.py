@@ -9,7 +9,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.crash import batch, installation, page, verdicts
+from tests.crash import batch, installation, page, points, verdicts
 from tests.crash.points import FAILURES, INSTALLATIONS, POINTS, Failure, column
 from tests.crash.trials import Trial
 
@@ -38,10 +38,13 @@ def main() -> int:
     for installed in INSTALLATIONS:
         failures = [one for together in installed for one in together if one.name in wanted]
         waves = [
-            [case for one in together if one in failures for case in column(one) if case.point.step in options.step]
+            wave
             for together in installed
+            for wave in points.waves(
+                [case for one in together if one in failures for case in column(one) if case.point.step in options.step]
+            )
         ]
-        if not any(waves):
+        if not waves:
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
