@@ -20,10 +20,10 @@ class ApiFault:
     """A fault for the next ``count`` matching requests, after the first ``skip`` of them; -1 means until it is cleared.
 
     ``verb`` is an HTTP method or a Kubernetes verb, lower case, or ``*``. ``path`` is searched for in path and query,
-    ``body`` in the request's body, ``object`` in the object that the request names, as it is before the request.
-    ``after``: the request takes effect first, and then meets the fault (an ambiguous outcome). ``seconds``: how long
-    ``timeout`` holds the connection before it closes it, and how long ``hold`` delays the request before it proceeds
-    normally. ``name`` is chosen by the planner.
+    ``body`` in the request's body, ``object`` in the object that the request names or in those that a list selects, as
+    they are before the request. ``after``: the request takes effect first, and then meets the fault (an ambiguous
+    outcome). ``seconds``: how long ``timeout`` holds the connection before it closes it, and how long ``hold`` delays
+    the request before it proceeds normally. ``name`` is chosen by the planner.
     """
 
     status: int | str

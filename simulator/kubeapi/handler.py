@@ -78,7 +78,7 @@ class Handler:
             verb=request.verb,
             path=http.path_qs,
             body=request.body,
-            found=lambda: _text(self._present(target)),
+            found=lambda: self.reader.text(http, target),
         )
         if fault is None:
             return await self._work(request)
@@ -270,10 +270,6 @@ def _decoded(request: _Request) -> Object:
     if not isinstance(body, dict):
         raise errors.bad_request("the body of the request is not an object")
     return body
-
-
-def _text(found: Object | None) -> str:
-    return msgspec.json.encode(found).decode() if found is not None else ""
 
 
 def _loose(body: bytes) -> Object:

@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from simulator.kubeapi import errors, history, lists, paths, render, selectors, store, watches
@@ -35,6 +36,18 @@ class Reader:
             labels=query.get("labelSelector", ""),
             fields=query.get("fieldSelector", ""),
         )
+
+    def text(self, http: web.Request, target: paths.Target) -> str:
+        """The object that a request names, or those that a list selects, as JSON; empty if there is none."""
+        collection = self._store.collection(target.resource)
+        if target.name:
+            entry = collection.entries.get((target.namespace or "", target.name))
+            return msgspec.json.encode(entry.obj).decode() if entry is not None else ""
+        if http.method != "GET":
+            return ""
+        selection = self.selection(http, target)
+        found = [entry.obj for entry in collection.candidates(selection) if selection.matches(entry.obj)]
+        return msgspec.json.encode(found).decode() if found else ""
 
     def get(self, http: web.Request, target: paths.Target) -> web.Response:
         """Raises 404."""

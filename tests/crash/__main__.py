@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*", metavar="FAILURE", help=f"of {', '.join(NAMES)}; none: all, and the page")
     parser.add_argument("--step", action="append", default=[], help="strike this step only (more than one: repeat it)")
     parser.add_argument("--runs", type=int, default=1, help="nodes on which each case is tried (1)")
-    parser.add_argument("--seconds", type=float, default=600.0, help="until a rescue that has not ended is given up")
+    parser.add_argument("--seconds", type=float, default=600.0, help="until a trial that has not ended is given up")
     parser.add_argument("--logs", type=Path, help="a folder for what the processes print")
     options = parser.parse_args()
     if unknown := [name for name in options.names if name not in NAMES]:
@@ -37,20 +37,18 @@ def main() -> int:
     wanted = options.names or NAMES
     for installed in INSTALLATIONS:
         failures = [one for together in installed for one in together if one.name in wanted]
-        waves = [
-            wave
+        cases = [
+            [case for one in together if one in failures for case in column(one) if case.point.step in options.step]
             for together in installed
-            for wave in points.waves(
-                [case for one in together if one in failures for case in column(one) if case.point.step in options.step]
-            )
         ]
+        waves = [wave for together in cases for wave in points.waves(together * options.runs)]
         if not waves:
             continue
         with tempfile.TemporaryDirectory() as temporary:
             folder = Path(temporary)
             try:
                 with installation.running(folder) as product:
-                    trials = batch.run(product, [wave * options.runs for wave in waves], seconds=options.seconds)
+                    trials = batch.run(product, waves, seconds=options.seconds)
                     audit, servers = product.audit(), product.versions()
                     verdicts.judge(product, trials, audit)
                     steps = audit["steps"]
@@ -67,10 +65,12 @@ def main() -> int:
 def _tell(failures: Sequence[Failure], trials: Sequence[Trial]) -> None:
     """Prints what became of an installation's trials."""
     for one in failures:
-        mine = [trial for trial in trials if trial.case and trial.case.failure is one]
+        mine = [trial for trial in trials if trial.case and trial.case.failure is one and trial.counts]
         well, longest = sum(not trial.wrong for trial in mine), max((trial.seconds for trial in mine), default=0.0)
         print(f"{one.words}: {well} of {len(mine)} well, {longest:.0f} s", flush=True)
     for trial in trials:
+        if trial.repeated:
+            print(f"  {trial.node} {trial.case}: tried again, as it was not struck: {trial.missed}", flush=True)
         if trial.wrong:
             print(f"  {trial.node} {trial.case or f'undisturbed, {trial.plan}'}: {'; '.join(trial.wrong)}", flush=True)
 

@@ -2,16 +2,19 @@
 
 The cases of a wave start so that their calls arrive at about the same time. So all calls hang when the failure is
 injected, and nothing else is running. A call that is too late for its wave gets its failure with the next wave, or at
-the end.
+the end. A case that is still not struck is tried again on another node.
+
+No limit here depends on the number of cases: each wave and each trial has its own, and it only guards against hanging.
 """
 
 import contextlib
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 
 import psycopg
 
-from tests.crash import setup, spares
+from tests.crash import diagnosis, setup, spares
 from tests.crash.failure_injection import Blows
 from tests.crash.installation import Installation
 from tests.crash.people import People
@@ -23,19 +26,23 @@ from tests.story.product import call
 
 LATE_SECONDS = 4.0  # so long a late call may have hung when the others are begun
 HANG_SECONDS = 13.0  # and so long, when the blow no longer waits for the rest: a webhook waits 15 s for an answer
-LOOKED_EVERY = 0.1  # seconds, at what hangs
+LOOKED_EVERY = 0.2  # seconds, at what hangs
 HELPED_EVERY = 0.4  # seconds, at how far the rescues are
 GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with what else hangs so long after it
+AGAIN = 2  # times a case is tried again that was not struck
+WAVE_SECONDS = 120.0  # a wave is struck without the calls that have not come by then
+TRIAL_SECONDS = 240.0  # so long after its beginning a trial that has not ended is given up
 HEARD_SECONDS = RELEASED_SECONDS = 240.0
 GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
-REPORTS_A_SECOND = 40  # of all agents, at most
+REPORTS_A_SECOND = 10  # of all agents, at most
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from the start
 
 
-def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float) -> list[Trial]:
-    """Sets the installation up and tries all cases, wave by wave; each trial is over, or its time (``seconds``) is up.
+def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: float = TRIAL_SECONDS) -> list[Trial]:
+    """Sets the installation up and tries all cases, wave by wave; returns all trials, also those that were repeated.
 
-    The controls, one for each plan, are begun first: nothing disturbs them before the first blow.
+    Each is over, or its time (``seconds`` after its beginning) is up. The controls, one for each plan, are begun first:
+    nothing disturbs them before the first blow.
     """
     cases = [case for wave in waves for case in wave]
     plans = [*(case.point.plan for case in cases), *sorted({case.point.plan for case in cases})]
@@ -56,34 +63,65 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     names = [name for (name,) in product.rows(query)]
     struck: list[Case | None] = [*cases, *[None] * (wanted - len(cases))]
     trials = [Trial(node=name, plan=plan, case=case) for name, plan, case in zip(names, plans, struck, strict=False)]
-    course = Course(product, trials, setup.prepare(product, trials, loose=names[wanted:]))
-    course.run([len(wave) for wave in waves], deadline=time.monotonic() + seconds)
+    rest, controls = iter(trials[: len(cases)]), trials[len(cases) :]
+    divided = [list(islice(rest, len(wave))) for wave in waves]
+    free = names[wanted + further :]
+    prepared = setup.prepare(product, trials, loose=names[wanted : wanted + further])
+    Course(product, divided, prepared, seconds=seconds).run(controls)
+    for _ in range(AGAIN):
+        repeated = _repeated(trials, free)
+        if not repeated:
+            break
+        further = sum(PLANS[trial.plan].standby or PLANS[trial.plan].paired for trial in repeated)
+        loose, free = free[:further], free[further:]
+        prepared = setup.prepare(product, repeated, loose=loose)
+        # Blows first: an answer that never comes must not meet one.
+        aimed, answered = [t for t in repeated if t.aimed], [t for t in repeated if not t.aimed]
+        Course(product, [aimed, answered], prepared, seconds=seconds).run()
+        trials += repeated
     return trials
 
 
-class Course:
-    """The course of one installation's trials."""
+def _repeated(trials: Sequence[Trial], free: list[str]) -> list[Trial]:
+    """New trials of the cases that were not struck, on nodes taken from ``free``, as far as these suffice."""
+    repeated: list[Trial] = []
+    for trial in trials:
+        needed = 2 if PLANS[trial.plan].standby or PLANS[trial.plan].paired else 1
+        kept = sum(PLANS[one.plan].standby or PLANS[one.plan].paired for one in repeated)
+        if not trial.missed or trial.repeated or len(free) - kept < needed:
+            continue
+        trial.repeated = True
+        earlier = (*trial.earlier, trial.missed)
+        repeated.append(Trial(node=free.pop(), plan=trial.plan, case=trial.case, earlier=earlier))
+    return repeated
 
-    def __init__(self, product: Installation, trials: Sequence[Trial], prepared: Prepared) -> None:
-        self._product, self._trials, self._prepared = product, trials, prepared
-        self._blows, self._people = Blows(product, trials), People(product, trials)
+
+class Course:
+    """The course of some of an installation's trials, in waves. ``seconds``: a trial's time."""
+
+    def __init__(
+        self, product: Installation, waves: Sequence[Sequence[Trial]], prepared: Prepared, *, seconds: float
+    ) -> None:
+        self._product, self._waves, self._prepared, self._seconds = product, waves, prepared, seconds
+        self._trials = [trial for wave in waves for trial in wave]
         self._helped = 0.0
 
-    def run(self, sizes: Sequence[int], *, deadline: float) -> None:
+    def run(self, controls: Sequence[Trial] = ()) -> None:
         """Hurts the nodes of each wave, strikes when their calls hang, and returns when every rescue has ended."""
-        rest, controls = self._trials[: sum(sizes)], self._trials[sum(sizes) :]
+        self._trials += controls
+        self._blows, self._people = Blows(self._product, self._trials), People(self._product, self._trials)
         try:
             for trial in controls:
                 self._begin(trial)
-            for size in sizes:
-                wave, rest = rest[:size], rest[size:]
-                self._wave(wave, deadline=deadline)
-            self._until(self._over, deadline=deadline)
+            for wave in self._waves:
+                self._wave(wave)
+            self._until(self._over, seconds=self._seconds + WAVE_SECONDS)
         finally:
             self._blows.let_all_go()
+        self._note_missed()
         self._give_back()
 
-    def _wave(self, trials: Sequence[Trial], *, deadline: float) -> None:
+    def _wave(self, trials: Sequence[Trial]) -> None:
         """Begins each trial so long before the blow as its call takes to come, and strikes.
 
         On a busy machine that is longer: so what comes soon is begun when what comes late hangs.
@@ -98,25 +136,43 @@ class Course:
                 waiting.pop(0)
             return not waiting and self._blows.all_hang(late, seconds=LATE_SECONDS)
 
-        self._until(late_hang, deadline=deadline)
+        self._until(late_hang, seconds=WAVE_SECONDS)
         for trial in trials:
             if trial not in late:
                 self._begin(trial)
-        self._until(lambda: self._blows.all_hang(aimed, seconds=HANG_SECONDS), deadline=deadline)
+        self._until(lambda: self._blows.all_hang(aimed, seconds=HANG_SECONDS), seconds=WAVE_SECONDS)
         self._blows.strike()
+        for trial in aimed:
+            if trial.aimed:
+                trial.late = diagnosis.of(self._product, trial)
+
+    def _note_missed(self) -> None:
+        """Notes what the trials waited for that were not struck or have not ended, and takes their faults back."""
+        pending, hanging = self._product.faults()
+        for trial in self._trials:
+            never = trial.aimed or (trial.case is not None and trial.node in pending)
+            if not never and not trial.given_up:
+                continue
+            now = diagnosis.of(self._product, trial)
+            if never and not trial.missed:
+                trial.missed = f"{now} (when its wave was struck: {trial.late})" if trial.late else now
+            if trial.given_up:
+                trial.late = now
+            if trial.node in pending or trial.node in hanging:
+                self._product.let_go(trial.node)
 
     def _begin(self, trial: Trial) -> None:
         """Hurts the node, or has a decision system ask: until it is heard, as a server may just have been struck."""
         plan = PLANS[trial.plan]
         trial.began = time.monotonic()
         if plan.paired:
-            self._until(lambda: self._paired(trial), deadline=time.monotonic() + HEARD_SECONDS)
+            self._until(lambda: self._paired(trial), seconds=HEARD_SECONDS)
         elif plan.joins:
-            self._until(lambda: self._joined(trial), deadline=time.monotonic() + HEARD_SECONDS)
+            self._until(lambda: self._joined(trial), seconds=HEARD_SECONDS)
         elif plan.order:
-            self._until(lambda: self._ordered(trial), deadline=time.monotonic() + HEARD_SECONDS)
+            self._until(lambda: self._ordered(trial), seconds=HEARD_SECONDS)
         elif plan.asked:
-            self._until(lambda: self._asked(trial), deadline=time.monotonic() + HEARD_SECONDS)
+            self._until(lambda: self._asked(trial), seconds=HEARD_SECONDS)
         else:
             how = {"cure": plan.cure} if plan.cure else {"crash": True} if plan.dead else {}
             self._product.inject(trial.node, plan.xid, **how)
@@ -152,13 +208,17 @@ class Course:
         return status < 300
 
     def _over(self) -> bool:
-        """Returns whether every rescue has ended. Strikes what came too late for its wave."""
+        """Returns whether every trial is over. Strikes what came too late for its wave."""
         if any(age > GATHER_SECONDS for age in self._blows.hanging().values()):
             self._blows.strike()
-        return self._people.all_over()
+        for trial in self._trials:
+            if not trial.over and time.monotonic() - trial.began > self._seconds:
+                trial.given_up = True
+        return all(trial.over for trial in self._trials)
 
-    def _until(self, so: Callable[[], bool], *, deadline: float) -> None:
+    def _until(self, so: Callable[[], bool], *, seconds: float) -> None:
         """Looks until it is so or the time is up; people do meanwhile what plans and cases need."""
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             dead = [f"{name}: {p.returncode}" for name, p in self._product.processes.items() if p.poll() is not None]
             assert not dead, f"ended by itself: {dead}\n{self._product.logs()}"
@@ -173,6 +233,6 @@ class Course:
     def _give_back(self) -> None:
         """A person releases every standby when all is over: it is to be as it was."""
         of = {trial.node: trial for trial in self._trials}
-        for origin, spare in spares.release(self._product):
+        for origin, spare in spares.release(self._product, of.keys()):
             of[origin].spares[spare] = self._prepared.spares[spare]
-        self._until(lambda: spares.are_released(self._product), deadline=time.monotonic() + RELEASED_SECONDS)
+        self._until(lambda: spares.are_released(self._product), seconds=RELEASED_SECONDS)

@@ -1,20 +1,24 @@
 """Injects the failures: calls hang at the simulator, at the other system or at a row's lock; then a process is killed.
 
 So the moments are exact. A call that is a row is held last: its rescue waits at the request before it until all others
-hang, and continues to its row right before the failure.
+hang, and continues to its row right before the failure. A failure meets every call, also one that comes while the
+others' rows are awaited. So what came meanwhile is looked for again, and a case whose worker was hit before its row has
+missed it.
 """
 
 import time
 from collections.abc import Sequence
 
-from tests.crash import row_locks
+from tests.crash import diagnosis, row_locks
 from tests.crash.installation import Installation
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED
 from tests.crash.trials import Trial
 
 ROW_SECONDS = 10.0  # within them a rescue comes from its last request to its row
+ROUNDS = 2  # in which rows are caught before a blow: the requests that hang meanwhile have little time
 # The worker last: what the others break has come to its end by then.
 ORDER = (FLUSHED, BROKER, FAST, IMMEDIATE, KILLED)
+HARD = (FAST, IMMEDIATE, KILLED)  # a rescue at work goes on only after its lease
 
 
 class Blows:
@@ -36,9 +40,14 @@ class Blows:
 
     def strike(self) -> None:
         """Does every failure whose cases hang to its process, and lets their calls go on into what is left of it."""
-        hanging = list(self.hanging())
-        missed = self._catch([trial for trial in hanging if trial.case and trial.case.point.row])
-        hanging = [trial for trial in hanging if trial not in missed]
+        caught: list[Trial] = []
+        for _ in range(ROUNDS):
+            rows = [trial for trial in self.hanging() if trial.case and trial.case.point.row]
+            missed = self._catch(rows)
+            caught += [trial for trial in rows if trial not in missed]
+            if not rows:
+                break
+        hanging = [trial for trial in self.hanging() if trial.case and not trial.case.point.row] + caught
         for failure in ORDER:
             struck = [trial for trial in hanging if trial.case and trial.case.failure is failure]
             if not struck:
@@ -48,8 +57,17 @@ class Blows:
                 trial.struck = True
                 self._unlock(trial)
                 self._product.let_go(trial.node)
+            if failure in HARD:
+                self._miss_rows()
             if failure in (FAST, IMMEDIATE):
                 time.sleep(1.0)  # until the worker has found its connections cut
+
+    def _miss_rows(self) -> None:
+        """Notes the rescues that hang before their rows: their workers were just hit there."""
+        for trial in self.hanging():
+            if trial.case is not None and trial.case.point.row:
+                trial.missed = f"its worker was hit at the request before the row: {self._diagnosis(trial)}"
+                self._product.let_go(trial.node)
 
     def let_all_go(self) -> None:
         """Nobody waits for a row any more, whatever becomes of the trials."""
@@ -73,8 +91,14 @@ class Blows:
                 row_locks.let_go(first)
         missed = self._wait_at_rows(trials)
         for trial in missed:
+            trial.missed = f"it did not come to its row in {ROW_SECONDS:.0f} s: {self._diagnosis(trial)}"
+        for trial in missed:
             self._unlock(trial)
         return missed
+
+    def _diagnosis(self, trial: Trial) -> str:
+        locks = {one.lock.info.backend_pid: f"the trial of {one.case}" for one in self._trials if one.lock is not None}
+        return diagnosis.of(self._product, trial, locks)
 
     def _wait_at_rows(self, trials: Sequence[Trial]) -> list[Trial]:
         """Until somebody waits for each of these trials' rows; returns those where nobody does in time."""

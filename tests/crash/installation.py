@@ -126,7 +126,7 @@ class Installation(Product):
         return {row["name"] for row in body["pending"]} | self.other.pending(), hanging | self.other.hanging()
 
     def let_go(self, name: str) -> None:
-        """Lets a held request go on."""
+        """Lets a held request go on, and forgets a fault that has not come about."""
         call("DELETE", f"{self.sim}/sim/api-faults?name={name}")
         self.other.let_go(name)
 

@@ -87,7 +87,8 @@ class OtherSystem:
         return {node: now - fault.since for node, fault in list(self._hanging.items()) if fault.status == "hold"}
 
     def let_go(self, node: str) -> None:
-        """Lets a held call go on."""
+        """Lets a held call go on, and forgets a fault that has not come about."""
+        self._faults.pop(node, None)
         if node in self._hanging:
             self._hanging[node].let_go.set()
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from tests.crash import installation, setup, verdicts
 from tests.crash.batch import GRACE, REPORTS_A_SECOND, Course
+from tests.crash.people import People
 from tests.crash.plans import OTHER, POLICIES
 from tests.crash.replicas import Replicas
 from tests.crash.trials import Trial
@@ -78,8 +79,7 @@ def run(product: Replicas, size: Size, *, tell: Callable[[str], None] = lambda _
     trials = [Trial(node=name, plan=plan, case=None) for name, plan in zip(names, plans, strict=False)]
     controls, faults = trials[: len(size.mix)], trials[len(size.mix) :]
     prepared = setup.prepare(product, trials, loose=names[len(trials) :])
-    course = OutageCourse(product, trials, prepared)
-    course.go(controls, faults, size=size, tell=tell, deadline=time.monotonic() + size.seconds)
+    OutageCourse(product, [trials], prepared, seconds=size.seconds).go(controls, faults, size=size, tell=tell)
     audit = product.audit()
     verdicts.judge(product, trials, audit, undisturbed=controls)
     wrong = [f"{trial.node} ({trial.plan}): {text}" for trial in trials for text in trial.wrong]
@@ -99,18 +99,13 @@ class OutageCourse(Course):
     _product: Replicas
 
     def go(
-        self,
-        controls: Sequence[Trial],
-        faults: Sequence[Trial],
-        *,
-        size: Size,
-        tell: Callable[[str], None],
-        deadline: float,
+        self, controls: Sequence[Trial], faults: Sequence[Trial], *, size: Size, tell: Callable[[str], None]
     ) -> None:
         """The controls heal undisturbed; then the faults are spread over the outages. Returns when all is over."""
+        self._people = People(self._product, self._trials)
         for trial in controls:
             self._begin(trial)
-        self._until(lambda: all(trial.seconds for trial in controls), deadline=deadline)
+        self._until(lambda: all(trial.seconds for trial in controls), seconds=self._seconds)
         tell("undisturbed, all is well")
         outages = list(self._outages(size))
         for index, (words, outage) in enumerate(outages):
@@ -121,11 +116,12 @@ class OutageCourse(Course):
             outage()
             tell(f"{words}; {sum(bool(trial.began) for trial in faults)} faults so far")
             self._pause(size.gap)
-        self._until(self._people.all_over, deadline=deadline)
+        self._until(lambda: all(trial.seconds for trial in self._trials), seconds=self._seconds)
+        for trial in self._trials:
+            trial.given_up = not trial.over
         tell("every rescue has ended")
         self._give_back()
-        ended = time.monotonic() + ARRIVE_SECONDS
-        self._until(lambda: not notification_problems(self._product, faults), deadline=ended)
+        self._until(lambda: not notification_problems(self._product, faults), seconds=ARRIVE_SECONDS)
 
     def _outages(self, size: Size) -> Iterator[tuple[str, Callable[[], None]]]:
         product = self._product
@@ -137,7 +133,7 @@ class OutageCourse(Course):
 
     def _pause(self, seconds: float) -> None:
         """People look after their nodes meanwhile."""
-        self._until(lambda: False, deadline=time.monotonic() + seconds)
+        self._until(lambda: False, seconds=seconds)
 
 
 def notification_problems(product: Replicas, trials: Sequence[Trial]) -> list[str]:

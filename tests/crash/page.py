@@ -83,7 +83,7 @@ TAIL = """## Not covered
 def write(trials: Sequence[Trial], *, steps: Sequence[str], servers: str, seconds: float) -> None:
     """The whole page, from all columns' trials. ``steps``: those that the engine has; ``seconds``: how long it took;
     ``servers``: the versions of PostgreSQL and Redis."""
-    cases = [trial for trial in trials if trial.case is not None]
+    cases = [trial for trial in trials if trial.case is not None and trial.counts]
     well = sum(not trial.wrong for trial in cases)
     controls = [trial for trial in trials if trial.case is None]
     sick = [trial for trial in controls if trial.wrong]

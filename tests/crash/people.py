@@ -56,10 +56,6 @@ class People:
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
 
-    def all_over(self) -> bool:
-        """Returns whether every rescue has ended."""
-        return all(trial.seconds for trial in self._trials)
-
     def _see_to_machines(self, found: dict[str, list[Row]]) -> None:
         """Starts agents after the reboot that a job did; cancels what hangs, and has the machine switched on."""
         asked = [trial for trial in self._trials if PLANS[trial.plan].asked and not trial.helped and trial.began]

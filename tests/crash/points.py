@@ -17,7 +17,8 @@ ORDER = "order"  # of a person, about a training job
 PAIR = "pair_test"  # of preflight
 PROBATION = "probation"  # its end, which is no step of a rescue
 SOON = 5.0  # seconds: what comes later is late
-MOST_IN_WAVE = 24  # cases: with more, the first calls time out before the last ones hang
+# Cases that wait for one blow. A worker has 32 connections to an API server, and each case keeps one meanwhile.
+MOST_IN_WAVE = 25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,7 +413,7 @@ POINTS = (
         call="GET pods (results)",
         plan="pair",
         match="GET /api/v1/namespaces/kcover-preflight/pods",
-        skip=1,  # the first look is before the Jobs are created
+        seen='"nodeName":"{node}"',  # every plan asks for its own pods at the same address
         comes=3.0,
     ),
     Point(
@@ -488,16 +489,20 @@ def _possible(case: Case) -> bool:
 
 
 def waves(cases: Sequence[Case]) -> list[list[Case]]:
-    """The cases of a column in waves, first the rows: nothing else may kill their worker on the way.
+    """The cases that wait for one blow together; an answer waits for none, and all answers are in the last wave.
 
-    The rows of validations are apart: a rescue that is held at another row may hold the lock of the audit log.
+    The rows are first: nothing else may kill their worker on the way. Those of validations are apart, as a rescue that
+    is held at another row may hold the lock of the audit log. Of the requests the late ones are first.
     """
     validations = [case for case in cases if case.point.row == "validate"]
     rows = [case for case in cases if case.point.row not in ("", "validate")]
-    requests = sorted((case for case in cases if not case.point.row), key=lambda case: -case.point.comes)
-    size = -(-len(requests) // max(1, -(-len(requests) // MOST_IN_WAVE)))
-    chunks = [requests[at : at + size] for at in range(0, len(requests), max(1, size))]
-    return [wave for wave in (validations, rows, *chunks) if wave]
+    answered = [case for case in cases if case.failure.status is not None]
+    aimed = [case for case in cases if not case.point.row and case.failure.status is None]
+    aimed.sort(key=lambda case: -case.point.comes)
+    count = -(-len(aimed) // MOST_IN_WAVE)
+    size = -(-len(aimed) // max(1, count))
+    chunks = [aimed[start : start + size] for start in range(0, len(aimed), max(1, size))]
+    return [wave for wave in (validations, rows, *chunks, answered) if wave]
 
 
 def sample() -> list[list[Case]]:

@@ -51,7 +51,7 @@ def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[s
         [trial.node for trial in trials if PLANS[trial.plan].order and PLANS[trial.plan].jobs],
     )
     count = sum(PLANS[trial.plan].standby for trial in trials)
-    known = spares.make(product, loose[:count])
+    known = spares.make(product, loose[:count]) if count else {}
     _pair(product, [trial for trial in trials if PLANS[trial.plan].paired], loose[count:])
     _expect_new_machines(product)
     _own(product, [trial for trial in trials if PLANS[trial.plan].owner])

@@ -1,6 +1,6 @@
 """Standbys for the nodes whose plan uses one: created before the first failure, released at the end."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from tests.crash.installation import Installation
@@ -25,9 +25,9 @@ def make(product: Installation, names: Sequence[str]) -> dict[str, dict[str, Any
     return {name: product.sim_node(name) for name in every}
 
 
-def release(product: Installation) -> list[tuple[str, str]]:
-    """A person releases every standby: it is to be as it was. Returns each node with the standby that it was given."""
-    promised = [(str(origin), str(spare)) for origin, spare in product.rows(_PROMISED)]
+def release(product: Installation, origins: Collection[str]) -> list[tuple[str, str]]:
+    """A person releases the standbys of these nodes, which are to be as before. Returns each node with its standby."""
+    promised = [(str(origin), str(spare)) for origin, spare in product.rows(_PROMISED) if origin in origins]
     for _, spare in promised:
         product.post(f"/api/v1/nodes/sim/{spare}/release", {"reason": "no longer needed"})
     return promised

@@ -1,4 +1,4 @@
-"""A trial: one walk-through on one node, and its state."""
+"""A trial: one walk-through on one node, and its state. A case that was not struck is tried again, on another node."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +24,11 @@ class Trial:
     spares: dict[str, dict[str, Any]] = field(default_factory=dict)  # that were promised to the node, as they had been
     began: float = 0.0
     seconds: float = 0.0
+    given_up: bool = False  # it had not ended when its time was up
+    late: str = ""  # what it waited for when its wave was struck without it
+    missed: str = ""  # what it waited for, if it was not struck
+    earlier: tuple[str, ...] = ()  # what the trials of the same case waited for that were not struck before
+    repeated: bool = False  # the case is tried again
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -34,7 +39,17 @@ class Trial:
     @property
     def aimed(self) -> bool:
         """Returns whether the trial waits for a process to be struck."""
-        return self.case is not None and self.case.failure.status is None and not self.struck
+        return self.case is not None and self.case.failure.status is None and not self.struck and not self.missed
+
+    @property
+    def over(self) -> bool:
+        """Returns whether nothing more is expected of it."""
+        return self.seconds > 0 or self.given_up
+
+    @property
+    def counts(self) -> bool:
+        """Returns whether it is a verdict on its case, and not a try that another one repeats."""
+        return not self.repeated or bool(self.wrong)
 
     @property
     def comes(self) -> float:

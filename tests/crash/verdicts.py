@@ -27,7 +27,6 @@ def judge(
     unless it names them.
     """
     found, jobs = rescues.by_node(product), _nodes_with_jobs(product)
-    pending, _ = product.faults()
     query = (
         "SELECT n.name, i.kind, i.code FROM incidents_incident i JOIN fleet_node n ON n.id = i.node_id "
         "WHERE i.state = 'open' AND i.code <> 'FailsFirst'"  # nothing that the portal does disproves that one
@@ -38,8 +37,11 @@ def judge(
     for trial in trials:
         if audit["chains"]:
             trial.wrong.append(f"ledger: {audit['chains']}")
-        if trial.case and (trial.node in pending or trial.aimed):
-            trial.wrong.append("it was not struck")
+        if trial.missed and not trial.repeated:
+            tries = [*trial.earlier, trial.missed]
+            trial.wrong.append(f"it was not struck in {len(tries)} trials: {' | '.join(tries)}")
+        if trial.given_up:
+            trial.wrong.append(f"it had not ended in time: {trial.late}")
         trial.wrong += _wrong_ends(product, trial, found.get(trial.node, []), audit)
         trial.wrong += _wrong_order(product, trial, orders.get(trial.node, []))
         trial.wrong += _wrong_pair(product, trial)

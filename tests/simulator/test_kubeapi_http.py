@@ -828,6 +828,15 @@ def test_a_held_request_whose_client_hangs_up_comes_to_nothing(running, core):
     assert running.api.calls.report(verb="patch")["calls"][0]["applied"] is False
 
 
+def test_a_fault_may_ask_what_a_list_selects(running, core):
+    for name in ("a", "b"):
+        running.put("Node", node(name, of=name))
+    running.do(lambda: running.api.faults.add({"status": 500, "match": "GET", "object": '"name":"b"'}))
+    assert [item.metadata.name for item in core.list_node(label_selector="of=a").items] == ["a"]
+    with pytest.raises(ApiException):
+        core.list_node(label_selector="of=b")
+
+
 def test_a_fault_may_ask_what_the_object_is_like_and_let_some_requests_pass(running, core):
     running.put("Node", node("a"))
     running.do(
