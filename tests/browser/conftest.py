@@ -1,7 +1,9 @@
 """A real Chromium in front of the whole product; a page fails the test on any error or request to another host."""
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,8 +13,11 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests import migrated
 from tests.browser.pages import ARGUMENTS, CHROMIUM, COUNT_CLICKS, COUNT_REFRESHES, node_names
 from tests.portal.rescue.world import HEAL
+from tests.share import in_share
 from tests.story import product as products
 
+FOLDER = Path(__file__).parent
+SHARES = 3  # a run has a third of the tests; those of test_pages.py choose a share of the pages instead
 NODES = 24
 ASK = """
 apiVersion: kcover.io/v1
@@ -25,6 +30,19 @@ expect.set_options(timeout=60_000)  # a busy machine is no failure
 Open = Callable[..., Page]
 TakeNode = Callable[[], str]
 Ask = Callable[[int], dict[str, int]]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the tests of this run: the commit chooses which. `make verify` has all."""
+    left = [item for item in items if item.path.is_relative_to(FOLDER) and not _is_in_share(item)]
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
+
+
+def _is_in_share(item: pytest.Item) -> bool:
+    """The number of a test is made of its name, so that it is the same whatever else was chosen."""
+    return item.path.name == "test_pages.py" or in_share(zlib.crc32(item.name.encode()), shares=SHARES)
 
 
 @pytest.fixture(scope="package")

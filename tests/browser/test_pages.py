@@ -1,13 +1,16 @@
 """Every page and every dialog: rules of accessibility in both themes, and windows of every width."""
 
 import re
+from collections.abc import Sequence
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import Ask, Open
 from tests.browser.pages import TARGET_SIZE, in_both_themes, live, node_names, violations, violations_in_both_themes
+from tests.share import in_share
 from tests.story.product import Product
 
+SHARES = 4  # a run has a quarter of the pages; the commit chooses which
 PAGES = (
     *("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/occurrences/", "/decisions/"),
     *("/incidents/log/", "/rescues/", "/approvals/", "/policies/", "/policies/heal/", "/policy-tries/new/"),
@@ -20,6 +23,11 @@ PAGES = (
 )
 COLOUR_RULES = ["color-contrast", "link-in-text-block"]  # those that depend on the theme, and that take longest
 OTHER_RULES = {**{rule: {"enabled": False} for rule in COLOUR_RULES}, **TARGET_SIZE}
+
+
+def of_this_run(paths: Sequence[str]) -> list[str]:
+    """The share of the pages that this run looks at."""
+    return [path for number, path in enumerate(paths) if in_share(number, shares=SHARES)]
 
 
 def too_wide(page: Page, widths: tuple[int, ...]) -> list[tuple[str, int]]:
@@ -42,7 +50,7 @@ def test_every_page_is_accessible_and_fits_every_screen(open_page: Open, product
     page = open_page("/")
     broken = [(page.url, *one) for one in violations_in_both_themes(page, runOnly=COLOUR_RULES)]
     wide = []
-    for path in (*PAGES, f"/rescues/{rescue}/", f"/nodes/sim/{node}/"):
+    for path in of_this_run((*PAGES, f"/rescues/{rescue}/", f"/nodes/sim/{node}/")):
         page.goto(product.url + path)
         wide += too_wide(page, (390, 3840, 1440))
         broken += [(path, *one) for one in violations(page, rules=OTHER_RULES)]
@@ -55,7 +63,7 @@ def test_every_page_is_accessible_and_fits_every_screen(open_page: Open, product
 def test_every_page_fits_a_screen_in_chinese(open_page: Open, product: Product):
     page = open_page("/", language="zh-hans")
     wide = []
-    for path in (*PAGES, f"/nodes/sim/{node_names(product)[0]}/"):
+    for path in of_this_run((*PAGES, f"/nodes/sim/{node_names(product)[0]}/")):
         page.goto(product.url + path)
         wide += too_wide(page, (390, 1440))
     assert wide == []
