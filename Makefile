@@ -24,22 +24,24 @@ unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for unit, test, bench, crash;'
+	@echo '  Variables: PORT (8000) for demo and serve; SIM_PORT (8001) and DEMO_NODES (200) for demo; ARGS for unit, test, bench, crash, outages;'
 	@echo '             WORKERS (4; 0: one process) for test; PYTHON, the interpreter that makes .venv'
 
 
 # ------------------------------------------------------------------------------------------------------------- running
 .PHONY: demo serve
 demo: .venv/.stamp ## the portal and a simulated GPU cluster beside it; no root, nothing else to install
+	$(BIN)/python manage.py static_files --verbosity 0
 	KCOVER_DATABASE_URL=sqlite:///var/demo/kcover.sqlite3 KCOVER_DEMO_URL=http://127.0.0.1:$(SIM_PORT) \
 		$(BIN)/python manage.py standalone --demo
 
 serve: .venv/.stamp ## all production processes on this machine, behind one port
+	$(BIN)/python manage.py static_files --verbosity 0
 	$(BIN)/python manage.py serve
 
 
 # ------------------------------------------------------------------------------------------------------------- testing
-.PHONY: unit test dates verify crash bench soak mutants fuzz packages
+.PHONY: unit test dates verify pictures crash outages bench soak mutants fuzz packages
 unit: .venv/.stamp-dev ## the core's and the agent's tests, within a minute: no Django, no servers, nothing to install
 	$(BIN)/python -m pytest -o DJANGO_SETTINGS_MODULE= --hypothesis-profile=unit -m "not slow" tests/kcover tests/agents $(ARGS)
 
@@ -61,9 +63,18 @@ dates: packages .venv/.stamp-dev ## the suite at other times: in 40 and in 400 d
 verify: packages .venv/.stamp-dev ## all that is too long for the gate, and a summary (ARGS="walk dates" for some parts)
 	@$(BIN)/python tools/verify.py $(ARGS)
 
+pictures: NEEDS = python chromium
+pictures: packages .venv/.stamp-dev ## every page of the console in light, dark, on a phone and in Chinese, to var/pictures
+	TEST_PICTURES=$(CURDIR)/var/pictures $(BIN)/python -m pytest -p tests.isolation tests/browser/test_pictures.py $(ARGS)
+	@echo '== $(CURDIR)/var/pictures'
+
 crash: packages .venv/.stamp-dev ## every step hit by every failure, written to docs/reliability.md (ARGS="killed cut" for some)
 	@echo '== the crash matrix on durable servers of its own; a quarter of an hour'
 	$(BIN)/python -m tests.crash $(ARGS)
+
+outages: packages .venv/.stamp-dev ## two of every process heal 1,000 nodes while each of them, and each server, fails in turn (ARGS="--nodes 24 --faults 4")
+	@echo '== on durable servers of its own; a quarter of an hour'
+	$(BIN)/python -m tests.crash.outages $(ARGS)
 
 bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.md (ARGS="nodes-at-once --scale 0.1" to try one)
 	@echo '== durable PostgreSQL and Redis on free ports, then the measurements'
@@ -137,19 +148,28 @@ manifests: .venv/.stamp-dev ## the chart's schema and the plain manifests in dep
 
 .PHONY: messages
 PO := locale/zh_Hans/LC_MESSAGES/django.po
-FAULT_TEXTS := kcover/faults/collected_texts.py # exists only while the texts of its data are collected
+FAULT_TEXTS := kcover/faults/collected_texts.py # these two exist only while their texts are collected
+API_TEXTS := kcover_portal/api/collected_texts.py
 messages: .venv/.stamp-dev ## collects the sentences into the Chinese catalog and compiles it; needs Debian's gettext
 	tools/system_packages.sh gettext
-	trap 'rm -f $(FAULT_TEXTS)' EXIT; $(BIN)/python tools/fault_texts.py >$(FAULT_TEXTS) && \
+	trap 'rm -f $(FAULT_TEXTS) $(API_TEXTS)' EXIT; $(BIN)/python tools/fault_texts.py >$(FAULT_TEXTS) && \
+	  $(BIN)/python tools/api_texts.py >$(API_TEXTS) && \
 	  $(BIN)/python manage.py makemessages -l zh_Hans --no-location --no-obsolete --no-wrap --ignore 'tests/*' --ignore '.venv/*'
 	sed -i '/^"POT-Creation-Date/d; /^"Report-Msgid-Bugs-To/d' $(PO)
 	cd locale/zh_Hans/LC_MESSAGES && msgfmt --check -o django.mo django.po
 
 
 # ---------------------------------------------------------------------------------------------------------- installing
-.PHONY: venv agent lock clean
+.PHONY: venv agent sbom audit lock clean
 agent: .venv/.stamp-dev ## the node agent as one file, dist/kcover-agent.pyz; needs nothing but Python 3.11
 	@$(BIN)/python tools/agent_zip.py
+
+sbom: .venv/.stamp-dev ## the bill of materials of the portal's image, dist/kcover-portal.cdx.json (CycloneDX)
+	@$(BIN)/python -m tools.sbom
+
+# --strict: a package that the service does not know is an error, and not skipped.
+audit: .venv/.stamp-dev ## known vulnerabilities of what the locks pin; asks PyPI (ARGS="-s osv" asks OSV)
+	@$(BIN)/python -m uv tool run pip-audit==2.10.1 --strict --disable-pip --require-hashes -r requirements-extras.lock $(ARGS)
 
 venv: .venv/.stamp-dev ## .venv with everything to run, test and check
 
@@ -165,9 +185,10 @@ venv: .venv/.stamp-dev ## .venv with everything to run, test and check
 	@touch $@
 
 UV_COMPILE := $(BIN)/python -m uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
-lock: .venv/.stamp-dev ## both locks with hashes, after a requirement changed; keeps the versions that still fit (ARGS=--upgrade)
+lock: .venv/.stamp-dev ## all locks with hashes, after a requirement changed; keeps the versions that still fit (ARGS=--upgrade)
 	@$(UV_COMPILE) requirements-dev.txt -o requirements-dev.lock $(ARGS)
 	@$(UV_COMPILE) requirements.txt -c requirements-dev.lock -o requirements.lock
+	@$(UV_COMPILE) requirements-extras.txt -c requirements-dev.lock -o requirements-extras.lock
 
 clean: ## removes caches, collected files and the demo's data; keeps .venv
 	rm -rf var staticfiles mutants test-results .run .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -38,7 +38,8 @@ def _faults(data: bytes | mmap.mmap) -> Iterator[dict[str, Any]]:
     for start, end in log_scan.find_lines(data, NEEDLES):
         fault_line = xid.parse_at(data, start, end)
         if fault_line is not None:
-            yield _row(fault_line)
+            if not xid.is_all_clear(fault_line.code, fault_line.text):
+                yield _row(fault_line)
         elif machine_check.is_uncorrected(line := log_scan.decode_line(data[start:end]).rstrip("\r\n")):
             yield {**dict.fromkeys(FIELDS), "kind": machine_check.KIND, "code": machine_check.CODE, "line": line}
 

@@ -27,7 +27,7 @@ from agents.probes.gpu.expected_count import ExpectedGpuCount
 from agents.probes.gpu.gpu_users import GpuUsers
 from agents.probes.gpu.nvidia import NvidiaProbe
 from agents.probes.gpu.nvml_events import XidEventMonitor
-from agents.probes.host import clock, hardware, infiniband, kubelet, nvme, sel, storage
+from agents.probes.host import clock, hardware, infiniband, kubelet, nvme, sel, serials, storage
 from agents.probes.log import sources
 from agents.probes.probe_runner import ProbeRunner
 from agents.uplink import http
@@ -102,10 +102,10 @@ def collected(collector: Collector, bundles: EvidenceFiles, name: uuid.UUID) -> 
 
 
 def inventory(settings: config.Config) -> Callable[[], Inventory]:
-    """The function that reads this node's GPUs."""
+    """The function that reads this node's GPUs, and the serial numbers of its other parts."""
     if settings.vendor == "amd":
-        return amd.AmdInventory()
-    return metax.inventory if settings.vendor == "metax" else nvml.inventory
+        return serials.WithSerials(amd.AmdInventory())
+    return serials.WithSerials(metax.inventory if settings.vendor == "metax" else nvml.inventory)
 
 
 def preflight_files(settings: config.Config, folder: store.Store, uplink: http.HttpUplink) -> PreflightFiles | None:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable
 
 from bench import (
+    capacity,
     console_pages,
     dead_worker,
     drain_reboot_overhead,
@@ -12,19 +13,24 @@ from bench import (
     fault_bursts,
     fault_stages,
     line_to_cordon,
+    map_frames,
     nodes_at_once,
     noisy_node,
+    page_weight,
     pair_verdicts,
     post_to_cordon,
     preflight_verdict,
     probation_replay,
     process_cost,
+    report_year,
     rescue_proofs,
     result,
     routine_events,
 )
 from bench.agents import figures, thousand
 from bench.ingest import measure as ingest
+from bench.rollout import measure as rollout
+from bench.watch_at_size import measure as watch_at_size
 
 # Each is called with the share of its full size; the first three have only one size.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
@@ -35,6 +41,7 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "noisy-node": noisy_node.measure,
     "drain-reboot-overhead": drain_reboot_overhead.measure,
     "idle": process_cost.idle,
+    "capacity": capacity.measure,
     "healed-node": process_cost.healed_node,
     "duplicate-storm": duplicate_storm.measure,
     "event-backfill": event_backfill.measure,
@@ -42,13 +49,18 @@ MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
     "fault-bursts": fault_bursts.measure,
     "probation": probation_replay.measure,
     "console-pages": console_pages.measure,
+    "page-weight": page_weight.measure,
+    "map-frames": map_frames.measure,
     "dead-worker": dead_worker.measure,
     "preflight-verdict": preflight_verdict.measure,
     "pair-verdicts": pair_verdicts.measure,
     "rescue-proofs": rescue_proofs.measure,
+    "report-year": report_year.measure,
     "ingest-saturated": ingest.saturated,
     "ingest-steady": ingest.steady,
     "ingest-crashes": ingest.crashes,
+    "watch-at-size": watch_at_size.measure,
+    "rollout": rollout.measure,
     "agents-1000": thousand.measure,
     "agent-figures": figures.measure,
 }

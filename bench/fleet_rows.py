@@ -17,6 +17,7 @@ from kcover_portal.incidents.models import Incident, Occurrence  # noqa: E402
 from kcover_portal.rescue.models import Decision, Rescue, Step  # noqa: E402
 
 GPUS = 8
+NODES_OF_A_RACK = 8
 FAULTY_NODE_INTERVAL = 50  # one node in 50 has faults
 CLOSED_INCIDENTS = 10  # of each faulty node
 PLAN = ("cordon", "drain", "reboot", "ready", "verify", "uncordon")
@@ -40,7 +41,8 @@ def fill(total: int) -> None:
                 in_cluster=True,
                 pool=f"pool-{number % 12}",
                 model="NVIDIA-H100-80GB-HBM3",
-                labels={f"example.com/label-{index}": f"value-{index}" for index in range(30)},
+                labels={f"example.com/label-{index}": f"value-{index}" for index in range(30)}
+                | {"topology.kubernetes.io/rack": f"rack-{number // NODES_OF_A_RACK}"},
                 conditions={"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False"},
                 ready=True,
                 ready_since=now - timedelta(days=9),

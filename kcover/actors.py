@@ -5,6 +5,7 @@ Only this module makes and reads these names. Rows that must tell kinds of reque
 
 USER = "user:"
 TOKEN = "token:"  # nosec B105
+VENDOR = "vendor:"
 SYSTEM = "system"
 
 
@@ -16,6 +17,11 @@ def user(name: str) -> str:
 def token(name: str) -> str:
     """Returns the actor that is a program; ``name``: of its token."""
     return f"{TOKEN}{name}"
+
+
+def vendor(sink: str) -> str:
+    """Returns the actor that is a vendor; ``sink``: of the audit stream, whose secret signs its events."""
+    return f"{VENDOR}{sink}"
 
 
 def is_user(actor: str) -> bool:

@@ -9,6 +9,7 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -17,14 +18,28 @@ from kcover.actions import attributes
 from kcover.quote import short_text
 from kcover.reasons import Reason
 
-KINDS: Final = ("redfish", "webhook")
+KINDS: Final = ("redfish", "ipmi", "webhook", "nvsentinel", "clusterapi", "karpenter")
 SIGNED: Final = ("webhook",)  # kinds whose password signs requests, and whose address is one for all nodes
+IN_CLUSTER: Final = (
+    "nvsentinel",
+    "clusterapi",
+    "karpenter",
+)  # kinds whose objects are in a cluster: without an address
+REPLACING: Final = ("clusterapi", "karpenter")  # kinds that replace machines
+POWERING: Final = tuple(kind for kind in KINDS if kind not in REPLACING)  # kinds that end a boot
 MIN_SECRET: Final = 16  # characters of a password that signs
+IPMI_PORT: Final = 623
+IPMI_MAX_NAME, IPMI_MAX_PASSWORD = 16, 20  # bytes (IPMI 2.0, 22.28 and 22.30)
 ANNOTATION: Final = "kcover.io/bmc"  # of a node: the host that replaces {bmc}
 NODE, BMC = "{node}", "{bmc}"
 MAX_TEXT, MAX_NAMES, MAX_NODES = 500, 50, 10_000
+MACHINE_VERSIONS: Final = ("v1beta2", "v1beta1")  # of Cluster API
+MAX_REPLACE_MINUTES: Final = 24 * 60
 MAX_CALL_SECONDS: Final = 12  # a step's lease is 30 s, and a call must end within it
+IPMI_ADDRESS = re.compile(r"ipmi://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:.]{2,45}\]?")
+
+FORMS: Final = MappingProxyType({"redfish": "https://HOST", "ipmi": "ipmi://HOST:PORT"})  # of addresses
 
 Reader = Callable[[object], Any]
 
@@ -54,15 +69,15 @@ def _names(value: object) -> list[str]:
     return [_text(name) for name in names]
 
 
-def _table(value: object) -> dict[str, str]:
+def _table(value: object, *, kind: str) -> dict[str, str]:
     """The address of each node: a JSON object, or the lines ``node address``."""
     if isinstance(value, str):
         value = _decoded(value)
     if not isinstance(value, dict) or not 0 < len(value) <= MAX_NODES:
         raise SettingError("", reasons.of("driver_table", most=MAX_NODES))
     for node, address in value.items():
-        if not isinstance(address, str) or _refusal(address) is not None:
-            raise SettingError("", reasons.of("driver_table_row", node=short_text(str(node))))
+        if not isinstance(address, str) or _refusal(kind, address) is not None:
+            raise SettingError("", reasons.of("driver_table_row", node=short_text(str(node)), form=FORMS[kind]))
     return dict(value)
 
 
@@ -76,9 +91,14 @@ def _decoded(text: str) -> object:
     return dict(rows) if all(len(row) == 2 for row in rows) and len({row[0] for row in rows}) == len(rows) else None
 
 
+def _version(value: object) -> str:
+    if value not in MACHINE_VERSIONS:
+        raise SettingError("", reasons.of("driver_version", known=", ".join(MACHINE_VERSIONS)))
+    return str(value)
+
+
 _COMMON: Final[Mapping[str, Reader]] = {
     "pools": _names,
-    "table": _table,
     "hosts": _names,
     "timeout": setting_values.number(1, MAX_CALL_SECONDS),
     "check_uuid": setting_values.boolean,
@@ -86,13 +106,28 @@ _COMMON: Final[Mapping[str, Reader]] = {
 }
 SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
-        "redfish": {**_COMMON, "system": _text, "insecure": setting_values.boolean},
+        "redfish": {
+            **_COMMON,
+            "table": partial(_table, kind="redfish"),
+            "system": _text,
+            "insecure": setting_values.boolean,
+        },
+        "ipmi": {**_COMMON, "table": partial(_table, kind="ipmi")},
         "webhook": {"pools": _names, "timeout": setting_values.number(1, MAX_CALL_SECONDS)},
+        "nvsentinel": {"pools": _names},
+        "clusterapi": {
+            "pools": _names,
+            "version": _version,
+            "cluster": _text,
+            "check_uuid": setting_values.boolean,
+            "within": setting_values.number(1, MAX_REPLACE_MINUTES),
+        },
+        "karpenter": {"pools": _names, "within": setting_values.number(1, MAX_REPLACE_MINUTES)},
     }
 )
 DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"pools": [], "table": {}, "hosts": [], "timeout": 10, "check_uuid": True, "off_seconds": 10}
-    | {"system": "", "insecure": False}
+    | {"system": "", "insecure": False, "version": "v1beta2", "cluster": "", "within": 60}
 )
 
 
@@ -113,10 +148,13 @@ def read(kind: str, given: Mapping[str, Any], *, url: str) -> dict[str, Any]:
                 found[name] = readers[name](value)
         except (SettingError, setting_values.ValueInvalid) as error:
             raise SettingError(name, error.reason) from error
-    if kind in SIGNED:
+    if kind in IN_CLUSTER:
+        if url:
+            raise SettingError("", reasons.of("driver_address_unused", kind=kind))
+    elif kind in SIGNED:
         _check_receiver(url)
     else:
-        _check_address(url, found)
+        _check_address(kind, url, found)
     return found
 
 
@@ -127,10 +165,10 @@ def _check_receiver(url: str) -> None:
         raise SettingError("", refusal)
 
 
-def _check_address(url: str, found: Mapping[str, Any]) -> None:
+def _check_address(kind: str, url: str, found: Mapping[str, Any]) -> None:
     if not url and not found.get("table"):
         raise SettingError("", reasons.of("driver_address_missing", place=NODE))
-    refusal = _refusal(url.replace(NODE, "node").replace(BMC, "bmc")) if url else None
+    refusal = _refusal(kind, url.replace(NODE, "node").replace(BMC, "bmc")) if url else None
     if refusal is not None:
         raise SettingError("", refusal)
     if BMC in url and not found.get("hosts"):
@@ -140,7 +178,11 @@ def _check_address(url: str, found: Mapping[str, Any]) -> None:
         raise SettingError("", reasons.of("driver_address_plain"))
 
 
-def _refusal(address: str) -> Reason | None:
+def _refusal(kind: str, address: str) -> Reason | None:
+    if kind == "ipmi":
+        port = address.rpartition(":")[2]
+        fits = IPMI_ADDRESS.fullmatch(address) and (not port.isdecimal() or 0 < int(port) < 65536)
+        return None if fits else reasons.of("driver_address_ipmi")
     refusal = attributes.url(address)
     if refusal is None and ("?" in address or "#" in address):
         return reasons.of("driver_address_query")
@@ -184,7 +226,8 @@ def _covers(allowed: str, host: str) -> bool:
 def same_machine(one: str, other: str) -> bool | None:
     """Returns whether two SMBIOS UUIDs name one machine; None if one of them is missing or malformed.
 
-    Firmware may give the first three fields in the other byte order (SMBIOS 2.6, 7.2.1).
+    Firmware may give the first three fields in the other byte order (SMBIOS 2.6, 7.2.1). A controller may send all 16
+    bytes in the other order (IPMI 2.0, 20.8).
     """
     try:
         left, right = uuid.UUID(one), uuid.UUID(other)
@@ -192,4 +235,5 @@ def same_machine(one: str, other: str) -> bool | None:
         return None
     if not left.int or not right.int or left.int == 2**128 - 1 or right.int == 2**128 - 1:
         return None  # "not present" and "not set"
-    return left in (right, uuid.UUID(bytes=right.bytes_le))
+    orders = (right.bytes, right.bytes_le)
+    return left.bytes in (*orders, *(order[::-1] for order in orders))

@@ -6,7 +6,7 @@ anybody can see the changes with kubectl.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ class Marks:
     was already cordoned by somebody else. ``taints`` are the (key, value, effect) that the portal added. ``labels``
     maps each label that the portal set to its previous value, None for none. ``given``: the values of labels that the
     portal sets once; another value found later is somebody else's. The portal's state label changes and is not in it.
+    ``devices``: the (DeviceTaintRule, device) that the portal tainted, noted before the rule is created.
     """
 
     rescue: int
@@ -33,6 +34,7 @@ class Marks:
     taints: tuple[tuple[str, str, str], ...] = ()
     labels: Mapping[str, str | None] = field(default_factory=dict)
     given: Mapping[str, str] = field(default_factory=dict)
+    devices: tuple[tuple[str, str], ...] = ()
 
     def with_cordon(self, *, was_unschedulable: bool) -> "Marks":
         """The marks after a cordon; an earlier cordon is somebody else's and stays."""
@@ -49,6 +51,14 @@ class Marks:
     def without_taint(self, taint: tuple[str, str, str]) -> "Marks":
         """The marks after the removal of a taint of the portal's own."""
         return replace(self, taints=tuple(found for found in self.taints if found != taint))
+
+    def with_device(self, rule: str, device: str) -> "Marks":
+        """The marks before a device is tainted by this rule."""
+        return self if (rule, device) in self.devices else replace(self, devices=(*self.devices, (rule, device)))
+
+    def without_devices(self, rules: Collection[str]) -> "Marks":
+        """The marks without these rules: they were not created, are deleted, or are not the portal's."""
+        return replace(self, devices=tuple(found for found in self.devices if found[0] not in rules))
 
     def with_label(self, key: str, *, before: str | None, value: str | None = None) -> "Marks":
         """The marks after setting a label; the first ``before`` is what is restored. ``value``: see ``given``."""
@@ -74,6 +84,7 @@ class Marks:
                 "taints": [list(taint) for taint in self.taints],
                 "labels": sorted(self.labels),
                 **({"given": dict(self.given)} if self.given else {}),
+                **({"devices": [list(pair) for pair in self.devices]} if self.devices else {}),
             },
             "before": {"unschedulable": self.foreign_cordon, "labels": dict(self.labels)},
         }
@@ -121,6 +132,7 @@ def read(content: Mapping[str, Any]) -> Marks | None:
             taints=tuple((str(k), str(v), str(e)) for k, v, e in changed["taints"]),
             labels={str(k): None if v is None else str(v) for k, v in before["labels"].items()},
             given={str(k): str(v) for k, v in changed.get("given", {}).items()},
+            devices=tuple((str(rule), str(device)) for rule, device in changed.get("devices", ())),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

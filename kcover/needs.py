@@ -13,5 +13,9 @@ class Need(StrEnum):
     INCIDENT = "incident"  # a fault that no rescue handles
     JOB = "job"  # an order about a training job that waits for a person
     REPAIR = "repair"  # a repair that is overdue, or has no owner or no date
+    PART = "part"  # a part that was taken back, left with faults, or is reported by two nodes
     WATCH = "watch"  # a cluster that the watch cannot read
     SOURCE = "source"  # a source of faults that fails
+
+
+KINDS = tuple(kind.value for kind in Need)

@@ -18,6 +18,7 @@ class Stage(StrEnum):
     REBOOTING = "rebooting"
     VERIFYING = "verifying"
     VALIDATING = "validating"
+    REPAIR = "repair"  # another system or the repair desk has it
     PROBATION = "probation"
     BURN_IN = "burn-in"  # a new machine that is validated before its first work
     RESERVED = "reserved"  # a standby that is about to take a node's place

@@ -19,6 +19,8 @@ Value: TypeAlias = "str | int | Reason | tuple[Reason, ...]"
 Translate: TypeAlias = Callable[[str], str]
 
 SPANS: Mapping[str, int] = {"span_d": 86400, "span_h": 3600, "span_min": 60, "span_s": 1}  # seconds of each unit
+FAULT = "{kind} {code}"  # in a sentence that names a fault
+SPELLED: Mapping[str, str] = {"xid": "Xid", "sxid": "SXid"}  # kinds of faults as people write them, if not as they are
 ALL = "all"  # the code of several reasons in sequence, each with a sentence of its own
 
 
@@ -44,7 +46,10 @@ class Reason:
         if self.code == ALL:
             return _join_sentences([part.say(translate) for part in self.parts], translate)
         rendered = {name: _render(value, translate) for name, value in self.params}
-        return translate(sentences.SENTENCES[self.code]).format_map(rendered)
+        template = sentences.SENTENCES[self.code]
+        if FAULT in template:
+            rendered["kind"] = SPELLED.get(str(rendered["kind"]), rendered["kind"])
+        return translate(template).format_map(rendered)
 
     @property
     def parts(self) -> tuple["Reason", ...]:

@@ -16,6 +16,9 @@ MAX_DUE_YEARS: Final = 10  # from now to the next date of a repair
 UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs a person
 
 
+ROLE_OWNER: Final = "role:"  # before the name of a role that owns a repair: its members see to it
+
+
 class State(StrEnum):
     """The states, in the order in which a repair takes them."""
 
@@ -45,6 +48,7 @@ class Validation(StrEnum):
     RUNNING = "running"
     PASSED = "passed"
     FAILED = "failed"
+    OTHER_MACHINE = "other_machine"  # only another machine was validated under the node's name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +117,7 @@ _NOT_VALIDATED: Final[Mapping[Validation, str]] = {
     Validation.MISSING: "repair_not_validated",
     Validation.RUNNING: "repair_validation_runs",
     Validation.FAILED: "repair_validation_failed",
+    Validation.OTHER_MACHINE: "repair_other_machine",
 }
 
 
@@ -137,11 +142,11 @@ def after_validation(state: State, validation: Validation) -> State:
     """The state of a repair once the portal has looked at the validation of its machine; the same if nothing changed.
 
     A passed validation is shown as ``validating`` until a person closes the repair. One that was cancelled or that
-    proved nothing leaves the machine ``returned``.
+    proved nothing leaves the machine ``returned``, as does one of another machine.
     """
     if state not in AT_THE_DESK:
         return state
-    if validation is Validation.MISSING:
+    if validation in (Validation.MISSING, Validation.OTHER_MACHINE):
         return State.RETURNED
     return State.ACCEPTED if validation is Validation.FAILED else State.VALIDATING
 

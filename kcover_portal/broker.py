@@ -17,9 +17,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kombu import Connection
-from kombu.transport import TRANSPORT_ALIASES, memory, redis
-from redis import Redis
+from kcover_portal import deferred
+
+# redis-py imports OpenTelemetry if it is installed, although nothing here uses it: 0.1 s and 4 MiB for each process.
+with deferred.hidden("opentelemetry"):
+    from kombu import Connection
+    from kombu.transport import TRANSPORT_ALIASES, memory, redis
+    from redis import Redis
 
 MAX_WAIT_SECONDS = 0.5
 

@@ -41,11 +41,15 @@ app.conf.beat_scheduler = "kcover_portal.operate.scheduler:PersistentScheduler"
 app.conf.beat_schedule = {
     "notify-prune": {"task": "notify.prune", "schedule": 3600.0},
     "prune": {"task": "incidents.prune", "schedule": 3600.0},
+    "secrets of the engine": {"task": "operate.move_secrets", "schedule": 15.0, "options": {"expires": 15.0}},
     "policy objects": {"task": "policies.read_objects", "schedule": 15.0, "options": {"expires": 15.0}},
     "suspected GPUs": {"task": "incidents.suspect_gpus", "schedule": 60.0, "options": {"expires": 60.0}},
     "preflight objects": {"task": "preflight.read_objects", "schedule": 10.0, "options": {"expires": 10.0}},
+    "pair tests": {"task": "preflight.begin_scheduled", "schedule": 600.0, "options": {"expires": 600.0}},
     "jobs": {"task": "jobs.look", "schedule": 10.0, "options": {"expires": 10.0}},
     "repairs": {"task": "repairs.sweep", "schedule": 60.0, "options": {"expires": 60.0}},
+    "repairs of lemons": {"task": "reports.report_lemons", "schedule": 3600.0, "options": {"expires": 3600.0}},
+    "prune acts about needs": {"task": "needs.prune", "schedule": 3600.0},
     "prune job orders": {"task": "jobs.prune", "schedule": 3600.0},
     "prune preflight": {"task": "preflight.prune", "schedule": 3600.0},
     "deep checks": {"task": "checks.deep_checks", "schedule": 60.0, "options": {"expires": 60.0}},
@@ -56,6 +60,8 @@ app.conf.beat_schedule = {
     "prune check runs": {"task": "checks.prune", "schedule": 3600.0},
     "prune sources": {"task": "sources.prune", "schedule": 3600.0},
     "prune evidence": {"task": "evidence.prune", "schedule": 3600.0},
+    "figures of GPUs": {"task": "fleet.sample_gpus", "schedule": 900.0, "options": {"expires": 900.0}},
+    "cordons by others": {"task": "fleet.look_at_cordons", "schedule": 60.0, "options": {"expires": 60.0}},
     "prune check results": {"task": "fleet.prune", "schedule": 3600.0},
 }
 

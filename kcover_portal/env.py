@@ -10,7 +10,7 @@ from pathlib import Path
 
 from kcover import autopilot
 from kcover.policy import document
-from kcover_portal import log_format, oidc_settings, setting_values
+from kcover_portal import log_format, oidc_settings, setting_values, telemetry_settings
 from kcover_portal.setting_values import Variable
 
 
@@ -71,6 +71,27 @@ VARIABLES = (
         "",
         "a program with arguments, run without a shell",
         "prints those keys, for example from a key management service; instead of the file",
+    ),
+    Variable(
+        "KCOVER_ENGINE_KEY_FILE",
+        str,
+        "",
+        "the path of a file with one key a line, which only worker and watch can read",
+        "encrypts kubeconfigs instead, so that web and live cannot decrypt them",
+    ),
+    Variable(
+        "KCOVER_ENGINE_KEY_COMMAND",
+        setting_values.checked(lambda text: not text or shlex.split(text)),
+        "",
+        "a program with arguments, run without a shell",
+        "prints those keys; instead of the file",
+    ),
+    Variable(
+        "KCOVER_CLUSTER_ACCESS",
+        setting_values.checked(lambda text: text in ("engine", "read")),
+        "engine",
+        "engine, or read in web and live",
+        "read: this process uses the second kubeconfig of a cluster, which has fewer rights, where there is one",
     ),
     Variable(
         "KCOVER_ANCHOR",
@@ -197,7 +218,7 @@ VARIABLES = (
         lambda text: [] if text == "none" else setting_values.hosts(text),
         "localhost,127.0.0.1,[::1]",
         "host names or addresses, separated by commas; none on Kubernetes",
-        "loopback, link-local and metadata addresses that webhooks, channels and decision systems may have",
+        "loopback, link-local and metadata addresses that webhooks, channels, buckets and decision systems may have",
     ),
     Variable(
         "KCOVER_KUBECONFIG_COMMANDS",
@@ -235,8 +256,16 @@ VARIABLES = (
         " or ".join(log_format.FORMATS),
         "the format of log lines; json has the ids of request, task, rescue and incident as fields",
     ),
+    *telemetry_settings.VARIABLES,
     Variable(
         "KCOVER_TIME_ZONE", setting_values.zone, "UTC", "a zone such as Asia/Shanghai", "the default time zone of pages"
+    ),
+    Variable(
+        "KCOVER_GRAFANA_URL",
+        setting_values.dashboard,
+        "",
+        "http:// or https:// address with the placeholders {cluster}, {node}, {from} and {to} behind the host",
+        "links from the pages of nodes and incidents to a dashboard; {from} and {to} are milliseconds of the epoch",
     ),
     Variable(
         "KCOVER_DEMO_URL",

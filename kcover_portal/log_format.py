@@ -1,8 +1,9 @@
-"""The format of log lines, as text or JSON, with the tokens of approval links removed."""
+"""The format of log lines, as text or JSON, with the tokens of links removed."""
 
 import json
 import logging
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -12,13 +13,13 @@ TEXT: Final = "text"
 FORMATS: Final = (TEXT, "json")
 LINE: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 
-# An approval link answers in a person's name. Its token is behind # and is not sent to servers; this hides a token that
-# somebody put into the path, and that a proxy or an error repeats.
-_LINK = re.compile(r"(/approve/)#?[^\s\"'?&<>]+")
+# An approval link answers in a person's name, and a wall link shows the fleet. Their tokens are behind # and are not
+# sent to servers; this hides a token that somebody put into the path, and that a proxy or an error repeats.
+_LINK = re.compile(r"(/(?:approve|wall)/)#?[^\s\"'?&<>]+")
 
 
 class Redacted(logging.Formatter):
-    """Hides tokens of approval links in the message and in tracebacks."""
+    """Hides tokens of links in the message and in tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line without tokens."""
@@ -46,8 +47,12 @@ class JsonLine(logging.Formatter):
         return json.dumps(line, ensure_ascii=False, default=str)
 
 
-def configuration(chosen: str) -> dict[str, Any]:
-    """Returns the value of ``LOGGING`` for one of ``FORMATS``. The web servers' own loggers write the same lines."""
+def configuration(chosen: str, reports: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Returns the value of ``LOGGING`` for one of ``FORMATS``. The web servers' own loggers write the same lines.
+
+    ``reports``: the arguments of the handler that reports errors; None: there is none.
+    """
+    reporting = {"reports": {"()": "kcover_portal.error_reports.Handler", **reports}} if reports else {}
     passed_on = {"handlers": [], "propagate": True, "level": "WARNING"}
     return {
         "version": 1,
@@ -56,8 +61,8 @@ def configuration(chosen: str) -> dict[str, Any]:
             "text": {"()": "kcover_portal.log_format.Redacted", "fmt": LINE},
             "json": {"()": "kcover_portal.log_format.JsonLine"},
         },
-        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": chosen}},
-        "root": {"handlers": ["console"], "level": "INFO"},
+        "handlers": {"console": {"class": "logging.StreamHandler", "formatter": chosen}, **reporting},
+        "root": {"handlers": ["console", *reporting], "level": "INFO"},
         "loggers": {
             "django.request": {"level": "ERROR"},
             "celery": {"level": "WARNING"},

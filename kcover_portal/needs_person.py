@@ -15,6 +15,8 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.jobs.models import JobOrder
+from kcover_portal.parts import queries as parts
+from kcover_portal.parts.models import Placement
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
@@ -34,6 +36,7 @@ class NeedsPerson:
     incidents: QuerySet[Incident]  # that no rescue handles
     orders: QuerySet[JobOrder]  # about training jobs, left to people
     repairs: QuerySet[Repair]  # overdue, or without an owner or a date
+    parts: QuerySet[Placement]  # of parts that should be looked at
     clusters: list[Cluster]  # that the watch cannot read
     sources: QuerySet[Source]  # of faults, that fail
 
@@ -48,13 +51,14 @@ def of(scope: Scope, clusters: Collection[Cluster], *, now: datetime) -> NeedsPe
         incidents=scope.rows(rescue.unhandled_incidents()),
         orders=scope.rows(jobs.left_to_people(), node=None),
         repairs=scope.rows(repairs.left_to_people(now=now)),
+        parts=scope.rows(parts.left_to_people()),
         clusters=fleet.unwatched(clusters),
         sources=sources.failing(clusters),
     )
 
 
 def counts(clusters: Collection[Cluster], *, now: datetime) -> dict[tuple[str, Need], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Eight queries."""
+    """The number of rows that need a person, by cluster and kind; zeros included. Nine queries."""
     found = of(Scope.of(*clusters), clusters, now=now)
     rows: dict[Need, QuerySet[Any]] = {
         Need.LEDGER: found.ledgers,
@@ -64,6 +68,7 @@ def counts(clusters: Collection[Cluster], *, now: datetime) -> dict[tuple[str, N
         Need.INCIDENT: found.incidents,
         Need.JOB: found.orders,
         Need.REPAIR: found.repairs,
+        Need.PART: found.parts,
         Need.SOURCE: found.sources,
     }
     numbers = Counter({(cluster.name, Need.WATCH): 1 for cluster in found.clusters})

@@ -98,10 +98,11 @@ def send(
     seconds: float,
     headers: Mapping[str, str] = NO_HEADERS,
     most: int = MAX_RESPONSE_BYTES,
+    content_type: str = "application/json",
 ) -> RawResponse:
-    """Sends a document once and returns the raw response; see ``request``. Signed if there is a ``secret``."""
+    """Sends a document once as JSON and returns the raw response; see ``request``. Signed if there is a ``secret``."""
     body = json.dumps(document, separators=(",", ":")).encode()
-    own = {"Content-Type": "application/json"}
+    own = {"Content-Type": content_type}
     if secret:
         own[SIGNATURE] = signature(secret, body)
     return request("POST", url, body=body, seconds=seconds, headers={**headers, **own}, most=most)
@@ -257,14 +258,14 @@ def _split(url: str) -> SplitResult:
     raise NoResponse(reasons.of("address_not_http", url=url[:100]), arrived=False)
 
 
-def addresses(host: str, port: int | None, *, until: float) -> list[str]:
+def addresses(host: str, port: int | None, *, until: float | None = None) -> list[str]:
     """Returns the addresses of a host in the resolver's order, until a time of the monotonic clock. Raises NoResponse.
 
     People who configure addresses must not reach services that trust this machine, such as a cloud's metadata service.
     Loopback, link-local and metadata addresses are therefore blocked, except those in ``KCOVER_OUTGOING_HOSTS``.
     """
     try:
-        infos = _look_up(host, port, until=until)
+        infos = _look_up(host, port, until=time.monotonic() + 3.0 if until is None else until)
         found = [ipaddress.ip_address(str(info[4][0]).partition("%")[0]) for info in infos]
     except (OSError, ValueError) as error:
         raise _without_address(host, str(error)[:MAX_ERROR]) from error

@@ -48,6 +48,19 @@ def web_call(text: str) -> str:
     return text
 
 
+def dashboard(text: str) -> str:
+    """The template of a link to a dashboard. Placeholders stand behind the host, so that no name can change it."""
+    if not text:
+        return text
+    parts = urlsplit(web_call(text))
+    names = set(re.findall(r"\{([^{}]*)\}", text))
+    if parts.username is not None or "{" in parts.netloc or not names <= {"cluster", "node", "from", "to"}:
+        raise ValueError
+    if not text.isascii() or not text.isprintable() or " " in text or len(text) > 2000:
+        raise ValueError
+    return text
+
+
 def bucket(text: str) -> str:
     """The address of an S3 bucket, with a prefix of its objects or without."""
     parts = urlsplit(web(text))

@@ -10,7 +10,8 @@ from urllib.parse import unquote, urlsplit
 
 from csp.constants import SELF
 
-from kcover_portal import database_config, env, log_format, oidc_settings, private_files, setting_values
+from kcover_portal import database_config, env, log_format, oidc_settings, private_files, setting_values, static_files
+from kcover_portal import telemetry_settings as telemetry
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. Processes run in the working directory if installed, otherwise in the checkout, and write to its var/.
@@ -30,7 +31,8 @@ def _end(problem: str) -> NoReturn:
 try:
     ENV = env.read()
     KCOVER_OIDC = oidc_settings.read(ENV)
-except (env.SettingsInvalid, oidc_settings.OidcIncomplete) as invalid:
+    KCOVER_TRACES, _REPORTS = telemetry.traces(ENV), telemetry.sentry(ENV)
+except (env.SettingsInvalid, oidc_settings.OidcIncomplete, telemetry.TelemetryUnavailable) as invalid:
     _end(str(invalid))
 
 
@@ -55,8 +57,14 @@ def _secret_keys() -> list[str]:
 SECRET_KEY, *SECRET_KEY_FALLBACKS = _secret_keys()
 KCOVER_ENCRYPTION_KEY_FILE = cast("str", ENV["KCOVER_ENCRYPTION_KEY_FILE"])
 KCOVER_ENCRYPTION_KEY_COMMAND = cast("str", ENV["KCOVER_ENCRYPTION_KEY_COMMAND"])
-if KCOVER_ENCRYPTION_KEY_FILE and KCOVER_ENCRYPTION_KEY_COMMAND:
-    _end("set only one of KCOVER_ENCRYPTION_KEY_FILE and KCOVER_ENCRYPTION_KEY_COMMAND")
+KCOVER_ENGINE_KEY_FILE = cast("str", ENV["KCOVER_ENGINE_KEY_FILE"])
+KCOVER_ENGINE_KEY_COMMAND = cast("str", ENV["KCOVER_ENGINE_KEY_COMMAND"])
+for _key in ("KCOVER_ENCRYPTION_KEY", "KCOVER_ENGINE_KEY"):
+    if ENV[f"{_key}_FILE"] and ENV[f"{_key}_COMMAND"]:
+        _end(f"set only one of {_key}_FILE and {_key}_COMMAND")
+KCOVER_CLUSTER_ACCESS = cast("str", ENV["KCOVER_CLUSTER_ACCESS"])
+if KCOVER_CLUSTER_ACCESS == "read" and (KCOVER_ENGINE_KEY_FILE or KCOVER_ENGINE_KEY_COMMAND):
+    _end("KCOVER_CLUSTER_ACCESS=read is for web and live, which must not have the engine's key; remove one of both")
 # SQLite means one machine. With PostgreSQL, a key in var/ could vanish with its pod, and all secrets with it.
 KCOVER_OWN_ENCRYPTION_KEY = (
     VAR_DIR / "encryption_key" if cast("str", ENV["KCOVER_DATABASE_URL"]).startswith("sqlite") else None
@@ -65,6 +73,7 @@ DEBUG = cast("bool", ENV["KCOVER_DEBUG"])
 ALLOWED_HOSTS = cast("list[str]", ENV["KCOVER_ALLOWED_HOSTS"])
 KCOVER_MODE = cast("str", ENV["KCOVER_MODE"])
 KCOVER_DEMO_URL = cast("str", ENV["KCOVER_DEMO_URL"])
+KCOVER_GRAFANA_URL = cast("str", ENV["KCOVER_GRAFANA_URL"])
 KCOVER_WEB_URL = cast("str", ENV["KCOVER_WEB_URL"])
 KCOVER_PUBLIC_URL = cast("str", ENV["KCOVER_PUBLIC_URL"])
 KCOVER_TRUSTED_PROXIES = cast("list[IPv4Network | IPv6Network]", ENV["KCOVER_TRUSTED_PROXIES"])
@@ -109,21 +118,20 @@ INSTALLED_APPS = [
     *("kcover_portal.incidents", "kcover_portal.machines", "kcover_portal.evidence"),
     *("kcover_portal.anchors", "kcover_portal.audit_stream"),
     "kcover_portal.rescue",
-    *("kcover_portal.checks", "kcover_portal.jobs", "kcover_portal.repairs"),
+    *("kcover_portal.checks", "kcover_portal.jobs", "kcover_portal.repairs", "kcover_portal.parts"),
     "kcover_portal.preflight",
-    "kcover_portal.notify",
-    "kcover_portal.sources",
-    "kcover_portal.api",
-    "kcover_portal.console",
-    "kcover_portal.operate",
+    *("kcover_portal.notify", "kcover_portal.sources", "kcover_portal.reports", "kcover_portal.needs"),
+    *("kcover_portal.api", "kcover_portal.console", "kcover_portal.operate"),
 ]
 
 MIDDLEWARE = [
     "kcover_portal.operate.request_ids.identify",
     "kcover_portal.operate.addresses.without_nul",
+    "kcover_portal.operate.addresses.without_last_slash",
     "kcover_portal.operate.addresses.without_forged_scheme",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "kcover_portal.operate.compression.CompressedPages",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
@@ -173,7 +181,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_URL = "console:sign-in"
-LOGIN_REDIRECT_URL = "console:overview"
+LOGIN_REDIRECT_URL = "console:home"
 LOGOUT_REDIRECT_URL = "console:sign-in"
 SESSION_ENGINE = "kcover_portal.accounts.services.session_store"
 SESSION_COOKIE_AGE = 12 * 3600  # from the sign-in on; KCOVER_SESSION_IDLE_MINUTES may end a session earlier
@@ -212,7 +220,9 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = VAR_DIR / "static"
 private_files.make_folder(STATIC_ROOT)  # WhiteNoise warns if it is missing
-WHITENOISE_USE_FINDERS = True
+_COLLECTED = static_files.are_collected(STATIC_ROOT, base=BASE_DIR)
+STORAGES = static_files.storages(collected=_COLLECTED)
+WHITENOISE_USE_FINDERS = not _COLLECTED
 WHITENOISE_AUTOREFRESH = False
 
 # Signals may be lost, so pub/sub is enough. socket_timeout None: redis-py 8 would disconnect idle listeners after 5 s
@@ -272,8 +282,10 @@ SPECTACULAR_SETTINGS = {
         "ProfileNameEnum": "kcover.validation.profiles.DEFAULTS",
         "ValidationStateEnum": "kcover_portal.checks.models.Validation.State",
         "DeliveryStateEnum": "kcover_portal.notify.models.Delivery.State",
+        "NeedKindEnum": "kcover.needs.KINDS",
         "PairPlanStateEnum": "kcover_portal.preflight.models.PairPlan.State",
         "PairTestStateEnum": "kcover_portal.preflight.models.PairTest.State",
+        "PartKindEnum": "kcover_portal.parts.models.Part.Kind",
         "RepairStateEnum": "kcover_portal.repairs.models.Repair.State",
         "SinkKindEnum": "kcover_portal.audit_stream.models.Sink.Kind",
         "SourceKindEnum": "kcover_portal.sources.models.Source.Kind",
@@ -281,7 +293,8 @@ SPECTACULAR_SETTINGS = {
         "HealthStateEnum": "kcover.decisions.health.STATES",
         "HealthCauseEnum": "kcover.decisions.health.CAUSES",
     },
+    "POSTPROCESSING_HOOKS": ["kcover_portal.api.schema_texts.postprocess"],
     **dict.fromkeys(("SWAGGER_UI_DIST", "SWAGGER_UI_FAVICON_HREF"), "SIDECAR"),
 }
 
-LOGGING = log_format.configuration(cast("str", ENV["KCOVER_LOG_FORMAT"]))
+LOGGING = log_format.configuration(cast("str", ENV["KCOVER_LOG_FORMAT"]), _REPORTS)

@@ -6,14 +6,14 @@ Every response is JSON. An unknown node is 404 and lists the nodes that exist. A
 """
 
 import difflib
-import json
 from typing import Any
 
 from aiohttp import web
 
+from simulator import answers
 from simulator.kubeapi import server
 from simulator.witnesses.all_witnesses import Witnesses
-from simulator.world import injector, nodes, random_faults, virtual_agents
+from simulator.world import boards, injector, nodes, random_faults, replacements, virtual_agents
 from simulator.world.world import World
 
 Object = dict[str, Any]
@@ -44,8 +44,10 @@ class Control:
                 web.get("/sim/nodes/{node}", self._node),
                 web.post("/sim/nodes/{node}/reboot", self._reboot),
                 web.post("/sim/nodes/{node}/cure", self._cure),
+                web.post("/sim/nodes/{node}/owner", self._own),
                 web.post("/sim/nodes/{node}/speed", self._speed),
                 web.post("/sim/nodes/{node}/agent", self._agent),
+                web.post("/sim/nodes/{node}/gpus/{index}/move", self._move_gpu),
                 web.post("/sim/pods/{namespace}/{pod}/log", self._print),
                 web.post("/sim/exporter", self._export),
                 web.get("/sim/state", self._state),
@@ -62,25 +64,25 @@ class Control:
     # Faults
 
     async def _inject(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await answers.body(request)
         try:
             order = injector.parse(body)
             if order.node not in self._world.machines:
                 return self._unknown(order.node)
             lines = injector.inject(self._world, order)
         except injector.OrderError as error:
-            return _invalid(error.field, error.reason)
+            return answers.invalid(error.field, error.reason)
         done = {"node": order.node, "boot_id": self._world.machines[order.node].boot_id, "lines": list(lines)}
-        return _json({**done, "count": order.count, "cure": order.cure}, status=201)
+        return answers.document({**done, "count": order.count, "cure": order.cure}, status=201)
 
     # Nodes
 
     async def _nodes(self, request: web.Request) -> web.Response:
-        return _json({"nodes": [self._summary(name) for name in self._world.machines]})
+        return answers.document({"nodes": [self._summary(name) for name in self._world.machines]})
 
     async def _node(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
-        return _json(self._truth(name)) if name in self._world.machines else self._unknown(name)
+        return answers.document(self._truth(name)) if name in self._world.machines else self._unknown(name)
 
     async def _reboot(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -89,8 +91,8 @@ class Control:
         host = self._world.machines[name]
         before = host.boot_id
         if not host.reboot("requested"):
-            return _json({"error": f"{name} is {host.power}", "power": host.power}, status=409)
-        return _json({"node": name, "power": host.power, "boot_id": before}, status=202)
+            return answers.document({"error": f"{name} is {host.power}", "power": host.power}, status=409)
+        return answers.document({"node": name, "power": host.power, "boot_id": before}, status=202)
 
     async def _cure(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
@@ -99,60 +101,91 @@ class Control:
         host = self._world.machines[name]
         cured = len(host.faults)
         host.repair()
-        return _json({"node": name, "cured": cured, "power": host.power})
+        return answers.document({"node": name, "cured": cured, "power": host.power})
+
+    async def _own(self, request: web.Request) -> web.Response:
+        """Gives the machine of a node a Machine or a NodeClaim, whose deletion replaces it."""
+        name, body = request.match_info["node"], await answers.body(request)
+        if name not in self._world.machines:
+            return self._unknown(name)
+        kind = body.get("kind") if isinstance(body, dict) else None
+        if kind not in replacements.KINDS or self._world.owners is None:
+            return answers.invalid("kind", f"must be one of {', '.join(replacements.KINDS)}")
+        made = self._world.owners.stand_for(name, kind)
+        return answers.document({"node": name, "object": made["metadata"]["name"]}, status=201)
 
     async def _speed(self, request: web.Request) -> web.Response:
-        """How fast the GPUs and links of a node are, as pair tests measure it."""
+        """How fast the GPUs and links of a node are, as NCCL tests measure it, and whether NCCL fails on it."""
         name = request.match_info["node"]
         if name not in self._world.machines:
             return self._unknown(name)
-        body = await _body(request)
-        speed = body.get("speed") if isinstance(body, dict) else None
+        body = await answers.body(request)
+        speed, fails = (body.get("speed"), body.get("nccl_fails", False)) if isinstance(body, dict) else (None, False)
         if isinstance(speed, bool) or not isinstance(speed, int | float) or not 0 <= speed <= 1:
-            return _invalid("speed", "must be a number from 0 to 1")
-        self._world.machines[name].speed = float(speed)
-        return _json({"node": name, "speed": speed})
+            return answers.invalid("speed", "must be a number from 0 to 1")
+        if not isinstance(fails, bool):
+            return answers.invalid("nccl_fails", "must be true or false")
+        host = self._world.machines[name]
+        host.speed, host.nccl_fails = float(speed), fails
+        return answers.document({"node": name, "speed": speed, "nccl_fails": fails})
 
     async def _agent(self, request: web.Request) -> web.Response:
         name = request.match_info["node"]
         if name not in self._world.machines:
             return self._unknown(name)
-        body = await _body(request)
+        body = await answers.body(request)
         wanted = body.get("running") if isinstance(body, dict) else None
         if not isinstance(wanted, bool):
-            return _invalid("running", "must be true or false")
+            return answers.invalid("running", "must be true or false")
         agent = self._fleet.agents.get(name)
         if agent is None:
-            return _json({"error": f"{name} has no agent"}, status=409)
+            return answers.document({"error": f"{name} has no agent"}, status=409)
         agent.wanted = wanted
         if wanted:
             agent.start()
         else:
             agent.stop()
-        return _json({"node": name, "running": agent.running})
+        return answers.document({"node": name, "running": agent.running})
+
+    async def _move_gpu(self, request: web.Request) -> web.Response:
+        """Moves a GPU into a slot of another node; a new GPU takes its place."""
+        body = await answers.body(request)
+        name, wanted = request.match_info["node"], body.get("to") if isinstance(body, dict) else None
+        for one in (name, wanted):
+            if one not in self._world.machines:
+                return self._unknown(str(one))
+        slot = body.get("slot", 0)
+        source, target = self._world.machines[name], self._world.machines[str(wanted)]
+        index = request.match_info["index"]
+        if not index.isdigit() or int(index) >= source.gpus:
+            return answers.invalid("index", f"must be a number below {source.gpus}")
+        if type(slot) is not int or not 0 <= slot < target.gpus:
+            return answers.invalid("slot", f"must be a number from 0 to {target.gpus - 1}")
+        moved = boards.move_gpu(source, int(index), target, slot)
+        return answers.document({"serial": moved.serial, "uuid": moved.uuid, "from": name, "to": wanted, "slot": slot})
 
     async def _print(self, request: web.Request) -> web.Response:
         """A pod prints a line."""
-        body = await _body(request)
+        body = await answers.body(request)
         line = body.get("line") if isinstance(body, dict) else None
         if not isinstance(line, str) or not line or "\n" in line:
-            return _invalid("line", "must be one line of text")
+            return answers.invalid("line", "must be one line of text")
         namespace, name = (request.match_info[part] for part in ("namespace", "pod"))
         pod = self._world.objects.find("Pod", namespace, name)
         if pod is None:
-            return _json({"error": f"no such pod: {namespace}/{name}"}, status=404)
+            return answers.document({"error": f"no such pod: {namespace}/{name}"}, status=404)
         self._api.logs.write(pod, line)
-        return _json({"pod": f"{namespace}/{name}", "node": pod["spec"].get("nodeName", "")}, status=201)
+        return answers.document({"pod": f"{namespace}/{name}", "node": pod["spec"].get("nodeName", "")}, status=201)
 
     async def _export(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await answers.body(request)
         url, token = (body.get(name) if isinstance(body, dict) else None for name in ("url", "token"))
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            return _invalid("url", "must be the address that takes CloudEvents")
+            return answers.invalid("url", "must be the address that takes CloudEvents")
         if not isinstance(token, str):
-            return _invalid("token", "must be a string")
+            return answers.invalid("token", "must be a string")
         self._witnesses.exporter.send_to(url, token)
-        return _json({"url": url})
+        return answers.document({"url": url})
 
     async def _state(self, request: web.Request) -> web.Response:
         machines = self._world.machines
@@ -160,7 +193,7 @@ class Control:
         for host in machines.values():
             power[host.power] = power.get(host.power, 0) + 1
         random = self._random_faults
-        return _json(
+        return answers.document(
             {
                 "now": self._world.agenda.now().isoformat(),
                 "version": self._world.objects.version,
@@ -185,36 +218,37 @@ class Control:
 
     async def _calls(self, request: web.Request) -> web.Response:
         filters = {name: request.query.get(name, "") for name in ("verb", "resource", "node")}
-        return _json(self._api.calls.report(**filters))
+        filters["verb"] = filters["verb"].lower()
+        return answers.document(self._api.calls.report(**filters))
 
     async def _forget_calls(self, request: web.Request) -> web.Response:
         self._api.calls.reset()
-        return _json({"total": 0})
+        return answers.document({"total": 0})
 
     async def _api_faults(self, request: web.Request) -> web.Response:
-        return _json({"pending": self._api.faults.pending(), "hanging": self._api.faults.hanging()})
+        return answers.document({"pending": self._api.faults.pending(), "hanging": self._api.faults.hanging()})
 
     async def _add_api_fault(self, request: web.Request) -> web.Response:
-        body = await _body(request)
+        body = await answers.body(request)
         if not isinstance(body, dict):
-            return _invalid("body", "must be a JSON object")
+            return answers.invalid("body", "must be a JSON object")
         try:
             self._api.faults.add(body)
         except ValueError as error:
             field, _, reason = str(error).partition(": ")
-            return _invalid(field, reason)
-        return _json({"pending": self._api.faults.pending()}, status=201)
+            return answers.invalid(field, reason)
+        return answers.document({"pending": self._api.faults.pending()}, status=201)
 
     async def _clear_api_faults(self, request: web.Request) -> web.Response:
         self._api.faults.clear(request.query.get("name"))
-        return _json({"pending": self._api.faults.pending()})
+        return answers.document({"pending": self._api.faults.pending()})
 
     async def _cut_watches(self, request: web.Request) -> web.Response:
-        return _json({"cut": self._api.cut_watches()})
+        return answers.document({"cut": self._api.cut_watches()})
 
     async def _compact(self, request: web.Request) -> web.Response:
         self._api.compact()
-        return _json({"version": self._world.objects.version})
+        return answers.document({"version": self._world.objects.version})
 
     # Parts of the responses
 
@@ -262,21 +296,4 @@ class Control:
         known = list(self._world.machines)
         near = difflib.get_close_matches(name, known, n=3)
         body = {"error": f"no such node: {name}", "near": near, "nodes": known[:_MAX_NAMES], "count": len(known)}
-        return _json(body, status=404)
-
-
-async def _body(request: web.Request) -> Any:
-    """The decoded body. Raises HTTP 400 if the body is not JSON."""
-    try:
-        return json.loads(await request.read() or b"{}")
-    except ValueError as error:
-        body = json.dumps({"field": "body", "reason": f"is not JSON: {error}"})
-        raise web.HTTPBadRequest(text=body, content_type="application/json") from error
-
-
-def _invalid(field: str, reason: str) -> web.Response:
-    return _json({"field": field, "reason": reason}, status=400)
-
-
-def _json(body: Object, *, status: int = 200) -> web.Response:
-    return web.json_response(body, status=status)
+        return answers.document(body, status=404)

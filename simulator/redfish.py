@@ -25,6 +25,7 @@ class Redfish:
     def __init__(self, world: World, api_faults: faults.ApiFaults) -> None:
         self._world, self._faults = world, api_faults
         self._uuids = {name: nodes.system_uuid(number) for number, name in enumerate(world.machines)}
+        self._serials = {name: nodes.serial_number(number) for number, name in enumerate(world.machines)}
 
     def add_routes(self, app: web.Application) -> None:
         """Adds the service below ``/redfish``."""
@@ -53,7 +54,7 @@ class Redfish:
                 "@odata.id": where,
                 "Id": name,
                 "UUID": self._uuids[name].upper(),
-                "SerialNumber": f"SN{self._uuids[name][-8:]}",
+                "SerialNumber": self._serials[name],
                 "Manufacturer": "Simulated",
                 "Model": "GPU server",
                 "PowerState": "Off" if host.power == machine.OFF else "On",

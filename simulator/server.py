@@ -15,7 +15,7 @@ from typing import Any
 
 from aiohttp import web
 
-from simulator import control, redfish
+from simulator import control, dra, redfish
 from simulator.kubeapi import access, kubeconfig, server, store
 from simulator.witnesses.all_witnesses import Witnesses
 from simulator.world import agenda, random_faults, virtual_agents, world
@@ -77,6 +77,7 @@ class Simulation:
         control.Control(
             self.world, self.api, fleet=self.fleet, random=self.random_faults, witnesses=self.witnesses
         ).add_routes(app)
+        dra.Driver(self.world).add_routes(app)
         self.witnesses.add_routes(app)
         redfish.Redfish(self.world, self.api.faults).add_routes(app)
         app.cleanup_ctx.append(self._moving)

@@ -4,7 +4,8 @@ A change is not counted as a forgery if no claim covers the changed part. These 
 people and of other systems, the reasons of steps, answers of the cluster, remarks (``REMARKS`` of the verifier), and
 entries that only record that a guard held a step back. A genuine log may lack some entries, so removing them is no
 forgery either: the failure of an attempt (one that waited leaves no entry), the answers of an attempt that no entry
-ends (its worker may have died), figures of the guards that no call relies on, and a last question that nobody answered.
+ends (its worker may have died), figures of the guards that no call relies on, a last question that nobody answered, and
+a vote that was given again later.
 
 A forgery is signed with the valid key. It has one of two forms. ``signed``: the forger changed the statements and
 signed them. ``rewritten``: the forger also renumbered the entries and recomputed every digest, as if the whole audit
@@ -109,6 +110,8 @@ def _dispensable(proof: Json, entry: Json) -> bool:
     data, verb = entry["data"], entry["verb"]
     if verb == "step.attempt_failed":
         return True
+    if verb == "rescue.approved":
+        return _given_again(proof, entry)
     if verb == "rescue.held":
         own = entries(proof)
         return not any(other["verb"] != "rescue.cancelled" for other in own[own.index(entry) + 1 :])
@@ -126,6 +129,13 @@ def _dispensable(proof: Json, entry: Json) -> bool:
         made = {other["verb"].removesuffix(".begun") for other in calls}
         return not made.intersection(verifier.ISOLATING if data["act"] == "isolation" else verifier.DESTRUCTIVE)
     return False
+
+
+def _given_again(proof: Json, vote: Json) -> bool:
+    """Returns whether the same person gave the same vote again, after the question was asked again."""
+    votes = entries(proof, "rescue.approved")
+    same = [it for it in votes if (it["actor"], it["data"]["step"]) == (vote["actor"], vote["data"]["step"])]
+    return vote is not same[-1]
 
 
 def _is_ended(proof: Json, answer: Json) -> bool:
@@ -203,7 +213,7 @@ def _vote_invented(proof: Json, chance: random.Random, _proofs: Sequence[Json]) 
 
 
 def _vote_dropped(proof: Json, chance: random.Random, _proofs: Sequence[Json]) -> str:
-    vote = choose(chance, entries(proof, "rescue.approved"))
+    vote = choose(chance, [vote for vote in entries(proof, "rescue.approved") if not _given_again(proof, vote)])
     proof["segment"]["links"].remove(vote)
     return "vote dropped"
 
@@ -307,6 +317,8 @@ def _other(value: Any) -> Any:
 
 def _alterations(proof: Json) -> Iterator[tuple[Json, tuple[Any, ...]]]:
     yield from ((proof, ("rescue", name)) for name in ("id", "cluster", "node", "state"))
+    yield from ((proof, ("rescue", "steps", place, "state")) for place, _ in enumerate(proof["rescue"]["steps"]))
+    yield from ((proof, ("rescue", "votes", place, "by")) for place, _ in enumerate(proof["rescue"]["votes"]))
     if proof["facts"] is not None:
         yield from _of_facts(proof)
     for entry in entries(proof):

@@ -17,7 +17,7 @@ from tests import databases, servers
 
 # Folders and files whose tests share one product. (xdist's own groups do nothing under pytest 9.2: pytest-xdist #1386.)
 SHARING = (
-    *("tests/browser/", "tests/crash/", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
+    *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
     *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
     *("tests/portal/api/test_schema.py", "tests/portal/operate/test_slow_clients.py"),
     *("tests/portal/sources/test_monitoring.py", "tests/simulator/test_world_serve.py"),

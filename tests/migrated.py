@@ -10,6 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from tests import servers
+
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "migrated"
 UNFINISHED = "migrating"
@@ -31,6 +33,15 @@ def template() -> str:
             _migrate(urlunsplit(urlsplit(base)._replace(path=f"/{UNFINISHED}")))
             connection.execute(f"ALTER DATABASE {UNFINISHED} RENAME TO {NAME}")
     return NAME
+
+
+def fill(database: str) -> None:
+    """Copies the template into an empty database of another server, which takes a tenth of the migrations' time."""
+    base = urlunsplit(urlsplit(os.environ["KCOVER_DATABASE_URL"])._replace(path=f"/{template()}"))
+    programs = servers.postgres_bin()
+    dump = subprocess.run([programs / "pg_dump", base], check=True, capture_output=True, timeout=SECONDS)
+    command = [programs / "psql", "--quiet", "--set", "ON_ERROR_STOP=1", database]
+    subprocess.run(command, input=dump.stdout, check=True, stdout=subprocess.DEVNULL, timeout=SECONDS)
 
 
 def sqlite_file(folders: pytest.TempPathFactory) -> Path:

@@ -22,6 +22,8 @@ def pytest_configure() -> None:
     statements that are prepared again."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     settings.WHITENOISE_AUTOREFRESH = True
+    settings.WHITENOISE_USE_FINDERS = True  # whether or not somebody has collected static files in this checkout
+    settings.STORAGES["staticfiles"]["BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     connection_created.connect(_keep_every_statement, weak=False)
 
 

@@ -344,6 +344,17 @@ def refusing_port() -> Iterator[int]:
         yield int(bound.getsockname()[1])
 
 
+def reserved_port() -> socket.socket:
+    """A socket that keeps a port and refuses connections until a server with SO_REUSEADDR listens there.
+
+    Connections are refused again while that server is away, and nobody else gets the port.
+    """
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    made.bind(("127.0.0.1", 0))
+    return made
+
+
 def unused_port() -> int:
     """A TCP port that was free a moment ago, for a server that takes a number only and is started again otherwise."""
     with refusing_port() as port:

@@ -56,7 +56,8 @@ def pins(name: str) -> dict[str, str]:
     ("lock", "wanted"),
     [
         ("requirements.lock", ["requirements.txt"]),
-        ("requirements-dev.lock", ["requirements.txt", "requirements-dev.txt", "requirements.lock"]),
+        ("requirements-extras.lock", ["requirements-otel.txt", "requirements-sentry.txt", "requirements.lock"]),
+        ("requirements-dev.lock", ["requirements.txt", "requirements-dev.txt", "requirements-extras.lock"]),
     ],
 )
 def test_a_lock_has_every_requirement_as_pinned_with_hashes(lock: str, wanted: list[str]) -> None:

@@ -18,6 +18,7 @@ LONGEST = 300  # lines
 LONGER: dict[str, str] = {
     "tools/verify_proof.py": "a stranger gets one file",
     "kcover_portal/env.py": "one table of settings, read from top to bottom",
+    "kcover_portal/accounts/models.py": "all tables of one Django app",
     "kcover_portal/fleet/models.py": "all tables of one Django app",
     "kcover_portal/rescue/models.py": "all tables of one Django app",
     "kcover/audit/__init__.py": "the list of all kinds of entries",

@@ -24,8 +24,10 @@ SCHEMA = CHART / "values.schema.json"
 RELEASE, NAMESPACE = "kcover", "kcover-system"
 HEADER = "# Rendered from deploy/chart by `make manifests`, with the values of deploy/manifests.yaml.\n"
 PLAIN = (
+    "action-lease.yaml",
     "agent/daemonset.yaml",
     "pair-test-policy.yaml",
+    "machines.yaml",
     "pod-logs.yaml",
     *(f"portal/{name}.yaml" for name in ("accounts", "engine", "frontends", "network", "portal")),
     "rbac.yaml",

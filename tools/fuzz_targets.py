@@ -24,7 +24,7 @@ if not settings.configured:
     django.setup()
 
 from agents.probes.log import kmsg
-from kcover import machine_drivers, masked_addresses, preflight, wire
+from kcover import machine_drivers, mail_replies, masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
 from kcover.preflight import bandwidth
@@ -34,8 +34,8 @@ from kcover.validation import profiles
 from kcover_portal.anchors import signed_heads
 from kcover_portal.api.agent import jwt_claims, report_decoder
 from kcover_portal.api.agent.problem_responses import Refusal
-from kcover_portal.fleet.management import kubeconfig
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import kubeconfig
 from kcover_portal.kube import errors as kube_errors
 from kcover_portal.kube import kubeconfig_rules
 from kcover_portal.machines.drivers import redfish
@@ -207,6 +207,7 @@ TARGETS = {
     "kubeconfig_file": Target(run=_kubeconfig_file, refusals=(kubeconfig.KubeconfigInvalid,)),
     "source": Target(run=_source, refusals=(ValueError, RecursionError)),
     "pod_log": Target(run=_pod_log),
+    "mail": Target(run=mail_replies.read, refusals=(mail_replies.ReplyInvalid,)),
     "preflight": Target(run=preflight.read, refusals=(preflight.ReportInvalid,)),
     "bandwidth": Target(
         run=lambda data: bandwidth.read(data.decode("utf-8", "replace")), refusals=(bandwidth.BandwidthInvalid,)

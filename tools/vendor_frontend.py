@@ -2,10 +2,10 @@
 """Build ``static/vendor`` from npm packages at exact versions, or verify its files.
 
 ``python tools/vendor_frontend.py`` fetches the packages with ``npm pack`` (network, no install scripts), copies the
-files that pages use, strips source-map comments, builds the sprite of the icons named in ``icons.txt``, copies the
-licences and writes ``VENDOR.json``. ``--verify`` compares every file with its sha256 there, without network or Node.
-The result is committed, so that building, testing and running need no Node. htmx is not included: django-htmx brings
-its own.
+files that pages use, strips source-map comments, builds the sprite of the icons named in ``icons.txt``, bundles
+``codemirror.js`` with esbuild, copies the licences and writes ``VENDOR.json``. ``--verify`` compares every file with
+its sha256 there, without network or Node. The result is committed, so that building, testing and running need no Node.
+htmx is not included: django-htmx brings its own.
 """
 
 import argparse
@@ -37,7 +37,7 @@ class Package:
     version: str
     files: dict[str, str]
     licence_file: str | None = "LICENSE"
-    inside: str | None = None  # the package whose bundle contains this one: only its licence is copied
+    inside: str | None = None  # the package or bundle that contains this one: only its licence is copied
 
     @property
     def licence_name(self) -> str:
@@ -45,6 +45,7 @@ class Package:
         return f"licences/{self.name.removeprefix('@').replace('/', '-')}.txt"
 
 
+BUNDLER = "@esbuild/linux-x64"  # builds the bundle; nothing of it is shipped
 PACKAGES = (
     Package(
         name="@tabler/core",
@@ -60,10 +61,35 @@ PACKAGES = (
         files={"dist/uPlot.iife.min.js": "uPlot.iife.min.js", "dist/uPlot.min.css": "uPlot.min.css"},
     ),
     Package(name="@tabler/icons", version="3.51.0", files={}),
+    *(
+        Package(name=name, version=version, files={}, inside="codemirror.js")
+        for name, version in {
+            "@codemirror/autocomplete": "6.20.4",
+            "@codemirror/commands": "6.11.1",
+            "@codemirror/lang-yaml": "6.1.3",
+            "@codemirror/language": "6.13.1",
+            "@codemirror/lint": "6.9.8",
+            "@codemirror/search": "6.7.2",
+            "@codemirror/state": "6.7.6",
+            "@codemirror/streamparser": "6.0.0",
+            "@codemirror/view": "6.43.15",
+            "@lezer/common": "1.5.5",
+            "@lezer/highlight": "1.2.5",
+            "@lezer/lr": "1.4.12",
+            "@lezer/yaml": "1.0.4",
+            "@marijn/find-cluster-break": "1.0.4",
+            "crelt": "1.0.7",
+            "style-mod": "4.1.5",
+            "w3c-keyname": "2.2.8",
+        }.items()
+    ),
+    Package(name=BUNDLER, version="0.28.2", files={}, licence_file=None),  # after the packages of its bundle
 )
 
 # Outline icons of @tabler/icons, one per line, as <symbol id="tabler-NAME"> of icons.svg.
 ICONS = Path(__file__).with_name("icons.txt")
+ENTRY = Path(__file__).with_name("codemirror.js")  # what the bundle exports
+BUNDLE = "codemirror.js"
 
 SOURCE_MAP = re.compile(rb"\n?(?://[#@] sourceMappingURL=\S+|/\*[#@] sourceMappingURL=.*?\*/)[ \t]*\n?$")
 COMMENT = re.compile(rb"/\*.*?\*/", re.DOTALL)
@@ -86,7 +112,9 @@ def build() -> None:
             built = {name: _clean(name, (root / path).read_bytes()) for path, name in package.files.items()}
             if package.name == "@tabler/icons":
                 built["icons.svg"] = _sprite(root / "icons" / "outline")
-            if package.licence_file:
+            if package.name == BUNDLER:
+                built[BUNDLE] = _clean(BUNDLE, _bundle(root / "bin" / "esbuild", Path(folder), fetched))
+            elif package.licence_file:
                 built[package.licence_name] = (root / package.licence_file).read_bytes()
             else:
                 template = (fetched["@tabler/icons"][0] / "LICENSE").read_text()
@@ -132,9 +160,26 @@ def _fetch(package: Package, *, into: Path) -> tuple[Path, dict[str, str]]:
     [facts] = json.loads(packed.stdout)
     root = into / package.name.replace("/", "-")
     with tarfile.open(into / facts["filename"]) as archive:
-        archive.extractall(root, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.3 has none
+        archive.extractall(root)  # nosec B202
     described = json.loads((root / "package" / "package.json").read_text(encoding="utf-8"))
     return root / "package", {"licence": described["license"], "integrity": facts["integrity"]}
+
+
+def _bundle(esbuild: Path, folder: Path, fetched: dict[str, tuple[Path, dict[str, str]]]) -> bytes:
+    """One ES module of ENTRY and the packages that are inside the bundle, minified. Raises VendorError."""
+    modules = folder / "node_modules"
+    for package in PACKAGES:
+        if package.inside == BUNDLE:
+            (modules / package.name).parent.mkdir(parents=True, exist_ok=True)
+            fetched[package.name][0].rename(modules / package.name)
+    entry = folder / ENTRY.name
+    entry.write_bytes(ENTRY.read_bytes())
+    options = ("--bundle", "--minify", "--format=esm", "--target=es2022", "--legal-comments=none", "--charset=utf8")
+    built = subprocess.run([esbuild, entry.name, *options], cwd=folder, capture_output=True, check=False)
+    if built.returncode:
+        raise VendorError(f"esbuild failed: {built.stderr.decode(errors='replace').strip()}")
+    return built.stdout
 
 
 def _record(package: Package, facts: dict[str, str], built: dict[str, bytes]) -> dict[str, object]:

@@ -65,12 +65,24 @@ def parts() -> list[Part]:
             environment=everything,
         ),
         Part(
+            name="browser",
+            about="every test of the console in Chromium, on every page",
+            command=_make("test", "tests/browser"),
+            environment=everything,
+        ),
+        Part(
+            name="election",
+            about="every call of the election struck by every failure",
+            command=(sys.executable, "-m", "tests.servers", "--", sys.executable, "-m", "tests.crash.election"),
+        ),
+        Part(
             name="mutants",
             about=f"mutants of {', '.join(modules)}",
             command=_make("mutants", " ".join(f"{module}.*" for module in modules)),
             skipped="" if modules else "no module of [tool.mutmut] has changed",
         ),
         Part(name="crash", about="every step hit by every failure", command=("make", "crash")),
+        Part(name="outages", about="each process and server fails while two of each heal", command=("make", "outages")),
         Part(name="dates", about="the suite at other times", command=("make", "dates")),
         Part(
             name="soak",

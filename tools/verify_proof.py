@@ -17,10 +17,11 @@ What a proof states, and how each statement is derived again:
    the rule asks for, and which approval it needs. The reasons that the entry gives must be the derived ones.
 4. *Votes.* A vote counts only if it is about this plan (its hash), step, node and machine, in time, by a person who
    neither requested the rescue nor voted before. Accounts that one person controls are one person. The portal's own
-   count must agree.
+   count must agree, and so must the votes that it keeps apart from the log.
 5. *Order.* The entries are played again: a step begins after all steps before it ended; no call of a gated step
    precedes its approval; each answer follows its call; each attempt that ended has all its answers; a reboot ends one
-   boot once, and a power cycle switches the machine off once; and the rescue ends as its steps say.
+   boot once, a power cycle switches the machine off once, and a machine is replaced once; and the rescue ends as its
+   steps say. The states of the steps that the portal keeps apart from the log are those that the entries lead to.
 6. *Guards.* Before each call that takes work away, and before a late isolation, the log has the figures of the guards.
    Their arithmetic is repeated: the act must pass, or a named person must have overridden the guard.
 
@@ -58,6 +59,7 @@ ORDER = (
         "cordon",
         "taint",
         "label",
+        "quarantine_device",
         "notify",
         "standby",
         "restart_jobs",
@@ -67,6 +69,9 @@ ORDER = (
         "reset",
         "reboot",
         "power_cycle",
+        "offline",
+        "replace",
+        "repair",
         "ready",
     ),
     *("run_checks", "verify", "validate", "uncordon", "release", "escalate"),
@@ -79,28 +84,44 @@ NAMES = {
     "runChecks": "run_checks",
     "unCordon": "uncordon",
     "enableWarmStandby": "standby",
+    "quarantineDevice": "quarantine_device",
 }
 BOOTS = ("reboot", "power_cycle")  # steps that end a boot
 IMPLIED = {
     "drain": ("cordon",),
     "reset": ("cordon", "verify"),
     **dict.fromkeys(BOOTS, ("cordon", "ready", "verify")),
+    **dict.fromkeys(("offline", "repair"), ("cordon", "drain", "verify")),
+    "replace": ("cordon",),
     "validate": ("verify",),
 }
-ISOLATES = ("cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", *BOOTS)
-TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS)
-MENDS = ("reset", *BOOTS)
+ISOLATES = (
+    *("cordon", "taint", "quarantine_device", "restart_jobs", "stop_jobs", "drain", "reset", *BOOTS),
+    *("offline", "replace", "repair"),
+)
+TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS, "replace")
+MENDS = ("reset", *BOOTS, "replace")
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
 POWER = ("power_off", "power_cycle")  # calls that end a boot through the machine's controller
-DESTRUCTIVE = ("evict", "delete", "command", "reboot", *POWER, "reset")  # calls; a taint with NoExecute is one, too
-ISOLATING = ("cordon", "taint", *DESTRUCTIVE)
+DESTRUCTIVE = (
+    "evict",
+    "delete",
+    "command",
+    "reboot",
+    *POWER,
+    "reset",
+    "replace",
+)  # calls; a taint with NoExecute is one, too
+TAINTS = {"taint": "taint", "taint_device": "quarantine_device"}  # calls, each with its step
+ISOLATING = ("cordon", "taint", "mark_device", "taint_device", *DESTRUCTIVE)
 CLEANS_UP = (
     "withdraw",
     "yield",
     "release",
     "give_back",
     "end_probation",
+    "untaint_device",
 )  # calls that only take back what the portal did
 FINISHED = ("done", "skipped", "cancelled")
 CLOSED = ("succeeded", "failed", "cancelled")
@@ -123,6 +144,7 @@ REMARKS = (
     "evidence.missed",
     "marks.gone",
     "marks.found",
+    "marks.device_rule_gone",
     "probation.end_requested",
     "probation.ended",
     "job.moving",
@@ -405,10 +427,17 @@ class Guards:
         covers = [
             window
             for window in facts.get("maintenance", ())
-            if moment(window["start"]) <= self.at < moment(window["end"])
-            and (window["scope"] == "all" or window["name"] == names[window["scope"]])
+            if moment(window["start"]) <= self.at < moment(window["end"]) and self._is_covered(window, names)
         ]
         return Finding("maintenance", bool(covers), "no_maintenance")
+
+    @staticmethod
+    def _is_covered(window: Json, names: Mapping[str, Any]) -> bool:
+        """Windows by label, rack or several names record whether they cover the node."""
+        scope = window["scope"]
+        if scope not in names and scope != "all":
+            claim(isinstance(window.get("covers"), bool), "guards", f"a window by {scope} must say whether it covers")
+        return bool(window.get("covers") or scope == "all" or window["name"] == names.get(scope))
 
     def _storm(self) -> Finding:
         storm = self.settings["storm"]
@@ -557,6 +586,11 @@ class Rule:
                 "value": label_value(attribute.get("value", "<code>"), code),
                 "effect": attribute.get("effect", "NoSchedule"),
             },
+            "quarantine_device": lambda: {
+                "value": label_value("<code>", code),
+                "effect": attribute.get("effect", "NoSchedule"),
+                "otherwise": attribute.get("otherwise", "cordon"),
+            },
             "label": lambda: {"key": attribute["key"], "value": label_value(attribute.get("value", "true"), code)},
             "notify": lambda: present(
                 channel=attribute.get("channel"),
@@ -571,6 +605,8 @@ class Rule:
             "restart_jobs": lambda: checkpoint,
             "stop_jobs": lambda: checkpoint,
             "webhook": lambda: {"url": attribute["url"], **present(wait_seconds=wait or None)},
+            "offline": lambda: {"url": attribute["url"], "wait_seconds": wait or 604800},
+            "repair": lambda: {name: attribute[name] for name in ("vendor", "queue") if name in attribute},
             "reboot": lambda: present(wait_seconds=wait or None),
             "run_checks": lambda: present(checks=attribute["checks"].split(",") if attribute.get("checks") else None),
             "verify": lambda: {"agent": verify.get("agent", True) if isinstance(verify, dict) else True},
@@ -602,7 +638,8 @@ def present(**values: Any) -> Json:
 
 def takes_away(step: Json) -> bool:
     """True if the step ends running work."""
-    return step["name"] in TAKES_AWAY or (step["name"] == "taint" and step["args"].get("effect") == "NoExecute")
+    evicts = step["name"] in TAINTS.values() and step["args"].get("effect") == "NoExecute"
+    return step["name"] in TAKES_AWAY or evicts
 
 
 class Decision:
@@ -783,6 +820,7 @@ class Story:
         self._granted_until: datetime | None = None
         self._asked_at: datetime | None = None
         self._votes: dict[str, Ballot] = {}
+        self._answers: dict[tuple[int, str, str], tuple[bool, datetime]] = {}  # each person's last about plan and step
         self._must_end = self._failing = self._rejected = False
         self._granted_by: tuple[str, str] | None = None
         self._began: dict[tuple[str, str, int | None], list[tuple[int | None, datetime]]] = {}
@@ -793,6 +831,7 @@ class Story:
         self._isolated = False
         self._reboots: Counter[str] = Counter()
         self._off: set[int] = set()  # steps whose request to switch off was made, or may have been
+        self._replaced: list[str] = []  # the uids of machines whose replacement was requested, and may have been taken
         self._words = 0
         self._probation = False  # the node was returned on probation
         self._at = datetime.min.replace(tzinfo=UTC)
@@ -946,7 +985,7 @@ class Story:
         claim(step.state == "pending", "order", f"{call} is later than the end of its step {step.name}")
         self._check_attempt(step, data["attempt"])
         self._check_gate(place, call, at)
-        destructive = call in DESTRUCTIVE or (call == "taint" and takes_away(step.planned))
+        destructive = call in DESTRUCTIVE or (call in TAINTS and takes_away(step.planned))
         claim(not destructive or takes_away(step.planned), "step", f"a step {step.name} makes no call {call}")
         if destructive:
             self._check_counted(step.name, call, at)
@@ -959,6 +998,11 @@ class Story:
             self._reboots[data["wanted"]["boot_id"] + data["wanted"]["key"]] += 1
             asked = {name for name in self._reboots if name.startswith(data["wanted"]["boot_id"])}
             claim(len(asked) <= 1 + self._words, "reboot", "one boot was asked to end twice")
+        if call == "replace":
+            others = set(self._replaced) - {data["wanted"]["uid"]}
+            claim(not others or self._words > 0, "replace", "the replacement of two machines was requested")
+            claim("replace" not in step.made or self._words > 0, "replace", "a replacement was requested twice")
+            self._replaced.append(data["wanted"]["uid"])
         if call in POWER:
             claim(place not in self._off, "power", f"step {place} switched the machine off twice")
             self._off.add(place)
@@ -1059,6 +1103,7 @@ class Story:
         claim(machine, "votes", f"the vote of {by} is about another machine")
         seconds = timedelta(seconds=details["approval_seconds"])
         claim(by not in self._votes or self._votes[by][0] < self._asked_at, "votes", f"{by} voted twice")
+        self._answers[data["step"], data["plan_hash"], by] = entry["verb"] == "rescue.approved", at
         if entry["verb"] == "rescue.rejected":
             claim(not by.startswith("token:"), "votes", f"{by} is a program")
             self._must_end = True
@@ -1096,7 +1141,9 @@ class Story:
         may_be |= {"cancelled"} if self.state in CLOSED else set()
         may_be |= {"failed"} if phase in ("overruled", "replaced") else set()  # held when a person took the node
         claim(step.state in may_be, "order", f"step {place} had ended before {phase}")
-        states = {"done": "done", "attempt_failed": "waiting", "held": "failed", "failed": "failed"}
+        last = phase == "attempt_failed" and (data.get("because") or {}).get("code") == "tried_often"
+        attempted = "failed" if last else "waiting"
+        states = {"done": "done", "attempt_failed": attempted, "held": "failed", "failed": "failed"}
         state = states.get(phase, "failed" if phase == "started_over" and not data.get("steps") else "cancelled")
         claim(data["state"] == state, "state", f"the state of the step is {data['state']} after {phase}")
         self._check_attempt(step, data["attempt"])
@@ -1108,7 +1155,7 @@ class Story:
             self._start_over(place, data)
         elif state != "waiting":
             step.state = state
-        self.state = "held" if phase == "held" else self.state
+        self.state = "held" if phase == "held" or last else self.state
         self._failing = self._failing and state == "waiting"
 
     def _check_answered(self, place: int, entry: Json) -> None:
@@ -1199,9 +1246,12 @@ class Story:
         claim(not self._must_end, "votes", "after the last vote the rescue had to end")
         claim(not self._asks and not self._uncalled, "guards", "the last figures of the guards are missing or unused")
         claim(not self._failing, "end", "the rescue failed without a step that failed")
-        claim(
-            self.proof["rescue"]["state"] in (self.state, "open"), "end", f"by its entries the rescue is {self.state}"
-        )
+        about = self.proof["rescue"]
+        claim(about["state"] in (self.state, "open"), "end", f"by its entries the rescue is {self.state}")
+        steps = [{"name": step.name, "state": step.state} for step in self.steps]
+        claim(about["steps"] == steps, "steps", "the steps are in other states than the entries say")
+        votes = [((it["step"], it["plan_hash"], it["by"]), (it["approved"], moment(it["at"]))) for it in about["votes"]]
+        claim(sorted(votes) == sorted(self._answers.items()), "votes", "the votes are not those of the entries")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

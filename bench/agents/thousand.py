@@ -115,7 +115,7 @@ class Meter:
 def measure(scale: float) -> Result:
     """Number of agents, pace and duration shrink with the scale; the kills do not."""
     count, seconds = max(20, round(AGENTS * scale)), max(30.0, DURATION_SECONDS * scale)
-    _raise_file_limit()
+    raise_file_limit()
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(
             nodes=count + count // NODES_PER_SPARE + 8,
@@ -275,7 +275,7 @@ def _postmaster(product: Product) -> int:
         return psutil.Process(connection.info.backend_pid).ppid()
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """Raises the limit of open files: 1,024 are too few for two connections per agent."""
     _, limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

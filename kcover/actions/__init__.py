@@ -13,10 +13,14 @@ from kcover.actions import (
     escalate,
     label,
     notify,
+    offline,
     power_cycle,
+    quarantine_device,
     ready,
     reboot,
     release,
+    repair,
+    replace,
     reset,
     restart_jobs,
     run_checks,
@@ -53,7 +57,8 @@ __all__ = [
 # portal's own.
 _MODULES = (
     *(cordon, drain, reboot, standby, uncordon),
-    *(taint, label, reset, power_cycle, restart_jobs, stop_jobs, notify, webhook, run_checks),
+    *(taint, label, quarantine_device, reset, power_cycle, offline, replace, repair),
+    *(restart_jobs, stop_jobs, notify, webhook, run_checks),
     *(ready, verify, validate, release, escalate),  # a rule cannot list these among its actions
 )
 

@@ -23,6 +23,6 @@ class Progress(record.Progress):
 SPEC = ActionSpec(
     name="ready",
     title=_("Wait until ready"),
-    place=(Stage.REPAIR, 4),
+    place=(Stage.REPAIR, 7),
     progress=Progress,
 )

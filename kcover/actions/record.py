@@ -133,6 +133,11 @@ class Progress(Record):
         return False
 
     @property
+    def isolated_part(self) -> str:
+        """The part of the node that the step isolated; "" if it isolated the whole node, or nothing yet."""
+        return ""
+
+    @property
     def new_boot(self) -> str:
         """The boot in which the node came up during this step; "" if the step does not reboot."""
         return ""

@@ -20,7 +20,12 @@ class Progress(record.Progress):
     """
 
     gpu: Mapping[str, str] = shown(_("GPU"), ValueFormat.VALUES, default={})
-    driver: str = shown(_("Reset via"), ValueFormat.CHOICE, default="", choices={"agent": _("the node's agent")})
+    driver: str = shown(
+        _("Reset via"),
+        ValueFormat.CHOICE,
+        default="",
+        choices={"agent": _("the node's agent"), "nvsentinel": "NVSentinel"},
+    )
     request: Reason | None = shown(_("Requested via"), ValueFormat.REASON, default=None)
     evidence: Reason | None = shown(_("Collected evidence"), ValueFormat.REASON, default=None, kept=True)
     evidence_since: datetime | None = hidden(default=None, kept=True)

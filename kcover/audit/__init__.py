@@ -6,7 +6,7 @@ everything that the portal says itself is a ``Reason``.
 """
 
 from kcover.audit.approvals import ApprovalLinkMade, QuestionCancelled, RescueApproved, RescueRejected, Vote
-from kcover.audit.base import REGISTRY, Act, Columns, EntryLike, UnknownVerb, from_entry
+from kcover.audit.base import MAX_NAMED_NODES, REGISTRY, Act, Columns, EntryLike, UnknownVerb, from_entry, known_act
 from kcover.audit.call_answers import (
     Accepted,
     Answer,
@@ -23,6 +23,7 @@ from kcover.audit.call_answers import (
 )
 from kcover.audit.call_values import (
     CheckRequest,
+    DeviceTaint,
     GpuReset,
     HealthLabel,
     JobCommand,
@@ -33,6 +34,8 @@ from kcover.audit.call_values import (
     PowerChange,
     ProbationChange,
     RebootRequest,
+    RepairOrder,
+    Replacement,
     StandbyChange,
     StorageClaim,
     ValidationRequest,
@@ -44,6 +47,7 @@ from kcover.audit.encryption import SecretsRotated
 from kcover.audit.evidence import EvidenceAct, EvidenceKept, EvidenceMissed
 from kcover.audit.fleet import (
     SECRET_CHANGED,
+    ActionLeaseMoved,
     AutomationPaused,
     AutomationResumed,
     Change,
@@ -54,10 +58,12 @@ from kcover.audit.fleet import (
     CheckRunFinished,
     CheckRunRequested,
     CheckRunStopped,
+    ClusterAccessTested,
     ClusterAct,
     ClusterAdded,
     ClusterChanged,
     ClusterGuardsChanged,
+    ClusterKubeconfigSealed,
     ClusterRemoved,
     DatabaseDiverged,
     MaintenanceAct,
@@ -77,13 +83,31 @@ from kcover.audit.identities import (
 )
 from kcover.audit.jobs import JobMoveAct, JobMoved, JobMoving, JobOrderAct, JobOrdered, JobOrderSettled
 from kcover.audit.machines import DriverAct, DriverChanged, DriverCreated, DriverDeleted
+from kcover.audit.needs import (
+    NeedAcknowledged,
+    NeedAct,
+    NeedAssigned,
+    NeedNoted,
+    NeedSnoozed,
+    NeedUnacknowledged,
+)
 from kcover.audit.pair_plans import PairPlanAct, PairPlanCancelled, PairPlanFinished, PairPlanRequested
+from kcover.audit.parts import PartAct, PartFlagged, PartReviewed
 from kcover.audit.probations import ProbationAct, ProbationBegan, ProbationEnded, ProbationEndRequested
-from kcover.audit.repairs import RepairAct, RepairChanged, RepairMove, RepairMoved, RepairOpened, VendorTermsChanged
+from kcover.audit.repairs import (
+    RepairAct,
+    RepairChanged,
+    RepairCommented,
+    RepairMove,
+    RepairMoved,
+    RepairOpened,
+    VendorTermsChanged,
+)
 from kcover.audit.rescues import (
     CommandAnsweredLate,
     DecisionAnswer,
     DecisionMade,
+    DeviceRuleGone,
     MarksAct,
     MarksFound,
     MarksGone,
@@ -143,6 +167,7 @@ from kcover.audit.sign_in import (
     SignInFailed,
     UserDisabled,
     UserEnabled,
+    VendorSignatureFailed,
 )
 from kcover.audit.sources import SourceAct, SourceChanged, SourceCreated, SourceDeleted
 from kcover.audit.steps import (
@@ -161,7 +186,18 @@ from kcover.audit.steps import (
     StepSkipped,
     StepStartedOver,
 )
-from kcover.audit.streams import ListExported, SecretRead, SinkAct, SinkChanged, SinkCreated, SinkDeleted
+from kcover.audit.streams import (
+    EvidenceRead,
+    ListExported,
+    RecordDropped,
+    RecordSentAgain,
+    RecordSetAside,
+    SecretRead,
+    SinkAct,
+    SinkChanged,
+    SinkCreated,
+    SinkDeleted,
+)
 from kcover.audit.validations import (
     ProfileChanged,
     ValidationAct,
@@ -169,12 +205,15 @@ from kcover.audit.validations import (
     ValidationFinished,
     ValidationRequested,
 )
+from kcover.audit.views import ViewAct, ViewShared, ViewWithdrawn
 
 __all__ = [
+    "MAX_NAMED_NODES",
     "REGISTRY",
     "SECRET_CHANGED",
     "Accepted",
     "Act",
+    "ActionLeaseMoved",
     "Answer",
     "ApprovalLinkMade",
     "AutomationPaused",
@@ -196,6 +235,7 @@ __all__ = [
     "CheckRunRequested",
     "CheckRunStopped",
     "ClaimMade",
+    "ClusterAccessTested",
     "ClusterAct",
     "ClusterAdded",
     "ClusterCall",
@@ -204,12 +244,15 @@ __all__ = [
     "ClusterCallFailed",
     "ClusterChanged",
     "ClusterGuardsChanged",
+    "ClusterKubeconfigSealed",
     "ClusterRemoved",
     "Columns",
     "CommandAnsweredLate",
     "DatabaseDiverged",
     "DecisionAnswer",
     "DecisionMade",
+    "DeviceRuleGone",
+    "DeviceTaint",
     "DriverAct",
     "DriverChanged",
     "DriverCreated",
@@ -219,6 +262,7 @@ __all__ = [
     "EvidenceAct",
     "EvidenceKept",
     "EvidenceMissed",
+    "EvidenceRead",
     "FactorConfirmed",
     "FactorEnrolled",
     "FactorFailed",
@@ -257,6 +301,12 @@ __all__ = [
     "NamespaceRouteAct",
     "NamespaceRouteCreated",
     "NamespaceRouteDeleted",
+    "NeedAcknowledged",
+    "NeedAct",
+    "NeedAssigned",
+    "NeedNoted",
+    "NeedSnoozed",
+    "NeedUnacknowledged",
     "NodePatch",
     "NodePatched",
     "NodeShape",
@@ -266,6 +316,9 @@ __all__ = [
     "PairPlanRequested",
     "PairTestCleanup",
     "PairTestJobs",
+    "PartAct",
+    "PartFlagged",
+    "PartReviewed",
     "PasswordChangeFailed",
     "PasswordChanged",
     "PendingChangeAct",
@@ -288,12 +341,18 @@ __all__ = [
     "ProfileChanged",
     "QuestionCancelled",
     "RebootRequest",
+    "RecordDropped",
+    "RecordSentAgain",
+    "RecordSetAside",
     "RecoveryCodesMade",
     "RepairAct",
     "RepairChanged",
+    "RepairCommented",
     "RepairMove",
     "RepairMoved",
     "RepairOpened",
+    "RepairOrder",
+    "Replacement",
     "RequestRefused",
     "RescueAct",
     "RescueApproved",
@@ -357,10 +416,15 @@ __all__ = [
     "ValidationFinished",
     "ValidationRequest",
     "ValidationRequested",
+    "VendorSignatureFailed",
     "VendorTermsChanged",
+    "ViewAct",
+    "ViewShared",
+    "ViewWithdrawn",
     "Vote",
     "Wanted",
     "WebhookAnswer",
     "WebhookDelivery",
     "from_entry",
+    "known_act",
 ]

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
 
 from kcover import reasons
 from kcover.audit import codec
+
+MAX_NAMED_NODES: Final = 50  # in one entry
 
 
 class UnknownVerb(LookupError):
@@ -125,3 +127,11 @@ def from_entry(entry: EntryLike) -> Act:
     except KeyError as error:
         raise UnknownVerb(f"the ledger has an entry with the unknown verb {entry.verb!r}") from error
     return cls.of_entry(entry)
+
+
+def known_act(entry: EntryLike) -> Act | None:
+    """The typed act of an entry, for readers that leave out unknown verbs: None for those."""
+    try:
+        return from_entry(entry)
+    except UnknownVerb:
+        return None

@@ -99,6 +99,47 @@ class ValidationRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairOrder:
+    """A repair of the node. ``vendor`` and ``queue``: "" leaves them to people."""
+
+    CODE: ClassVar[str] = "repair"
+    vendor: str = ""
+    queue: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replacement:
+    """The deletion of the object with this uid, which stands for the machine ``provider_id``: its owner makes another.
+
+    ``machine``: the object as "namespace/name", or its name.
+    """
+
+    CODE: ClassVar[str] = "replacement"
+    driver: str
+    kind: str
+    machine: str
+    uid: str
+    provider_id: str
+    system_uuid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceTaint:
+    """A DeviceTaintRule that taints one device. ``taint``: "key=value:effect"; "" when the rule is deleted.
+
+    ``uid``: of the rule, when it is deleted.
+    """
+
+    CODE: ClassVar[str] = "device_taint"
+    rule: str
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    taint: str = ""
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebhookDelivery:
     """A signed POST to another system."""
 
@@ -175,6 +216,9 @@ Wanted = (
     | GpuReset
     | CheckRequest
     | ValidationRequest
+    | RepairOrder
+    | Replacement
+    | DeviceTaint
     | WebhookDelivery
     | StandbyChange
     | ProbationChange

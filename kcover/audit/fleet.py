@@ -85,6 +85,37 @@ class ClusterAdded(ClusterAct):
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccessTested(ClusterAct):
+    """The access to a cluster was tested, perhaps before it was registered.
+
+    ``server``: the address in the kubeconfig; "" for a registered cluster. ``missing``: features without their rights.
+    ``because``: why the server was not reached.
+    """
+
+    VERB: ClassVar[str] = "cluster.tested"
+
+    server: str = ""
+    reached: bool
+    missing: tuple[str, ...] = ()
+    because: tuple[Reason, ...] = ()
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterKubeconfigSealed(ClusterAct):
+    """A worker encrypted a kubeconfig that came through a page with the engine's key.
+
+    ``server``: its scheme, host and port; "" if the kubeconfig cannot be read. Without a ``cluster.added`` before it,
+    something other than the page wrote the kubeconfig.
+    """
+
+    VERB: ClassVar[str] = "cluster.kubeconfig_sealed"
+
+    server: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterChanged(ClusterAct):
     """Settings of a cluster were changed."""
 
@@ -92,6 +123,18 @@ class ClusterChanged(ClusterAct):
 
     changed: Mapping[str, Change]
     reason: str = ""
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionLeaseMoved(ClusterAct):
+    """The Lease of the portal that acts has another holder; "": it was released. ``own``: the holder is this portal."""
+
+    VERB: ClassVar[str] = "cluster.lease_moved"
+
+    before: str
+    holder: str
+    own: bool
 
 
 @register
@@ -163,7 +206,11 @@ class MaintenanceAct(Act):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceOpened(MaintenanceAct):
-    """A maintenance window was announced for a pool, a node or, with neither, a whole cluster."""
+    """A maintenance window was announced for a pool, a node, a ``scope`` or, with none of them, a whole cluster.
+
+    ``scope``: the JSON of a ``kcover.scopes.Scope`` that is no single pool or node, with the first names. ``nodes``:
+    how many it covered then. ``repeats``: the JSON of a ``kcover.recurrence.Recurrence``; ``windows``: their number.
+    """
 
     VERB: ClassVar[str] = "maintenance.opened"
 
@@ -171,18 +218,23 @@ class MaintenanceOpened(MaintenanceAct):
     ends_at: datetime
     node: str = ""
     pool: str = ""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    nodes: int = 0
     reason: str = ""
+    repeats: Mapping[str, Any] = field(default_factory=dict)
+    windows: int = 1
 
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaintenanceEnded(MaintenanceAct):
-    """A maintenance window was ended early, or withdrawn before it began."""
+    """A maintenance window was ended early, or withdrawn before it began. ``windows``: with those that follow it."""
 
     VERB: ClassVar[str] = "maintenance.ended"
 
     node: str = ""
     reason: str = ""
+    windows: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

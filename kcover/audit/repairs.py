@@ -57,6 +57,16 @@ class RepairChanged(RepairAct):
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RepairCommented(RepairAct):
+    """A vendor said something about a repair, and changed nothing."""
+
+    VERB: ClassVar[str] = "repair.commented"
+
+    reason: str
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
 class VendorTermsChanged(Act):
     """The terms of a vendor were set, changed or removed."""
 

@@ -236,6 +236,16 @@ class MarksFound(MarksAct):
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceRuleGone(MarksAct):
+    """Somebody deleted the DeviceTaintRule with which the rescue isolated a device. The rescue needs a person."""
+
+    VERB: ClassVar[str] = "marks.device_rule_gone"
+
+    because: Reason
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAnsweredLate(Act):
     """An agent answered a command after the rescue had stopped waiting for it. ``message``: the agent's own words.
 

@@ -84,6 +84,19 @@ class PasswordChangeFailed(FailedAttempts):
 
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VendorSignatureFailed(FailedAttempts):
+    """Events of a vendor had a wrong signature. ``user``: the name of the sink, "" if there is no such sink."""
+
+    VERB: ClassVar[str] = "vendor_event.signature_failed"
+
+    @property
+    def subject(self) -> str:
+        """The sink."""
+        return f"audit sink {self.user}" if self.user else "unknown audit sink"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SessionsEnded(UserAct):
     """``count`` sessions of a user were ended by hand, by the user or by an admin."""
 

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from kcover.audit.base import Act, register
 from kcover.audit.fleet import Change
+from kcover.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +56,42 @@ class SinkDeleted(SinkAct):
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRecordAct(SinkAct):
+    """An act on a record that a sink's receiver refused for good. ``record``: its number in the topic."""
+
+    repair: int
+    record: int
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSetAside(RefusedRecordAct):
+    """The record was set aside: the sink goes on without it."""
+
+    VERB: ClassVar[str] = "audit_sink.record_set_aside"
+
+    because: Reason
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordSentAgain(RefusedRecordAct):
+    """A person had the record sent again, and the receiver took it."""
+
+    VERB: ClassVar[str] = "audit_sink.record_sent"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordDropped(RefusedRecordAct):
+    """A person dropped the record."""
+
+    VERB: ClassVar[str] = "audit_sink.record_dropped"
+
+    reason: str = ""
+
+
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListExported(Act):
@@ -86,3 +123,24 @@ class SecretRead(Act):
     def subject(self) -> str:
         """The policy."""
         return f"standby policy {self.policy}" if self.standby else f"policy {self.policy}"
+
+
+@register
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceRead(Act):
+    """A person or program downloaded a bundle of evidence. ``number``: its number within the rescue.
+
+    It is no entry of the rescue, whose proof would otherwise reach from its opening to the last download.
+    """
+
+    VERB: ClassVar[str] = "evidence.read"
+
+    node: str
+    of_rescue: int
+    number: int
+    sha256: str
+
+    @property
+    def subject(self) -> str:
+        """The node."""
+        return f"node {self.node}"

@@ -21,6 +21,16 @@ def group(name: str) -> str:
     return f"group {name}"[:MAX_SUBJECT]
 
 
+def view(listing: str, name: str) -> str:
+    """Returns the subject of acts on a shared view of a list."""
+    return f"view {listing} {name}"[:MAX_SUBJECT]
+
+
+def part(number: int) -> str:
+    """Returns the subject of acts on a part."""
+    return f"part {number}"
+
+
 def repair(number: int) -> str:
     """Returns the subject of acts on a repair."""
     return f"repair {number}"

@@ -150,8 +150,8 @@ def _fault_mismatch(rule: document.Rule, *, kind: str, code: str) -> reasons.Rea
         if kind != "xid":
             return reasons.of("lists_xids", kind=kind)
         return reasons.of("lists_others", listed=", ".join(rule.codes), code=code)
-    named = [f"{of} {name}" for of, names in rule.listed.items() for name in names]
-    named += [f"{name} *" for name in rule.kinds]
+    named = [f"{reasons.SPELLED.get(of, of)} {name}" for of, names in rule.listed.items() for name in names]
+    named += [f"{reasons.SPELLED.get(name, name)} *" for name in rule.kinds]
     return reasons.of("names_others", named=", ".join(named), kind=kind, code=code)
 
 

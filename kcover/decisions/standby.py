@@ -41,7 +41,8 @@ _NOT_A_ROLE = (
 class Standby:
     """A node that carries ``LABEL``. ``healthy``: no open fault, not isolated. ``promised``: another rescue has it.
 
-    ``proven``: it has no readiness taint, so it is not before its first work.
+    ``proven``: it has no readiness taint, so it is not before its first work. ``tested``: it passed its last pair
+    tests, where the cluster asks for them.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Standby:
     promised: bool
     on_probation: bool = False
     proven: bool = True
+    tested: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,6 +230,8 @@ def why_busy(standby: Standby) -> reasons.Reason | None:
         return reasons.of("node_before_first_work", node=standby.name)
     if standby.on_probation:
         return reasons.of("node_on_probation", node=standby.name)
+    if not standby.tested:
+        return reasons.of("standby_untested", standby=standby.name)
     if standby.promised:
         return reasons.of("standby_promised", standby=standby.name)
     return None

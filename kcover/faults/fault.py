@@ -27,7 +27,8 @@ RESULT_STATUSES = ("done", "failed", "refused", "expired")
 class Fault:
     """One fault as its source reports it.
 
-    ``code`` is an int (0 to 2**31-1) for ``xid`` and ``sxid``, a word ``[a-z0-9_.-]{1,64}`` for every other kind.
+    ``code`` is an int (0 to 2**31-1) for ``xid`` and ``sxid``, the container's reason (``CODE_PHRASE``) for ``pod``, a
+    word ``[a-z0-9_.-]{1,64}`` for every other kind.
     ``pci`` is the address as printed, lower case, without ``PCI:`` and MIG part. ``seen_at`` is the agent's clock: it
     is displayed, but never used for ordering. ``drill`` marks a line that a program wrote to the kernel log (facility
     1). ``records``: the sequence numbers of the log records it stands for, if there are more than ``sequence`` alone.
@@ -58,12 +59,25 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Nic:
+    """One network adapter with a serial number. ``name``: of its ports, as the kernel names them."""
+
+    serial: str
+    name: str = ""
+    pci: str | None = None
+    model: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """The driver, kernel and GPUs of a node; sent when they change."""
+    """The driver, kernel and parts of a node; sent when they change. Serial numbers are "" if unknown."""
 
     driver: str = ""
     kernel: str = ""
     gpus: tuple[Gpu, ...] = ()
+    machine_serial: str = ""
+    board_serial: str = ""
+    nics: tuple[Nic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

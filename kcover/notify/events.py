@@ -26,6 +26,7 @@ KINDS = (
     "source.failing",
     "repair.overdue",
     "rule.notify",
+    "part.flagged",
     "incident.opened",
     "agent.silent",
     "preflight.expired",
@@ -55,6 +56,7 @@ ANNOUNCEMENTS: Mapping[Need, tuple[str, ...]] = {
     Need.INCIDENT: ("incident.opened", "agent.silent"),
     Need.JOB: ("job.human",),
     Need.REPAIR: ("repair.overdue",),
+    Need.PART: ("part.flagged",),
     Need.WATCH: ("watch.failing",),
     Need.SOURCE: ("source.failing",),
 }

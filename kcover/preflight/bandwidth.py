@@ -7,7 +7,7 @@ was measured.
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kcover import reasons
@@ -55,13 +55,17 @@ def read(text: str) -> Bandwidth:
     return Bandwidth(dict(sorted(by_size.items())), device[:MAX_DEVICE_CHARS])
 
 
-def of_pair(first: Bandwidth, second: Bandwidth) -> Bandwidth:
-    """The result of a pair from those of its nodes: the lower figure of each size. Without a device of one, none."""
-    both = first.by_size.keys() & second.by_size.keys()
-    if not both:
+def of_nodes(results: Iterable[Bandwidth]) -> Bandwidth:
+    """The result of a test from those of its nodes: the lowest figure of each size. Without a device of one, none.
+
+    Raises BandwidthInvalid if they have no size in common.
+    """
+    every = list(results)
+    common = set.intersection(*(set(one.by_size) for one in every))
+    if not common:
         raise BandwidthInvalid(reasons.of("bandwidth_no_common_size"))
-    lower = {size: min(first.by_size[size], second.by_size[size]) for size in sorted(both)}
-    return Bandwidth(lower, first.device if second.device else "")
+    lowest = {size: min(one.by_size[size] for one in every) for size in sorted(common)}
+    return Bandwidth(lowest, every[0].device if all(one.device for one in every) else "")
 
 
 def _float(figure: float) -> float:

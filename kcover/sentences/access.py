@@ -16,6 +16,16 @@ SENTENCES: Mapping[str, str] = {
     "verbs_beyond_own": _("You can grant only verbs that you have there. You do not have {verbs}."),
     "user_stronger": _("User {user} has more rights than you. Ask an admin of all clusters."),
     "pool_without_cluster": _("A pool belongs to a cluster. Name the cluster."),
+    "view_name_taken": _("You already have a view named {name} of this list. Choose another name."),
+    "view_query_long": _("The filters of this view have more than {most} characters. Use fewer filters."),
+    "views_full": _("You have {most} saved views. Delete one first."),
+    "view_list_unknown": _("Unknown list {name}. Use one of {known}."),
+    "home_page_unknown": _("{address} cannot be a home page. Choose a page of the navigation or a list."),
+    "home_page_closed": _(
+        "{page} cannot be your home page: you may not see it, or a part of its address has no effect."
+    ),
+    "view_of_person": _("This token has no owner, and only people have views. Use a token with an owner."),
+    "view_parameters": _("The filters of this view are not valid: {parameters}. Correct the address of the list."),
     "user_name_taken": _("A user named {user} already exists. Choose another name."),
     "user_name_invalid": _("{user} is not a valid user name. Use letters, digits and @ . + - _ only."),
     "password_too_short": _("The password is too short. Use at least {least} characters."),

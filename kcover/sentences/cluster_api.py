@@ -11,6 +11,7 @@ SENTENCES: Mapping[str, str] = {
     "api_server_silent": _("{call} was not sent, because the API server did not answer recently"),
     "api_server_unconnected": _("{call}: no connection: {error}"),
     "api_response_unexpected": _("{call}: unexpected response: {error}"),
+    "api_request_unsendable": _("{call} was not sent, because a header or the server's name cannot be sent"),
     "page_repeated": _("{path}: the server sent the same page again"),
     "object_name_invalid": _("{path}: {name} is not the name of an object; nothing was sent"),
     # The kubeconfig of a cluster.
@@ -34,6 +35,7 @@ SENTENCES: Mapping[str, str] = {
     "kubeconfig_file_not_text": _("{field} of the kubeconfig is not text; embed the content of the file"),
     # Nodes and pods.
     "node_changed_often": _("node {node} was changed by others {count} times in a row"),
+    "node_write_late": _("node {node} was not changed: it took more than {seconds} s to read it"),
     "pod_call_rejected": _("pod {pod}: the server rejected the request, although the UID matches"),
     # Training jobs.
     "job_changed_often": _("{job} is another job now, or was changed during each try"),

@@ -10,7 +10,7 @@ SENTENCES: Mapping[str, str] = {
     ),
     "secret_unreadable": _("The stored secret {secret} of {row} cannot be read: {why}"),
     "encryption_file_unreadable": _("The encryption keys cannot be read from {path}: {error}"),
-    "encryption_command_failed": _("{program} of KCOVER_ENCRYPTION_KEY_COMMAND failed: {error}"),
+    "encryption_command_failed": _("{program} of {setting} failed: {error}"),
     "encryption_key_invalid": _(
         "Line {line} of {source} is not an encryption key. Write a key that `manage.py secrets key` prints."
     ),
@@ -20,6 +20,10 @@ SENTENCES: Mapping[str, str] = {
     "encryption_key_unset": _(
         "It is encrypted with key {key}, and no key is configured. Set KCOVER_ENCRYPTION_KEY_FILE or"
         " KCOVER_ENCRYPTION_KEY_COMMAND."
+    ),
+    "encryption_key_of_engine": _(
+        "It is encrypted with key {key} of the engine, which only worker and watch have (KCOVER_ENGINE_KEY_FILE)."
+        " Web and live need a second kubeconfig: run `manage.py cluster read-access` in worker."
     ),
     "encryption_key_unknown": _(
         "It is encrypted with key {key}. The configured keys are {known}. Add the missing key, or enter the secret"

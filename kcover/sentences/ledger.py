@@ -48,7 +48,7 @@ SENTENCES: Mapping[str, str] = {
     # Proofs of rescues.
     "proof_without_entries": _("The audit log has no entries of rescue {rescue}, so it has no proof."),
     "proof_with_key": _(
-        "The proof contains an address with a query or a user part, which may be a key. Downloading it requires the"
-        " right to change policies."
+        "The proof contains an address with a part that may be a key. Downloading it requires the right to change"
+        " policies."
     ),
 }

@@ -16,13 +16,15 @@ SENTENCES: Mapping[str, str] = {
     "driver_username_unused": _("Drivers of kind {kind} have no user name. Leave it out."),
     "driver_secret_short": _("Give the secret that signs the requests, of at least {least} characters."),
     "driver_address_plain": _("Use https. Plain http sends the password unencrypted; the setting insecure allows it."),
+    "driver_address_ipmi": _("Write the address of an IPMI controller as ipmi://HOST or ipmi://HOST:PORT."),
     "driver_address_query": _("The address of a controller has no ? and no #."),
     "driver_hosts_missing": _(
         "Give the hosts that the annotation {annotation} may name, because others than admins can change it."
     ),
     "driver_table": _('Must have 1 to {most} lines, each with the name of a node and its address, such as "gpu-1 …".'),
-    "driver_table_row": _("The address of {node} is not an HTTP address without a password."),
+    "driver_table_row": _("The address of {node} is invalid. Drivers of its kind take {form}, without a password."),
     "driver_credential_invalid": _("At most {most} printable characters; a user name has no colon."),
+    "driver_ipmi_credential": _("IPMI allows at most {most} bytes."),
     # Which controller a node has.
     "driver_node_unlisted": _("The driver's table does not list {node}."),
     "driver_annotation_missing": _("{node} has no annotation {annotation}."),
@@ -43,9 +45,58 @@ SENTENCES: Mapping[str, str] = {
     "redfish_systems": _("{host} has {count} systems. Name one with the setting {setting}."),
     "redfish_system_missing": _("{host} has no system {system}."),
     "redfish_reset_missing": _("{host} does not accept the request {kind}."),
+    # IPMI
+    "ipmi_credentials": _("{host} refused the user name or the password: {error}"),
+    "ipmi_malformed": _("{host} gave an answer that is not IPMI 2.0: {error}"),
+    "ipmi_another_machine": _(
+        "{host} is another machine than before: its system GUID is {uuid}. Nothing was switched."
+    ),
+    "ipmi_answered": _("{host} answered with completion code {code}."),
     # powerCycle
     "not_drained_no_power_cycle": _("The machine was not switched off: the drain did not finish."),
     "power_cycle_next": _("The plan continues with a power cycle."),
+    "replace_next": _("The plan continues by replacing the machine."),
+    "offline_next": _("The plan continues by taking the node offline."),
+    "repair_next": _("The plan continues with a repair."),
+    # NVSentinel, Cluster API and Karpenter
+    "driver_address_unused": _("Drivers of kind {kind} have no address. Leave it out."),
+    "driver_credential_unused": _("Drivers of kind {kind} have no user name and no password. Leave them out."),
+    "driver_cluster_unknown": _("The portal has no cluster {cluster}."),
+    "driver_version": _("Must be one of: {known}."),
+    "janitor_accepted": _("{host} took the request."),
+    "janitor_missing": _("{host} is not installed: the cluster has no {kind} objects."),
+    "janitor_object_differs": _("{host} has an object {object} for another node."),
+    "janitor_reset_failed": _("{host} reports phase {phase}."),
+    "janitor_reset_done": _("{host} reset the GPU."),
+    "janitor_gpu_unnamed": _("The GPU has no UUID and no PCI address that {host} accepts."),
+    # replace
+    "not_drained_not_replaced": _("The machine was not replaced: the drain did not finish."),
+    "machine_replacer_missing": _(
+        "Cluster {cluster} has no driver that replaces {node}. Add one with manage.py driver (clusterapi, karpenter)."
+    ),
+    "machine_provider_id_missing": _("{node} has no providerID, so its machine cannot be identified."),
+    "machine_objects_found": _("{count} objects {kind} have the providerID {provider}. There must be exactly one."),
+    "machine_object_of_another": _("{kind} {object} has the providerID of {node}, but names the node {other}."),
+    "machine_object_uuid": _(
+        "{kind} {object} has the system UUID {uuid}, and {node} has {expected}. Nothing was deleted."
+    ),
+    "machine_object_without_owner": _(
+        "{kind} {object} has no owner, so nothing would replace it. Put it into a MachineDeployment."
+    ),
+    "replacement_requested": _("Replacement requested: {kind} {object} is deleted. Waiting until {node} has gone."),
+    "replacement_refused": _("The replacement was refused: {why}"),
+    "replacement_unclear": _(
+        "The deletion of {kind} {object} may not have arrived: it still exists. Check it, then retry the step."
+    ),
+    "replacement_timeout": _("{node} is still there {limit} after its replacement was requested ({kind} {object})."),
+    "machine_replaced": _("{node} has gone: its machine was replaced ({kind} {object})."),
+    # offline and repair
+    "not_drained_not_offline": _("The node was not handed over: the drain did not finish."),
+    "not_drained_no_repair": _("No repair was opened: the drain did not finish."),
+    "repair_numbered": _("repair {repair}"),
+    "repair_open": _("Repair {repair} is {state}. Waiting until a passed validation closes it."),
+    "repair_done": _("Repair {repair} is closed: the machine passed its validation."),
+    "repair_deleted": _("Repair {repair} does not exist any more."),
     "machine_power_unknown": _("{host} does not say whether the machine is on or off."),
     "machine_found_off": _(
         "{host} says that the machine is off, and the portal did not switch it off. "

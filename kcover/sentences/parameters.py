@@ -15,6 +15,9 @@ SENTENCES: Mapping[str, str] = {
     "scope_label": _("label {name}"),
     "scope_rule": _("rule {name}"),
     "scope_node": _("node {name}"),
+    "scope_rack": _("rack {name}"),
+    "scope_leaf": _("leaf switch {name}"),
+    "scope_nvlink": _("NVLink domain {name}"),
     "pool_unnamed": _("without a name"),
     # Durations.
     "span_d": _("{n} d"),

@@ -62,9 +62,6 @@ SENTENCES: Mapping[str, str] = {
     "escalate_invalid": _("escalate must be true, or a sentence of at most 500 characters that says what to do"),
     # Faults.
     "match_type": _("match must be a mapping with at least one of {known}"),
-    "match_covered": _(
-        "{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
-    ),
     "codes_type": _('errorCode must be a list of strings, ["62"] for example; leave it out for any code'),
     "code_invalid": _("An error code is a string of digits: write {instead}, not {value}."),
     "sxid_invalid": _("An SXid code is a string of digits: write {instead}, not {value}."),
@@ -93,6 +90,9 @@ SENTENCES: Mapping[str, str] = {
     "actions_conflict": _("{name} and {other} in one rule: {why}; remove one of the two"),
     "stop_or_restart_jobs": _("a job is either restarted or stopped"),
     "power_cycle_resets_gpus": _("a power cycle resets the GPUs as well"),
+    "isolates_whole_node": _("the other one isolates the whole node"),
+    "offline_repairs_node": _("the other system repairs the node"),
+    "repair_name_invalid": _("Invalid {name}: it has 1 to {most} printable characters and no space at its ends"),
     "reboot_resets_gpus": _("a reboot resets the GPUs as well"),
     "truth_invalid": _('{name} must be "true" or "false", not "{value}"'),
     "choice_unknown": _("Unknown {name} {value}: use one of {known}."),
@@ -110,7 +110,8 @@ SENTENCES: Mapping[str, str] = {
     "address_invalid": _("{value} is not an address; write for example https://repair.example/hook"),
     "address_masked": _("The address is masked. Write the whole address, or name a channel instead."),
     "address_with_key": _(
-        "The address of {action} has a query. If it holds a key, put it into a channel, whose address is encrypted."
+        "The address of {action} has a part that may be a key. If it is one, name a channel instead, whose address is"
+        " encrypted."
     ),
     "address_password": _(
         "The address must not contain a password, because everybody who reads the policy could read it."
@@ -155,9 +156,16 @@ SENTENCES: Mapping[str, str] = {
     ),
     "second_never_runs": _("; {second} never runs"),
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
-    "rule_shadowed": _("{first} overrides {second} for {fault}{note}"),
+    "rule_shadowed": _("{second} does not act on {fault}: {first} comes before it{note}"),
     "overlaps_left_out": _("Only the first {most} overlaps of rules are listed. Correct them and validate again."),
     "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
+    # Changes of a rule in a text.
+    "rule_text_unreadable": _("The text is not valid YAML (line {line}). Correct it first."),
+    "rule_text_aliases": _("The text uses YAML aliases. Change the rule in the text."),
+    "rule_text_brackets": _("The rule is written in brackets with comments or on one line. Change it in the text."),
+    "rule_text_style": _("The rule is written in a way that the form cannot keep. Change it in the text."),
+    "rule_text_gone": _("The text has no rule {rule}. Choose another one."),
+    "rule_text_choice": _("Choose one of the offered values."),
     # Tries.
     "try_own_open": _("Your earlier try {number} is still running. Wait for it, or cancel it."),
     "tries_full": _("{most} tries are waiting already. Try again in {wait}."),

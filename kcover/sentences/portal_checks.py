@@ -9,6 +9,13 @@ SENTENCES: Mapping[str, str] = {
         "Secrets are stored in plain text: no encryption key is set. Set KCOVER_ENCRYPTION_KEY_FILE or"
         " KCOVER_ENCRYPTION_KEY_COMMAND, then run manage.py secrets rotate."
     ),
+    "kubeconfig_for_all_processes": _(
+        "web and live can decrypt the kubeconfig of cluster {cluster}, with which worker acts. Give them a second one"
+        " with fewer rights, set KCOVER_ENGINE_KEY_FILE in worker and watch, and run manage.py secrets rotate there."
+    ),
+    "read_kubeconfig_missing": _(
+        "web and live have no kubeconfig of cluster {cluster}. Run manage.py cluster read-access in worker."
+    ),
     "api_server_plain_http": _(
         "The API server of cluster {cluster} is called over plain HTTP. Anybody on the network path can read the"
         " credentials and change the calls. Use an https:// address."

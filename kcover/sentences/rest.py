@@ -8,6 +8,7 @@ SENTENCES: Mapping[str, str] = {
     # The credential of a request.
     "token_invalid": _("The token is unknown, expired or revoked. Create one with manage.py token create."),
     "csrf_failed": _("The CSRF token is missing or incorrect. Reload the page, or send a bearer token."),
+    "wall_token": _("Wallboard tokens only open the page /wall/."),
     "agent_token": _("Agent tokens can only be used for /api/v1/agent/ and preflight reports."),
     "decision_system_token": _(
         "Decision system tokens can only request plans, cancel their own plans, and pause. Use an operator token."
@@ -60,7 +61,13 @@ SENTENCES: Mapping[str, str] = {
     "unknown_parameter": _("Unknown parameter. {help}"),
     "parameters_near": _("Did you mean {near}? Supported: {known}."),
     "parameters_known": _("Supported: {known}."),
-    "parameters_none": _("This endpoint takes no parameters."),
+    "parameters_none": _("There are no parameters here."),
+    "parameter_not_time": _(
+        "{given} is not a time. Write a date (2026-11-27), a time (2026-11-27T08:00:00Z) or a duration back "
+        "from now (24h, 7day)."
+    ),
+    "parameter_not_choice": _("{given} is not supported here. Supported: {known}."),
+    "parameter_not_number": _("{given} is not a number. Write a whole number."),
     "unknown_field": _("Unknown field."),
     "nul_character": _("Must not contain NUL characters."),
     "unknown_cursor": _("Unknown cursor. Use one from next or previous."),

@@ -24,6 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "alertmanager_version": _('Must be "4", the version of Alertmanager\'s webhook, not {value}.'),
     "alert_status": _('Must be "firing" or "resolved", not {value}.'),
     "alert_node_missing": _("Has none of the labels that name a node: {labels}. Set node_label of the source."),
+    "source_encoding": _("{encoding} is not supported. Send the body as it is, without Content-Encoding."),
     "cloudevent_version": _('Must be "1.0", not {value}.'),
     "cloudevent_attribute": _("{name} must have 1 to {most} characters."),
     "source_line_long": _("Has {characters} characters. A line may have {most}."),
@@ -84,6 +85,8 @@ SENTENCES: Mapping[str, str] = {
     "unknown_source": _("Unknown source {source}."),
     # A cluster on which another system acts.
     "acted_on_by": _("{system} acts on its nodes."),
+    "lease_elsewhere": _("{holder} holds the Lease of the cluster, so this portal runs in shadow there."),
+    "lease_missing": _("This portal does not hold the Lease of the cluster yet, so it runs in shadow there."),
     # The result of a test.
     "source_cluster_silent": _("The API server of cluster {cluster} does not answer: {problem}"),
     "source_rate": _(
@@ -99,5 +102,6 @@ SENTENCES: Mapping[str, str] = {
     "source_failing": _("Source {source} cannot be read."),
     "source_late": _("Source {source} is {behind} behind."),
     "source_silent": _("Nothing has come from source {source} for {span}."),
+    "source_test_unanswered": _("No worker tested the source within {wait}. See whether workers run."),
     "source_nothing_seen": _("Nothing arrived in the last hour."),
 }

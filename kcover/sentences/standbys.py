@@ -11,6 +11,7 @@ SENTENCES: Mapping[str, str] = {
     "standbys_unfit": _("{count} standbys were tried and none was usable. The plan continues without one."),
     "standby_not_ready": _("Standby {standby} is not Ready."),
     "standby_unhealthy": _("Standby {standby} is not healthy."),
+    "standby_untested": _("Standby {standby} did not pass pair tests in the last week."),
     "standby_promised": _("Standby {standby} is reserved for another node."),
     "standby_mark_gone": _("Standby {standby} is no longer reserved: its mark was removed."),
     "standby_other_mark": _("Standby {standby} carries the mark of assignment {assignment}."),

@@ -26,6 +26,7 @@ SENTENCES: Mapping[str, str] = {
     "wire_text_not_storable": _("contains a NUL or an unpaired surrogate: remove it"),
     "wire_identifier_invalid": _("must be 1 to {limit} printable ASCII characters without spaces, not {value}"),
     "wire_word_invalid": _("must be 1 to 64 of a-z, 0-9, '_', '.' and '-', not {value}"),
+    "wire_phrase_invalid": _("must be 1 to 128 letters, digits, spaces and the characters _ . = / -, not {value}"),
     "wire_node_invalid": _(
         "must be a Kubernetes node name (lower-case letters, digits, '-' and '.', at most 253), not {value}"
     ),

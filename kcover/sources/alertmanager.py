@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from kcover import reasons
+from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
 from kcover.sources import observation
@@ -22,7 +23,7 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
     """The alerts of a notification. Raises Unreadable if it is not one of version 4.
 
     A firing alert is a fault of kind ``alert``; a resolved one ends it. The first of ``node_labels`` that an alert has
-    names its node; a port (``gpu-1:9400``) is left out.
+    names its node; a port (``gpu-1:9400``) is left out. Alerts that a portal sent are ignored.
     """
     if not isinstance(body, dict):
         raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
@@ -30,13 +31,28 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
         raise Unreadable("version", reasons.of("alertmanager_version", value=short_repr(body.get("version"))))
     found: list[Observation] = []
     rejected: list[Rejected] = []
+    own: list[str] = []
     for index, alert in enumerate(observation.listed(body, "alerts", most=MAX_ALERTS)):
         path = f"alerts/{index}"
         try:
-            found.append(_alert(alert, path, node_labels, now=now))
+            if sent := _sent_by_portal(alert):
+                own.append(sent)
+            else:
+                found.append(_alert(alert, path, node_labels, now=now))
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
-    return Reading(observations=tuple(found), rejected=tuple(rejected))
+    return Reading(observations=tuple(found), rejected=tuple(rejected), ignored=tuple(own))
+
+
+def _sent_by_portal(alert: object) -> str:
+    """The identity of an alert that a portal has sent, this one or another; "" of all others.
+
+    Taken as a fault, it would open an incident, which is an alert again.
+    """
+    labels = alert.get("labels") if isinstance(alert, dict) else None
+    if not isinstance(alert, dict) or not isinstance(labels, dict) or PORTAL_LABEL not in labels:
+        return ""
+    return "\n".join(str(one)[:200] for one in (labels[PORTAL_LABEL], labels.get(ALERT_LABEL), alert.get("status")))
 
 
 def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetime) -> Observation:

@@ -10,7 +10,7 @@ from typing import Final
 
 from kcover import reasons
 from kcover.quote import short_repr
-from kcover.sources import cloudevents, maintenance_notices, observation
+from kcover.sources import aws_health, cloudevents, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
@@ -46,11 +46,13 @@ def read(
     maintenance_types: Collection[str] = (),
     now: datetime,
 ) -> Reading:
-    """The health events and maintenance notices of a request.
+    """The health events and maintenance notices of a request, or one event of AWS Health.
 
     ``maintenance_types``: the types of the notices. Raises Unreadable if the request as a whole is not one of
     CloudEvents.
     """
+    if aws_health.is_event(body):
+        return aws_health.read(body, now=now)
     found: list[Observation] = []
     rejected: list[Rejected] = []
     ignored: list[str] = []

@@ -1,7 +1,8 @@
 """Notices of a cloud about maintenance of a node: CloudEvents of the types that the source's settings name.
 
-No cloud sends this form by itself; a rule of the cloud's event bus writes it. ``subject`` is the node. The data is an
-object with ``start`` and ``end`` of the maintenance, a ``message``, and ``over`` once it has ended or was cancelled.
+No cloud sends this form by itself; a rule of the cloud's event bus writes it. ``aws_health`` reads AWS's own form.
+``subject`` is the node. The data is an object with ``start`` and ``end`` of the maintenance, a ``message``, and
+``over`` once it has ended or was cancelled.
 """
 
 from collections.abc import Mapping
@@ -46,7 +47,10 @@ def observation_of(event: CloudEvent, path: str, *, now: datetime) -> Observatio
 
 def _message(data: Json, end: datetime | None) -> str:
     """The window, as far as it is known, and the notice's own text."""
-    start = observation.planned_moment(data, "start")
-    window = " - ".join(reasons.moment(at) if at else "?" for at in (start, end)) if start or end else ""
-    own = observation.text(data, "message")
-    return ": ".join(part for part in (window, own) if part)[: observation.MAX_MESSAGE] or CODE
+    return window(observation.planned_moment(data, "start"), end, observation.text(data, "message"))
+
+
+def window(start: datetime | None, end: datetime | None, text: str) -> str:
+    """The message of a notice: the window, as far as it is known, and the cloud's own text."""
+    span = " - ".join(reasons.moment(at) if at else "?" for at in (start, end)) if start or end else ""
+    return ": ".join(part for part in (span, text) if part)[: observation.MAX_MESSAGE] or CODE

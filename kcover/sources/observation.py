@@ -39,9 +39,10 @@ class Rejected:
 class Observation:
     """One statement of a source about one node.
 
-    ``path``: its place in the request. ``key``: its identity within the source, by which a repetition is recognized.
-    ``healthy``: it ends the faults of ``kind`` and ``check`` (all of the node if ``devices`` is empty) that the same
-    source opened. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
+    ``path``: its place in the request. ``machine``: in place of ``node``, the last part of the node's provider ID;
+    other machines of the cloud have no consequence. ``key``: its identity within the source, by which a repetition is
+    recognized. ``healthy``: it ends the faults of ``kind`` and ``check`` (all of the node if ``devices`` is empty) that
+    the same source opened. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
     ``alias``: the Xid that the code stands for, so that other sources of the same fault join its incident.
     ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
     """
@@ -49,6 +50,7 @@ class Observation:
     path: str
     key: str
     node: str
+    machine: str = ""
     kind: str
     code: int | str
     check: str = ""

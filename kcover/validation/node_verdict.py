@@ -35,14 +35,14 @@ def proof_of(status: str) -> str:
 
 
 def of_node(profile: Profile, checks: Collection[Check], probes: Collection[Check] = ()) -> Verdict:
-    """The verdict on one node. ``checks``: the answer of its agent. ``probes``: current results of its probes.
+    """The verdict on one node. ``checks``: the answer of its agent, and its NCCL tests. ``probes``: current results.
 
     A failure of any kind wins. A probe that was skipped has nothing behind it and does not count.
     """
     answered, required = {one.name for one in checks}, {one.name for one in profile.checks if one.required}
     every = (*checks, *probes)
     broke = [_named(one) for one in every if one.status not in (*GOOD, "fail", "skipped")]
-    missing = [name for name in profile.names if name not in answered]
+    missing = [name for name in (*profile.names, *profile.nccl_limits) if name not in answered]
     found = (
         ("validation_failures", [_named(one) for one in every if one.status == "fail"]),
         ("validation_errors", [*broke, *missing]),

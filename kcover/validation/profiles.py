@@ -6,7 +6,7 @@ is true by default. A check that is not required may be skipped, for hardware th
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import islice
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kcover import autopilot, reasons
 from kcover.quote import short_repr, short_text
+from kcover.validation import nccl
 
 # The checks that a profile may name, with the arguments that it may set. dcgm is always the last one to run, because it
 # has the most results: an agent leaves good results out of an answer that is too long.
@@ -23,6 +24,7 @@ ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "pciebw": ("threshold",),
     "gpumem": ("daxpy", "dgemm"),
     "dcgm": ("level",),
+    **dict.fromkeys(nccl.NAMES, (nccl.LIMIT,)),  # no checks of agents: the portal runs them as Jobs, after the others
 }
 # The results of agents' probes that a profile may name. Agents report them all the time, so no run asks for them.
 PROBES: Final = (
@@ -64,8 +66,15 @@ class Profile:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the checks, in the order in which they run."""
-        return tuple(sorted((check.name for check in self.checks), key=lambda name: name == "dcgm"))
+        """The names of the agents' checks, in the order in which they run."""
+        agents = (check.name for check in self.checks if check.name not in nccl.NAMES)
+        return tuple(sorted(agents, key=lambda name: name == "dcgm"))
+
+    @property
+    def nccl_limits(self) -> dict[str, float | None]:
+        """GB/s of bus bandwidth by NCCL test, in the order in which they run; None: the default."""
+        found = {check.name: check.arguments.get(nccl.LIMIT) for check in self.checks}
+        return {name: found[name] for name in nccl.NAMES if name in found}
 
     @property
     def level(self) -> int:
@@ -74,18 +83,24 @@ class Profile:
 
     @property
     def limits(self) -> dict[str, float]:
-        """The other arguments of the checks, as the agent takes them."""
-        return {key: value for check in self.checks for key, value in check.arguments.items() if key != "level"}
+        """The other arguments of the agents' checks, as the agent takes them."""
+        agents = (check for check in self.checks if check.name not in nccl.NAMES)
+        return {key: value for check in agents for key, value in check.arguments.items() if key != "level"}
 
     @property
     def time_limit(self) -> timedelta:
-        """The time within which a node must answer."""
+        """The time within which a node's agent must answer."""
         return autopilot.time_limit(self.names, level=self.level)
 
     def to_json(self) -> dict[str, Any]:
         """The JSON that ``parse`` reads."""
         checks = [{"check": one.name, **one.arguments, "required": one.required} for one in self.checks]
         return {"checks": checks, "probes": list(self.probes)}
+
+
+def without_nccl(profile: Profile) -> Profile:
+    """The profile with the checks of agents only."""
+    return replace(profile, checks=tuple(check for check in profile.checks if check.name not in nccl.NAMES))
 
 
 def parse(document: object) -> Profile:
@@ -142,6 +157,8 @@ def _check_problems(checks: object) -> Iterator[Problem]:
         yield from ((f"{path}/{key}", why) for key, why in _argument_problems(name, given))
     if not any(isinstance(given, dict) and given.get("required", True) is True for given in checks):
         yield "checks", reasons.of("profile_requires_nothing")
+    elif seen and seen <= set(nccl.NAMES):
+        yield "checks", reasons.of("profile_only_nccl")
 
 
 def _argument_problems(check: str, given: Mapping[str, Any]) -> Iterator[Problem]:
@@ -176,19 +193,26 @@ def _refusal(key: str, value: object) -> reasons.Reason | None:
 
 # gpupower and remapped are skipped on drivers and boards that do not report what they read.
 _STATE = (ProfileCheck("remapped", required=False), ProfileCheck("gpupower", required=False))
+# NCCL needs an image that is a setting of the cluster, and a second GPU or a second node.
+_NCCL = ProfileCheck(nccl.NODE, required=False)
+_NCCL_PAIR = ProfileCheck(nccl.PAIR, required=False)
 _LINKS = ("gpu_count", "fabric", "nvlink", "pcie_width", "ib_port", "ib_rate", "disk_writable", "nvme")
 
 LIGHT: Final = "light"  # under a minute: what the driver knows, a copy to each GPU, DCGM's quick tests
-FULL: Final = "full"  # under ten minutes: also a benchmark of each GPU, DCGM's medium tests
-BURN_IN: Final = "burn-in"  # one to two hours: DCGM's longest tests
+FULL: Final = "full"  # under ten minutes: also a benchmark of each GPU, DCGM's medium tests, an all-reduce
+BURN_IN: Final = "burn-in"  # one to two hours: DCGM's longest tests, an all-reduce with another node
 DEFAULTS: Final[Mapping[str, Profile]] = MappingProxyType(
     {
         LIGHT: Profile((*_STATE, ProfileCheck("pciebw"), ProfileCheck("dcgm", {"level": 1})), _LINKS),
         FULL: Profile(
-            (*_STATE, ProfileCheck("pciebw"), ProfileCheck("gpumem"), ProfileCheck("dcgm", {"level": 2})), _LINKS
+            (*_STATE, ProfileCheck("pciebw"), ProfileCheck("gpumem"), ProfileCheck("dcgm", {"level": 2}), _NCCL), _LINKS
         ),
         BURN_IN: Profile(
-            (*_STATE, ProfileCheck("pciebw"), ProfileCheck("gpumem"), ProfileCheck("dcgm", {"level": 4})), _LINKS
+            (
+                *(*_STATE, ProfileCheck("pciebw"), ProfileCheck("gpumem"), ProfileCheck("dcgm", {"level": 4})),
+                *(_NCCL, _NCCL_PAIR),
+            ),
+            _LINKS,
         ),
     }
 )

@@ -1,13 +1,17 @@
 """Decode messages: the envelope first, then item by item."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
+from uuid import UUID
 
 from kcover.faults.fault import (
     CHECK_STATUSES,
+    CODE_PHRASE,
     COMMAND_KINDS,
     KINDS,
     NUMERIC_KINDS,
+    PHRASED_KINDS,
     RESULT_STATUSES,
     Check,
     Command,
@@ -15,6 +19,7 @@ from kcover.faults.fault import (
     Fault,
     Gpu,
     Inventory,
+    Nic,
 )
 from kcover.wire import fields, strict_json
 from kcover.wire.fields import EnvelopeError, JsonObject, WireError
@@ -100,8 +105,7 @@ def _node(item: JsonObject) -> str:
 
 def _batch_id(item: JsonObject) -> str:
     fields.required(item, "batch_id")
-    value = fields.matching(item, "batch_id", fields.UUID, invalid="wire_batch_invalid")
-    return str(value).lower()
+    return str(UUID(fields.matching(item, "batch_id", fields.BATCH, invalid="wire_batch_invalid")))
 
 
 def _identifier(item: JsonObject, key: str, *, maximum: int = fields.MAX_IDENTIFIER) -> str:
@@ -178,9 +182,37 @@ def _inventory(report: JsonObject) -> Inventory:
             indexes.add(gpu.index)
             uuids.add(gpu.uuid)
             gpus.append(gpu)
+        path = "inventory"
+        machine, board = (fields.text(item, key, limit=64) for key in ("machine_serial", "board_serial"))
+        nics = _nics(item)
     except WireError as error:
         raise WireError(f"{path}/{error.path}".rstrip("/"), error.code, **error.params) from None
-    return Inventory(driver=inventory.driver, kernel=inventory.kernel, gpus=tuple(gpus))
+    return replace(inventory, gpus=tuple(gpus), machine_serial=machine, board_serial=board, nics=nics)
+
+
+def _nics(inventory: JsonObject) -> tuple[Nic, ...]:
+    listed = inventory.get("nics")
+    if listed is None:
+        return ()
+    if type(listed) is not list or len(listed) > fields.MAX_NICS:
+        raise WireError("nics", "wire_gpus_invalid", limit=fields.MAX_NICS)
+    nics = []
+    for position, value in enumerate(listed):
+        try:
+            nics.append(_nic(_object(value)))
+        except WireError as error:
+            raise WireError(f"nics/{position}/{error.path}".rstrip("/"), error.code, **error.params) from None
+    return tuple(nics)
+
+
+def _nic(item: JsonObject) -> Nic:
+    fields.required(item, "serial")
+    return Nic(
+        serial=fields.text(item, "serial", limit=64),
+        name=fields.text(item, "name", limit=64),
+        pci=fields.pci(item),
+        model=fields.text(item, "model", limit=128),
+    )
 
 
 def _gpu(value: object) -> Gpu:
@@ -218,7 +250,7 @@ def _fault(value: object) -> Fault:
         or "other",
         sequence=fields.integer(item, "sequence", maximum=fields.MAX_SEQUENCE),
         drill=fields.boolean(item, "drill"),
-        count=_count(item),
+        count=fields.integer(item, "count", minimum=1, maximum=fields.MAX_COUNT) or 1,
         records=fields.ranges(item, "records"),
     )
 
@@ -227,17 +259,13 @@ def _code(item: JsonObject, kind: str) -> int | str:
     fields.required(item, "code")
     if kind in NUMERIC_KINDS:
         return fields.integer(item, "code", maximum=MAX_CODE) or 0
+    if kind in PHRASED_KINDS:
+        return str(fields.matching(item, "code", CODE_PHRASE, invalid="wire_phrase_invalid"))
     return _word(item, "code")
 
 
 def _word(item: JsonObject, key: str) -> str:
-    value = fields.matching(item, key, fields.WORD, invalid="wire_word_invalid")
-    return value if value is not None else str(fields.required(item, key))
-
-
-def _count(item: JsonObject) -> int:
-    count = fields.integer(item, "count", minimum=1, maximum=fields.MAX_COUNT)
-    return 1 if count is None else count
+    return fields.matching(item, key, fields.WORD, invalid="wire_word_invalid") or str(fields.required(item, key))
 
 
 def _check(value: object) -> Check:

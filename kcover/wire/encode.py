@@ -8,7 +8,7 @@ import re
 from datetime import UTC, datetime
 from typing import Any
 
-from kcover.faults.fault import Check, Command, CommandResult, Fault, Gpu, Inventory
+from kcover.faults.fault import Check, Command, CommandResult, Fault, Gpu, Inventory, Nic
 from kcover.wire import fields
 from kcover.wire.messages import Answer, Report
 
@@ -53,14 +53,24 @@ def encode_command(command: Command) -> dict[str, Any]:
 
 
 def _inventory(inventory: Inventory) -> dict[str, Any]:
-    gpus = [_gpu(gpu) for gpu in inventory.gpus]
-    return {"driver": _fit(inventory.driver, 64), "kernel": _fit(inventory.kernel, 128), "gpus": gpus}
+    return _without_none(
+        driver=_fit(inventory.driver, 64),
+        kernel=_fit(inventory.kernel, 128),
+        gpus=[_gpu(gpu) for gpu in inventory.gpus],
+        machine_serial=_fit(inventory.machine_serial, 64) or None,
+        board_serial=_fit(inventory.board_serial, 64) or None,
+        nics=[_nic(nic) for nic in inventory.nics] or None,
+    )
 
 
 def _gpu(gpu: Gpu) -> dict[str, Any]:
     return _without_none(
         index=gpu.index, uuid=gpu.uuid, pci=gpu.pci, model=_fit(gpu.model, 128), serial=_fit(gpu.serial, 64)
     )
+
+
+def _nic(nic: Nic) -> dict[str, Any]:
+    return _without_none(serial=_fit(nic.serial, 64), name=_fit(nic.name, 64), pci=nic.pci, model=_fit(nic.model, 128))
 
 
 def _fault(fault: Fault) -> dict[str, Any]:

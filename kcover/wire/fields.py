@@ -24,6 +24,7 @@ MAX_FAULTS = 1000
 MAX_CHECKS = 2000
 MAX_RESULTS = 200
 MAX_GPUS = 64
+MAX_NICS = 32
 MAX_OUTPUT = 64 << 10  # characters of a command's output or arguments as JSON
 MAX_DEPTH = 32
 MAX_COUNT = 1_000_000
@@ -32,6 +33,7 @@ MAX_RECORDS = 64  # ranges of log records in one fault
 
 NODE = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?(?:\.[a-z0-9](?:[-a-z0-9]*[a-z0-9])?)*")
 UUID = re.compile(r"[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}")
+BATCH = re.compile(r"[0-9A-Fa-f]{32}|" + UUID.pattern)  # some libraries print UUIDs without hyphens
 WORD = re.compile(r"[a-z0-9_.-]{1,64}")
 IDENTIFIER = re.compile(r"[!-~]+")  # printable ASCII without spaces: boot ids, GPU UUIDs, command ids
 MAX_BOOT_ID = 64  # characters, as in the database columns; so are the limits of other texts

@@ -41,6 +41,13 @@ class User(AbstractUser):
 
     language = models.CharField(max_length=10, blank=True)
     zone = models.CharField(max_length=60, blank=True)
+    home = models.CharField(
+        default="",
+        db_default="",
+        max_length=1100,
+        blank=True,
+        help_text="the page that / leads to: its name, ? and its query; empty: overview",
+    )
 
 
 class BindingManager(models.Manager["RoleBinding"]):
@@ -131,6 +138,30 @@ class Identity(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("issuer", "subject"), name="one_account_an_identity"),)
+
+
+class SavedView(models.Model):
+    """A query of a list that a person keeps under a name; ``shared``: everybody sees it."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="views")
+    listing = models.CharField(max_length=40, help_text="the list's name, as exports have it")
+    name = models.CharField(max_length=60)
+    query = models.CharField(max_length=1000, help_text="the query string: filters, order and columns")
+    shared = models.BooleanField(default=False)
+    opens_first = models.BooleanField(default=False, help_text="the list opens with it")
+    created_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("name", "pk")
+        constraints = (
+            models.UniqueConstraint(fields=("user", "listing", "name"), name="one_view_a_name"),
+            models.UniqueConstraint(
+                fields=("user", "listing"), condition=models.Q(opens_first=True), name="one_first_view_a_list"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class Session(AbstractBaseSession):
@@ -236,10 +267,7 @@ class FailedAttempts(models.Model):
 
 
 class ApiToken(models.Model):
-    """A credential for a program.
-
-    An agent token with ``node`` is the credential of that node's agent. Without ``node`` it can only enrol agents.
-    """
+    """A credential for a program. An agent token with ``node`` is that of the node's agent; without, it only enrols."""
 
     class Kind(models.TextChoices):
         AGENT = "agent", _("Agent")
@@ -247,6 +275,7 @@ class ApiToken(models.Model):
         OPERATOR = "operator", _("Operator")
         VIEWER = "viewer", _("Viewer")
         SOURCE = "source", _("Source of faults")
+        WALL = "wall", _("Wallboard")
 
     class Origin(models.TextChoices):
         GIVEN = "given"

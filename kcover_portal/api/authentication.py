@@ -20,7 +20,7 @@ class TokenAuthentication(authentication.BaseAuthentication):
         """Returns the token as ``request.auth``; None without a bearer header, so that a session is tried next.
 
         Raises Unauthorized for an invalid token, Forbidden from an address outside of its networks, for an agent token
-        unless the view sets ``agents_too``, and for a source's token unless it sets ``sources_too``.
+        unless the view sets ``agents_too``, for a source's token unless it sets ``sources_too``, and for a wall's.
         """
         scheme, _, secret = request.headers.get("Authorization", "").strip().partition(" ")
         if scheme.lower() != self.keyword.lower():
@@ -35,6 +35,8 @@ class TokenAuthentication(authentication.BaseAuthentication):
         view = request.parser_context.get("view") if request.parser_context else None
         if token.kind == ApiToken.Kind.AGENT and not getattr(view, "agents_too", False):
             raise http_errors.Forbidden(reasons.of("agent_token"))
+        if token.kind == ApiToken.Kind.WALL:
+            raise http_errors.Forbidden(reasons.of("wall_token"))
         if token.kind == ApiToken.Kind.SOURCE and not getattr(view, "sources_too", False):
             raise http_errors.Forbidden(reasons.of("source_token"))
         return AnonymousUser(), token

@@ -6,6 +6,7 @@ from rest_framework import parsers
 from rest_framework.request import Request
 
 from kcover import reasons, strict_json
+from kcover.quote import short_text
 from kcover_portal.api import http_errors
 
 MAX_BYTES = 1024 * 1024
@@ -35,6 +36,13 @@ def whole(stream: Any, parser_context: Any, *, most: int) -> bytes:
     raise http_errors.TooLarge(reasons.of("too_large", bytes=size, limit=most))
 
 
+def refuse_encoded(request: Request) -> None:
+    """Raises UnsupportedMediaType for a compressed body, which no parser unpacks."""
+    encoding = request.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in ("", "identity"):
+        raise http_errors.UnsupportedMediaType(reasons.of("source_encoding", encoding=short_text(encoding)))
+
+
 def _parse_error(problem: reasons.Value) -> http_errors.BadRequest:
     return http_errors.BadRequest(reasons.of("parse_error", problem=problem))
 
@@ -42,4 +50,4 @@ def _parse_error(problem: reasons.Value) -> http_errors.BadRequest:
 def taken(request: Request) -> list[str]:
     """Returns the media types that the request's view accepts."""
     view = request.parser_context.get("view") if request.parser_context else None
-    return [str(parser.media_type) for parser in getattr(view, "parser_classes", ())]
+    return [str(parser.media_type) for parser in getattr(view, "parser_classes", ()) if parser.media_type]

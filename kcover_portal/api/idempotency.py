@@ -39,11 +39,9 @@ def once(view: View) -> View:
 
     @wraps(view)
     def guarded(self: Any, request: Request, *args: Any, **kwargs: Any) -> Response:
-        key = request.headers.get(HEADER)
+        key = key_of(request)
         if key is None:
             return view(self, request, *args, **kwargs)
-        if not key.strip() or len(key) > MAX_KEY_CHARACTERS:
-            raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_KEY_CHARACTERS))
         claim = {"actor": _caller(request), "key": key}
         digest = _digest(request)
         earlier = Answered.objects.filter(**claim).first()
@@ -64,6 +62,19 @@ def once(view: View) -> View:
         return Response(earlier.body, status=earlier.status)
 
     return guarded
+
+
+def key_of(request: Request) -> str | None:
+    """Returns the key of the request, None without one. Raises FieldError for an empty or too long one."""
+    key = request.headers.get(HEADER)
+    if key is not None and (not key.strip() or len(key) > MAX_KEY_CHARACTERS):
+        raise FieldError(HEADER, reasons.of("idempotency_key_length", most=MAX_KEY_CHARACTERS))
+    return key
+
+
+def short(request: Request, act: str, key: str) -> str:
+    """Returns a text of 68 characters that stands for the caller, the act and the key, for rows that keep keys."""
+    return "api " + hashlib.sha256(f"{_caller(request)}\n{act}\n{key}".encode()).hexdigest()
 
 
 def _caller(request: Request) -> str:

@@ -14,7 +14,7 @@ from django.http import Http404
 from rest_framework import exceptions, views
 from rest_framework.response import Response
 
-from kcover import reasons
+from kcover import mail_replies, reasons
 from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
@@ -25,6 +25,8 @@ from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.jobs import services as jobs
+from kcover_portal.needs import services as needs
+from kcover_portal.parts import services as parts
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import yaml_reader
 from kcover_portal.preflight.services import pair_plans
@@ -42,7 +44,13 @@ ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
     jobs.OrderRefused: http_errors.Conflict,
     jobs.JobUnknown: http_errors.NotFound,
     incidents.CloseRefused: http_errors.Conflict,
+    needs.NeedRefused: http_errors.Conflict,
     repairs.RepairRefused: http_errors.Conflict,
+    mail_replies.ReplyInvalid: http_errors.Unprocessable,
+    repairs.EventForbidden: http_errors.Forbidden,
+    repairs.RepairUnknown: http_errors.NotFound,
+    repairs.DeliveryReused: http_errors.Unprocessable,
+    parts.ReviewRefused: http_errors.Conflict,
     check_runs.CheckRunRefused: http_errors.Conflict,
     validations.ValidationRefused: http_errors.Conflict,
     pair_plans.PlanRefused: http_errors.Conflict,

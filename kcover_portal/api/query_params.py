@@ -1,6 +1,5 @@
 """Strict query parameters: an unknown parameter is an error instead of being ignored."""
 
-import difflib
 from collections.abc import Collection
 from typing import Any
 
@@ -10,6 +9,7 @@ from rest_framework.views import APIView
 
 from kcover import reasons
 from kcover_portal.errors import FieldError, FieldErrors
+from kcover_portal.views import parameters
 
 PAGING = ("cursor", "page_size")
 
@@ -32,18 +32,9 @@ def refuse_unknown(request: Request, known: Collection[str]) -> None:
     errors = []
     for name in request.query_params:
         if name not in known:
-            errors.append(FieldError(name, reasons.of("unknown_parameter", help=_help(name, known))))
+            errors.append(FieldError(name, parameters.unknown(name, known)))
         elif any("\0" in value for value in request.query_params.getlist(name)):
             # PostgreSQL rejects them even in queries
             errors.append(FieldError(name, reasons.of("nul_character")))
     if errors:
         raise FieldErrors(errors)
-
-
-def _help(name: str, known: Collection[str]) -> reasons.Reason:
-    if not known:
-        return reasons.of("parameters_none")
-    listed, close = ", ".join(sorted(known)), difflib.get_close_matches(name, known, n=1)
-    if not close:
-        return reasons.of("parameters_known", known=listed)
-    return reasons.of("parameters_near", near=close[0], known=listed)

@@ -5,6 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Command, Node
+from kcover_portal.preflight.models import PairPlan
 from kcover_portal.rescue.models import Rescue
 
 
@@ -161,6 +162,7 @@ class Validation(models.Model):
     reason = models.CharField(max_length=500, blank=True)
     state = models.CharField(max_length=10, choices=State.choices, default=State.WAITING)
     run = models.OneToOneField(CheckRun, on_delete=models.CASCADE, null=True, related_name="validation")
+    nccl_plan = models.OneToOneField(PairPlan, on_delete=models.SET_NULL, null=True, related_name="validation")
     requested_by = models.CharField(max_length=200)
     requester_kind = models.CharField(
         max_length=10, choices=CheckRun.Requester.choices, default=CheckRun.Requester.PERSON
@@ -188,10 +190,18 @@ class ValidatedNode(models.Model):
     validation = models.ForeignKey(Validation, on_delete=models.CASCADE, related_name="nodes")
     node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="validated")
     machine = models.CharField(max_length=64, blank=True, help_text="uid of the node when it was validated")
+    serial = models.CharField(
+        default="",
+        db_default="",
+        max_length=64,
+        blank=True,
+        help_text="serial number of the machine when it was requested; empty: unknown",
+    )
     state = models.CharField(max_length=10, choices=Validation.State.choices, default=Validation.State.WAITING)
     proof = models.CharField(max_length=10, default="none", help_text="hardware, or none: nothing was measured")
     because = models.JSONField(default=list, help_text="Reasons why the node did not pass")
     probes = models.JSONField(default=list, help_text="the results of the profile's probes at the verdict")
+    nccl = models.JSONField(db_default=[], default=list, help_text="the results of its NCCL tests at the verdict")
 
     class Meta:
         ordering = ("validation_id", "node__name")

@@ -9,14 +9,15 @@ from django.db.models import Count, Max, Min, Q, QuerySet
 from kcover.validation import node_verdict
 from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
 from kcover_portal.fleet.models import Node
+from kcover_portal.preflight.models import PairPlan
 
 OPEN_VALIDATION = (Validation.State.WAITING, Validation.State.RUNNING)
 
 
-def running() -> list[int]:
+def running() -> QuerySet[CheckRun, int]:
     """Keys of the runs that are not over, oldest first."""
     rows = CheckRun.objects.filter(state=CheckRun.State.RUNNING).order_by("pk")
-    return list(rows.values_list("pk", flat=True))
+    return rows.values_list("pk", flat=True)
 
 
 def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | None, str, str]]:
@@ -33,8 +34,9 @@ def storage_results(*, limit: int) -> list[tuple[str, str, str, str, float | Non
 
 
 def due_validations() -> QuerySet[Validation]:
-    """The validations that wait for a check run, and those whose check run has ended."""
-    ended = Q(state=Validation.State.RUNNING) & ~Q(run__state=CheckRun.State.RUNNING)
+    """The validations that wait for a check run, and those whose check run and NCCL tests have ended."""
+    tests = Q(nccl_plan=None) | ~Q(nccl_plan__state=PairPlan.State.RUNNING)
+    ended = Q(state=Validation.State.RUNNING) & ~Q(run__state=CheckRun.State.RUNNING) & tests
     return Validation.objects.filter(Q(state=Validation.State.WAITING) | ended).order_by("pk")
 
 
@@ -70,13 +72,13 @@ def last_passed_validation(node: Node, *, since: datetime | None = None, profile
 
 
 def validation_results(validation: Validation) -> dict[int, list[dict[str, Any]]]:
-    """The stored results by ValidatedNode, each with its ``proof``: of the checks so far, then of the probes."""
+    """The stored results by ValidatedNode, each with its ``proof``: of the checks so far, NCCL tests, then probes."""
     targets = CheckTarget.objects.filter(run=validation.run_id) if validation.run_id else CheckTarget.objects.none()
     answers = dict(targets.values_list("node", "results"))
     return {
         one.pk: [
             {**result, "proof": node_verdict.proof_of(result["status"])}
-            for result in (*answers.get(one.node_id, ()), *one.probes)
+            for result in (*answers.get(one.node_id, ()), *one.nccl, *one.probes)
         ]
         for one in validation.nodes.all()
     }

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from kcover_portal import doorbell
 from kcover_portal.checks import queries, services
+from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import autopilot_labels, validations
 from kcover_portal.checks.services.job_ends import LOOK_EVERY
 from kcover_portal.fleet import queries as fleet
@@ -53,6 +54,13 @@ def start_validation(validation_id: int) -> None:
 def conclude_validation(run_id: int) -> None:
     """Gives the verdict of the validation whose check run has ended, if the run belongs to one."""
     validations.conclude(run_id, now=timezone.now())
+
+
+@shared_task(name="checks.conclude_nccl")
+def conclude_nccl(plan_id: int) -> None:
+    """Gives the verdict of the validation whose NCCL tests have ended."""
+    for run_id in Validation.objects.filter(nccl_plan=plan_id).exclude(run=None).values_list("run", flat=True):
+        validations.conclude(run_id, now=timezone.now())
 
 
 @shared_task(name="checks.deep_checks")

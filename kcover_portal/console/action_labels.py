@@ -91,7 +91,7 @@ VERBS: Final = {
     "refuse": ActionLabel(
         pgettext_lazy("repair", "Refuse"),
         "ban",
-        _("The repair goes back to whoever reported it."),
+        _("The repair goes back to the role that reported it."),
     ),
 }
 

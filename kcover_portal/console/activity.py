@@ -12,6 +12,7 @@ Handler = Callable[[HttpRequest], HttpResponse]
 OF_PAGES = (
     "console:map",
     "console:trends",
+    "console:node-figures",
     "console:approval-answered",
     "console:approval-pods",
 )  # open pages fetch them

@@ -25,10 +25,13 @@ OWN_FIELDS = ("csrfmiddlewaretoken", "factor_code", "factor_credential", "factor
 Form = forms.Factor | forms.Password
 
 
-def confirm(request: Request) -> None:
-    """Returns if the person's second factor is fresh, or came with this request. Raises Interruption."""
+def confirm(request: Request, *, resend: bool = True) -> None:
+    """Returns if the person's second factor is fresh, or came with this request. Raises Interruption.
+
+    ``resend`` False: the form does not repeat the person's input, which is secret, and leads back to the page.
+    """
     due = step_up.due(request.user, request.session, now=timezone.now())
-    _settle(request, due, target=request.get_full_path() if request.method == "GET" else "")
+    _settle(request, due, target=request.get_full_path() if request.method == "GET" or not resend else "")
 
 
 def confirm_for_factors(request: Request, *, target: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Template context of every page: navigation, rights, mode banner, palette."""
+"""Template context of every page: navigation, rights, mode banner, palette, home page."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,34 +10,21 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.functional import Promise, SimpleLazyObject
 from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
 
 from kcover import reasons
 from kcover.decisions import decide
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.console import presentation
+from kcover_portal.console import home_pages, presentation
 from kcover_portal.console.badge import Badge
-from kcover_portal.console.reads import safety
+from kcover_portal.console.navigation import places
+from kcover_portal.console.reads import alarms
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 from kcover_portal.runtime import queries as runtime
-
-
-@dataclass(frozen=True, slots=True)
-class NavigationItem:
-    """An entry of the navigation; ``key`` is the letter after g in the keyboard shortcut."""
-
-    page: str
-    label: str | Promise
-    icon: str
-    key: str
-    views: tuple[str, ...]
-    admin: bool = False
-    everywhere: bool = False  # only for admins of everything
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,64 +38,6 @@ class PaletteEntry:
     words: str = ""
 
 
-PREFLIGHT_PAGES = (
-    *("preflight-runs", "preflight-run"),
-    *("preflight-plans", "preflight-plan", "preflight-plan-new", "preflight-plan-cancel"),
-)
-NAVIGATION = (
-    NavigationItem("overview", _("Overview"), "dashboard", "o", ("overview",)),
-    NavigationItem("nodes", _("Nodes"), "server", "n", ("nodes", "node", "node-act")),
-    NavigationItem(
-        "incidents",
-        _("Incidents"),
-        "alert-triangle",
-        "x",
-        ("incidents", "incident", "occurrences", "decisions", "read-log"),
-    ),
-    NavigationItem("rescues", _("Rescues"), "heart-rate-monitor", "r", ("rescues", "rescue", "rescue-act")),
-    NavigationItem("approvals", _("Approvals"), "user", "a", ("approvals", "approval-link")),
-    NavigationItem(
-        "policies", pgettext_lazy("rules", "Policies"), "file-text", "p", ("policies", "policy", "policy-edit")
-    ),
-    NavigationItem("standbys", _("Standbys"), "switch-horizontal", "b", ("standbys",)),
-    NavigationItem(
-        "repairs",
-        _("Repairs"),
-        "tool",
-        "d",
-        ("repairs", "repair", "repair-new", "repair-change", "repair-act", "repair-terms"),
-    ),
-    NavigationItem("jobs", _("Jobs"), "stack", "j", ("jobs", "job-act")),
-    NavigationItem(
-        "check-runs",
-        _("Checks"),
-        "list-check",
-        "c",
-        (
-            *("check-runs", "check-run", "check-run-new"),
-            *("validations", "validation", "validation-new", "validation-cancel", "validation-profile"),
-        ),
-    ),
-    NavigationItem("preflight-runs", _("Preflight"), "binoculars", "e", PREFLIGHT_PAGES),
-    NavigationItem("sources", _("Sources"), "plug", "u", ("sources", "source", "source-new")),
-    NavigationItem("safety", _("Safety"), "shield", "f", ("safety", "safety-guard", "safety-mode", "maintenance-new")),
-    NavigationItem(
-        "notifications",
-        _("Notifications"),
-        "bell",
-        "m",
-        (
-            *("notifications", "channel-new", "channel", "channel-delete", "route-new", "route-delete"),
-            *("namespace-route-new", "namespace-route-delete"),
-        ),
-        everywhere=True,
-    ),
-    NavigationItem("audit", _("Audit log"), "clipboard-list", "l", ("audit", "audit-sinks", "audit-sink")),
-    NavigationItem("system", _("System"), "activity", "s", ("system",)),
-    NavigationItem("access", _("Access"), "key", "w", ("access", "access-token", "access-user"), admin=True),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Banner:
     """The mode everywhere and in clusters that differ, and the alarms that block automation now."""
@@ -116,7 +45,7 @@ class Banner:
     mode: str
     reason: str
     differing: tuple[tuple[str, str, str], ...]
-    alarms: tuple[safety.Alarm, ...]
+    alarms: tuple[alarms.Alarm, ...]
 
     @property
     def look(self) -> Badge:
@@ -131,6 +60,7 @@ class Rights:
     approve: bool
     admin: bool
     pause: bool
+    add_clusters: bool
 
 
 def shared(request: HttpRequest) -> dict[str, Any]:
@@ -147,15 +77,10 @@ def shared(request: HttpRequest) -> dict[str, Any]:
         context["rights"] = SimpleLazyObject(lambda: rights(user))
         context["places"] = SimpleLazyObject(lambda: places(user))
         context["palette"] = SimpleLazyObject(lambda: palette(user, context["banner"].mode))
-        context["banner"] = SimpleLazyObject(lambda: banner(user))
+        context["banner"] = SimpleLazyObject(lambda: banner(accounts.scope(user)))
+        context["home_choice"] = SimpleLazyObject(lambda: home_pages.choice(user, request))
         context["waiting"] = SimpleLazyObject(lambda: waiting(user))
     return context
-
-
-def places(user: User) -> list[NavigationItem]:
-    """The navigation entries that the person may open."""
-    admin, everywhere = accounts.may_somewhere(user, Verb.ADMINISTER), accounts.may(user, Verb.WRITE_CHANNELS, None)
-    return [place for place in NAVIGATION if (admin or not place.admin) and (everywhere or not place.everywhere)]
 
 
 def palette(user: User, mode: str) -> list[PaletteEntry]:
@@ -168,6 +93,7 @@ def palette(user: User, mode: str) -> list[PaletteEntry]:
         PaletteEntry(_("Occurrences"), "notes", reverse("console:occurrences"), words="events occurrences xid"),
         PaletteEntry(_("Decisions"), "list-check", reverse("console:decisions"), words="decisions"),
         PaletteEntry(_("Analyse a log"), "upload", reverse("console:read-log"), words="paste dmesg log xid"),
+        PaletteEntry(_("Wallboard"), "device-desktop", reverse("console:wall"), words="wall screen tv kiosk"),
         PaletteEntry(_("Your account"), "user-circle", reverse("console:account"), words="password sessions"),
         PaletteEntry(_("API"), "api", reverse("api:docs"), words="swagger rest"),
     ]
@@ -177,6 +103,9 @@ def palette(user: User, mode: str) -> list[PaletteEntry]:
         found.append(
             PaletteEntry(label, f"player-{'play' if verb == 'resume' else 'pause'}", reverse(f"console:{verb}"), True)
         )
+    if rights(user).add_clusters:
+        words = "kubeconfig register new cluster"
+        found.append(PaletteEntry(_("Add a cluster"), "plus", reverse("console:cluster-new"), words=words))
     if accounts.may(user, Verb.WRITE_POLICIES, None):
         found.append(PaletteEntry(_("New policy"), "plus", reverse("console:policy-new"), words="policy"))
     return found
@@ -189,30 +118,34 @@ def rights(user: User) -> Rights:
         approve=accounts.may_somewhere(user, Verb.APPROVE),
         admin=accounts.may(user, Verb.WRITE_POLICIES, None),
         pause=accounts.may(user, Verb.PAUSE, None),
+        add_clusters=accounts.may(user, Verb.CONFIGURE, None),
     )
 
 
-def banner(user: User) -> Banner:
+def banner(seen: accounts.Scope) -> Banner:
     """The global mode, the clusters that are stricter, and the current alarms."""
     installation = runtime.installation()
     mode = decide.strictest(settings.KCOVER_MODE, installation.mode)
-    seen = accounts.scope(user)
     clusters = list(seen.clusters().order_by("name"))
     differing = tuple(
         (cluster.name, fleet.own_mode(cluster), _why(cluster))
         for cluster in clusters
-        if cluster.acted_on_by or decide.strictest(mode, cluster.mode) != mode
+        if cluster.acted_on_by or decide.strictest(mode, fleet.own_mode(cluster)) != mode
     )
-    alarms = tuple(safety.alarms([cluster for cluster in clusters if cluster in seen], now=timezone.now()))
-    return Banner(mode, installation.reason if installation.mode == mode else "", differing, alarms)
+    present = tuple(alarms.alarms(seen, [cluster for cluster in clusters if cluster in seen], now=timezone.now()))
+    return Banner(mode, installation.reason if installation.mode == mode else "", differing, present)
 
 
 def _why(cluster: Cluster) -> str:
-    """The reason why a cluster's mode is stricter: the reason of its pause, or the other system that acts there."""
-    if not cluster.acted_on_by:
-        return cluster.pause_reason
-    other = localization.say(reasons.of("acted_on_by", system=cluster.acted_on_by))
-    return f"{cluster.pause_reason} {other}".strip()
+    """The reasons why a cluster's mode is stricter: its pause, or the other system or portal that acts there."""
+    why = [cluster.pause_reason]
+    if cluster.acted_on_by:
+        why.append(localization.say(reasons.of("acted_on_by", system=cluster.acted_on_by)))
+    if cluster.action_lease and not fleet.holds_lease(cluster.acts_until):
+        holder = cluster.lease_holder
+        missing = reasons.of("lease_elsewhere", holder=holder) if holder else reasons.of("lease_missing")
+        why.append(localization.say(missing))
+    return " ".join(text for text in why if text)
 
 
 def waiting(user: User) -> dict[str, int]:

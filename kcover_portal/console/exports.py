@@ -61,16 +61,29 @@ def response(
     found: lists.ListResult, shape: str, *, today: date, place: concurrency_limits.ConcurrencySlot
 ) -> StreamingHttpResponse:
     """The export as a streamed response, which gives the place back; ``shape`` is ``csv`` or ``jsonl``."""
-    content_type, write = SHAPES[shape]
     columns = found.listing.columns
     rows = found.rows.order_by("-pk").values_list(*columns.values()).iterator(chunk_size=2000)
     converters = [found.listing.convert.get(name, _as_it_is) for name in columns]
     rows_out = (tuple(say(value) for say, value in zip(converters, row, strict=True)) for row in rows)
+    return stream(found.listing.name, list(columns), rows_out, shape, today=today, place=place)
+
+
+def stream(
+    name: str,
+    columns: list[str],
+    rows: Iterable[tuple[Any, ...]],
+    shape: str,
+    *,
+    today: date,
+    place: concurrency_limits.ConcurrencySlot,
+) -> StreamingHttpResponse:
+    """These rows as a streamed file, which gives the place back; see ``response``."""
+    content_type, write = SHAPES[shape]
     return StreamingHttpResponse(
-        Stream(write(list(columns), rows_out), place, clock=timezone.now),
+        Stream(write(columns, rows), place, clock=timezone.now),
         content_type=content_type,
         headers={
-            "Content-Disposition": f'attachment; filename="kcover-{found.listing.name}-{today.isoformat()}.{shape}"',
+            "Content-Disposition": f'attachment; filename="kcover-{name}-{today.isoformat()}.{shape}"',
             "X-Content-Type-Options": "nosniff",
         },
     )

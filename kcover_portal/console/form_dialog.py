@@ -15,11 +15,22 @@ from kcover_portal.checks.services import CheckRunRefused
 from kcover_portal.checks.services.validations import ValidationRefused
 from kcover_portal.console.access import Request, dialog, lead
 from kcover_portal.errors import FieldError
+from kcover_portal.needs.services import NeedRefused
+from kcover_portal.parts.services import ReviewRefused
 from kcover_portal.preflight.services.pair_plans import PlanRefused
 from kcover_portal.repairs.services import RepairRefused
 from kcover_portal.rescue.services import RescueRefused
 
-REFUSALS = (services.Refused, CheckRunRefused, PlanRefused, RepairRefused, RescueRefused, ValidationRefused)
+REFUSALS = (
+    services.Refused,
+    CheckRunRefused,
+    NeedRefused,
+    PlanRefused,
+    RepairRefused,
+    RescueRefused,
+    ReviewRefused,
+    ValidationRefused,
+)
 
 
 def ask(request: Request, form: forms.BaseForm, *, back: str, **shown: Any) -> HttpResponse:

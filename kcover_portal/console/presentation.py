@@ -11,16 +11,17 @@ from django.utils.translation import gettext, pgettext_lazy
 from django.utils.translation import gettext_lazy as _
 
 from kcover import actions
-from kcover_portal.console import pair_badges
+from kcover_portal.console import pair_badges, right_badges
 from kcover_portal.console.action_labels import ActionLabel
 from kcover_portal.console.badge import Badge
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.notify.services import render
 from kcover_portal.repairs.models import Repair
+from kcover_portal.views import node_status
 
 TABLES: Final = {
     "node": {  # most urgent first: the order of lists, of the map and of its legend
-        "attention": Badge(_("Needs a person"), "bad", "alert-triangle", "!"),
+        "attention": Badge(_("Handed to a person"), "bad", "alert-triangle", "!"),
         "faulty": Badge(_("Degraded"), "bad", "alert-circle", "×"),
         "approval": Badge(_("Awaiting approval"), "ask", "user", "?"),
         "held": Badge(_("On hold"), "hold", "hand-stop", "‖"),
@@ -52,6 +53,7 @@ TABLES: Final = {
     },
     "incident": {
         "open": Badge(pgettext_lazy("incident", "Open"), "bad", "alert-circle"),
+        "open-program": Badge(pgettext_lazy("incident", "Open"), "off", "alert-circle"),  # no fault of the node
         "closed": Badge(pgettext_lazy("incident", "Closed"), "ok", "circle-check"),
     },
     "answer": {
@@ -166,6 +168,7 @@ TABLES: Final = {
         "yes": Badge(_("OK"), "ok", "circle-check"),
         "no": Badge(_("Problem"), "bad", "alert-circle"),
     },
+    "right": right_badges.BADGES,
     "token": {
         "live": Badge(_("Valid"), "ok", "key"),
         "expired": Badge(_("Expired"), "off", "clock"),
@@ -220,7 +223,12 @@ TABLES: Final = {
         "untried": Badge(_("Not verified"), "off", "shield"),
     },
 }
-NODE: Final = TABLES["node"]
+RESCUE: Final = TABLES["rescue"]
+NODE: Final = dict(TABLES["node"])  # what the map and the tiles show
+TABLES["node"] |= {
+    "other": Badge(node_status.OFF_THE_MAP["other"], "off", "server"),
+    "gone": Badge(node_status.OFF_THE_MAP["gone"], "off", "ban"),
+}
 
 GUARDS: Final = {  # what bounds automation: name, and its effect in a sentence
     "storm": ActionLabel(_("Storm"), "bolt", _("One symptom on many nodes at once. The cause is not in the nodes.")),

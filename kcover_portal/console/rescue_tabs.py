@@ -25,7 +25,9 @@ TABS = (
     Tab("active", _("Active"), Q(state__in=("waiting", "running")), "state=waiting&state=running"),
     Tab("approval", _("Awaiting approval"), needs_person.AWAITING_APPROVAL, "needs_person=approval"),
     Tab("people", _("Needs a person"), needs_person.LEFT_TO_PEOPLE, "needs_person=people"),
+    Tab("held", _("On hold"), needs_person.STATUSES["held"], "status=held"),
     Tab("succeeded", _("Succeeded"), Q(state="succeeded"), "state=succeeded"),
+    Tab("verified", _("Verified healthy"), Q(verified=True), "verified=true"),
     Tab("failed", _("Failed"), Q(state="failed"), "state=failed"),
     Tab("cancelled", _("Cancelled"), Q(state="cancelled"), "state=cancelled"),
 )

@@ -4,8 +4,25 @@ Belongs here: the keys, the format of an encrypted value, the model field, and r
 change a secret. ``docs/operations/secrets.md`` describes keys and their rotation.
 """
 
-from kcover_portal.encryption.envelope import SecretUnreadable
-from kcover_portal.encryption.fields import EncryptedTextField, ModelWithSecrets, is_set, peek, stored
+from kcover_portal.encryption.envelope import SecretUnreadable, is_for_engine
+from kcover_portal.encryption.fields import (
+    EncryptedTextField,
+    ModelWithSecrets,
+    is_out_of_reach,
+    is_set,
+    peek,
+    stored,
+)
 from kcover_portal.encryption.keyring import KeysUnusable
 
-__all__ = ["EncryptedTextField", "KeysUnusable", "ModelWithSecrets", "SecretUnreadable", "is_set", "peek", "stored"]
+__all__ = [
+    "EncryptedTextField",
+    "KeysUnusable",
+    "ModelWithSecrets",
+    "SecretUnreadable",
+    "is_for_engine",
+    "is_out_of_reach",
+    "is_set",
+    "peek",
+    "stored",
+]

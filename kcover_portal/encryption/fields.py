@@ -8,7 +8,7 @@ from django.core import checks
 from django.db import models
 from django.db.models.query_utils import DeferredAttribute
 
-from kcover_portal.encryption import envelope
+from kcover_portal.encryption import envelope, keyring
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +51,29 @@ class EncryptedTextField(TextField):
     ``bound_to``: the attribute that identifies the row. It must be set before the row is first saved and never change,
     because a value is encrypted for it: a name, or the id of a related row (``user_id``), not the row's own id.
 
+    ``engine_only``: the processes that people and agents reach do not need it. It is encrypted with the engine's key if
+    there is one (``keyring.Ring``). These processes can store a value, with the shared key: a worker encrypts it again.
+
+    ``sent_to``: the attribute that says where such a value is sent, as text. The engine's key binds the value to it, so
+    whoever changes the attribute must give the value again.
+
     Queries can only ask whether it is set. ``update`` takes only "", because it knows no row; save the row instead.
     """
 
     descriptor_class = EncryptedAttribute
 
-    def __init__(self, *args: Any, bound_to: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, bound_to: str = "", engine_only: bool = False, sent_to: str = "", **kwargs: Any
+    ) -> None:
         self.bound_to = bound_to
+        self.engine_only = engine_only
+        self.sent_to = sent_to
         super().__init__(*args, **kwargs)
 
     def deconstruct(self) -> tuple[str, str, Any, Any]:
         name, path, args, kwargs = super().deconstruct()
-        return name, path, args, {**kwargs, "bound_to": self.bound_to}
+        own = {"bound_to": self.bound_to, "engine_only": self.engine_only, "sent_to": self.sent_to}
+        return name, path, args, kwargs | {key: value for key, value in own.items() if value or key == "bound_to"}
 
     def check(self, **kwargs: Any) -> list[checks.CheckMessage]:
         """A system check: the model must be able to read a row again without decrypting it."""
@@ -78,7 +89,10 @@ class EncryptedTextField(TextField):
         row = getattr(instance, self.bound_to)
         if row in (None, ""):
             raise ValueError(f"{self}: set {self.bound_to} before saving, because the value is encrypted for it")
-        return envelope.SecretLocation(f"{self.model._meta.db_table}.{self.column}", str(row))
+        engine = self.engine_only and keyring.is_configured(keyring.Ring.ENGINE)
+        receiver = getattr(instance, self.sent_to) if self.sent_to and engine else ""
+        column = f"{self.model._meta.db_table}.{self.column}"
+        return envelope.SecretLocation(column, str(row), self.engine_only, receiver)
 
     def from_db_value(self, value: str | None, *_: Any) -> StoredValue | None:
         return None if value is None else StoredValue(value)
@@ -125,6 +139,11 @@ def is_set(row: models.Model, name: str) -> bool:
     """Returns whether the row has a value, without decrypting it."""
     value = row.__dict__.get(name)
     return bool(value.text if isinstance(value, StoredValue) else value)
+
+
+def is_out_of_reach(row: models.Model, name: str) -> bool:
+    """Returns whether the row has a value that only the engine's processes can decrypt, and this is none of them."""
+    return envelope.is_for_engine(stored(row, name)) and not keyring.is_configured(keyring.Ring.ENGINE)
 
 
 def peek(row: models.Model, name: str) -> Any:

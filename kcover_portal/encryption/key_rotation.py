@@ -1,10 +1,10 @@
 """All encrypted values of the database: their keys, the unreadable ones, and their rotation."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from django.apps import apps
-from django.db import models
+from django.db import models, transaction
 
 from kcover_portal.encryption import envelope, fields, keyring
 
@@ -30,21 +30,58 @@ def rotate(chosen: Iterable[type[models.Model]]) -> Rotation:
 
     A value that was changed meanwhile is left to its writer. Raises KeysUnusable before any change.
     """
-    keyring.load()
+    for ring in keyring.Ring:
+        keyring.load(ring)
     done = Rotation()
     for row, column in _values(chosen):
-        before = fields.stored(row, column.attname)
-        try:
-            after = envelope.reseal(before, column.place(row))
-        except envelope.SecretUnreadable as unreadable:
-            done.unreadable.append(unreadable)
-            continue
-        if after == before:
-            done.unchanged += 1
-            continue
-        rows = type(row)._default_manager.filter(pk=row.pk, **{column.attname: fields.StoredValue(before)})
-        done.changed += rows.update(**{column.attname: fields.StoredValue(after)})
+        _encrypt_again(row, column, done)
     return done
+
+
+def move_to_engine(
+    chosen: Iterable[type[models.Model]],
+    *,
+    leave: Callable[[models.Model], bool] = lambda row: False,
+    note: Callable[[models.Model, str], None] = lambda row, column: None,
+) -> Rotation:
+    """Encrypts what the other processes stored for the engine with its key; nothing in a process without that key.
+
+    ``leave``: returns True for a row that keeps its present key. It may raise SecretUnreadable. ``note``: is called
+    with the row and the column of each value, in the transaction that writes it.
+    Plain values are left to ``rotate``: nobody uses them, and a person decides whether they are genuine.
+    """
+    done = Rotation()
+    if not keyring.is_configured(keyring.Ring.ENGINE):
+        return done
+    for row, column in _values(chosen):
+        key = envelope.key_of(fields.stored(row, column.attname))
+        if column.engine_only and key and keyring.ring_of(key) == keyring.Ring.SHARED:
+            try:
+                if leave(row):
+                    continue
+            except envelope.SecretUnreadable as unreadable:
+                done.unreadable.append(unreadable)
+                continue
+            with transaction.atomic():
+                before = done.changed
+                _encrypt_again(row, column, done)
+                if done.changed > before:
+                    note(row, column.attname)
+    return done
+
+
+def _encrypt_again(row: models.Model, column: fields.EncryptedTextField, done: Rotation) -> None:
+    before = fields.stored(row, column.attname)
+    try:
+        after = envelope.reseal(before, column.place(row))
+    except envelope.SecretUnreadable as unreadable:
+        done.unreadable.append(unreadable)
+        return
+    if after == before:
+        done.unchanged += 1
+        return
+    rows = type(row)._default_manager.filter(pk=row.pk, **{column.attname: fields.StoredValue(before)})
+    done.changed += rows.update(**{column.attname: fields.StoredValue(after)})
 
 
 def unreadable() -> list[envelope.SecretUnreadable]:
@@ -72,5 +109,8 @@ def _values(chosen: Iterable[type[models.Model]]) -> Iterator[tuple[models.Model
     for model in chosen:
         encrypted = fields.fields_of(model)
         names = {"pk", *(name for column in encrypted for name in (column.attname, column.bound_to))}
-        for row in model._default_manager.only(*names).order_by("pk").iterator(BATCH):
+        rows = model._default_manager.all()
+        if not any(column.sent_to for column in encrypted):  # that attribute may need any column
+            rows = rows.only(*names)
+        for row in rows.order_by("pk").iterator(BATCH):
             yield from ((row, column) for column in encrypted if fields.is_set(row, column.attname))

@@ -2,11 +2,12 @@
 
 import uuid
 
-from django.core.validators import MaxLengthValidator, RegexValidator
+from django.core.validators import MaxLengthValidator, MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
+from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from kcover import reasons
+from kcover import reasons, scopes
 from kcover.validation import profiles
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.runtime.models import Mode
@@ -14,6 +15,7 @@ from kcover_portal.runtime.models import Mode
 # The name of a Kubernetes object: a DNS subdomain (RFC 1123).
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
 ALL_NAMESPACES = "*"
+MAX_NCCL_EVERY = 24 * 30  # hours
 
 
 class Cluster(ModelWithSecrets):
@@ -59,7 +61,14 @@ class Cluster(ModelWithSecrets):
         NEW = "new", _("Also new machines without the taint")
 
     name = models.SlugField(max_length=100, unique=True)
-    kubeconfig = EncryptedTextField(bound_to="name", blank=True)
+    kubeconfig = EncryptedTextField(bound_to="name", blank=True, engine_only=True)
+    read_kubeconfig = EncryptedTextField(
+        default="",
+        db_default="",
+        bound_to="name",
+        blank=True,
+        help_text="with fewer rights, for web and live; empty: they use the other one",
+    )
     context = models.CharField(max_length=253, blank=True)
     in_cluster = models.BooleanField(default=False)
     mode = models.CharField(max_length=10, choices=Mode.choices, default=Mode.ENFORCE)
@@ -119,21 +128,49 @@ class Cluster(ModelWithSecrets):
         blank=True,
         help_text="namespaces whose PreflightReport objects count, separated by commas; *: all",
     )
-    preflight_labels = models.BooleanField(default=False, help_text="nodes carry the preflight gate as a label")
-    nccl_image = models.CharField(
-        max_length=300, blank=True, help_text="image with PyTorch for pair tests of preflight; empty: no such tests"
+    preflight_labels = models.BooleanField(
+        db_default=False, default=False, help_text="nodes carry the preflight gate as a label"
     )
-    nccl_namespace = models.CharField(max_length=63, default="kcover-preflight", help_text="of the Jobs of pair tests")
+    nccl_image = models.CharField(
+        default="",
+        db_default="",
+        max_length=300,
+        blank=True,
+        help_text="image with PyTorch for pair tests of preflight; empty: no such tests",
+    )
+    nccl_namespace = models.CharField(
+        db_default="kcover-preflight", max_length=63, default="kcover-preflight", help_text="of the Jobs of pair tests"
+    )
     nccl_resources = models.CharField(
+        default="",
+        db_default="",
         max_length=500,
         blank=True,
         help_text="further resources of these Jobs, such as rdma/hca=1, separated by commas",
+    )
+    nccl_every = models.PositiveSmallIntegerField(
+        db_default=0,
+        default=0,
+        validators=(MaxValueValidator(MAX_NCCL_EVERY),),
+        help_text="hours between pair tests of the idle nodes; 0: none on a schedule",
+    )
+    standby_tested = models.BooleanField(
+        db_default=False, default=False, help_text="a standby is free only while its preflight gate is passed"
     )
     storage_class = models.CharField(
         max_length=253,
         blank=True,
         validators=(RegexValidator(OBJECT_NAME, "Must be the name of a storage class (a-z, 0-9, '-' and '.')."),),
         help_text="storage class of the check pvc; empty: the cluster's default",
+    )
+    action_lease = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="the portal acts only while it holds a Lease of the cluster; otherwise it is in shadow",
+    )
+    acts_until = models.DateTimeField(null=True, help_text="with action_lease: until then no other portal acts")
+    lease_holder = models.CharField(
+        default="", db_default="", max_length=253, blank=True, help_text="who holds that Lease, as last seen"
     )
     ledger_lease = models.BooleanField(
         default=False, help_text="signed heads of the audit log are kept in a Lease of the cluster"
@@ -148,18 +185,31 @@ class Cluster(ModelWithSecrets):
         default=dict, blank=True, help_text="label keys that name a node's rack, leaf, nvlink domain and pool"
     )
     burn_in = models.CharField(
+        db_default="off",
         max_length=10,
         choices=BurnIn.choices,
         default=BurnIn.OFF,
         help_text="which nodes are validated before their first work",
     )
     burn_in_profile = models.CharField(
+        db_default="burn-in",
         max_length=20,
         choices=tuple((name, name) for name in profiles.DEFAULTS),
         default=profiles.BURN_IN,
         help_text="profile of these validations",
     )
     burn_in_new_since = models.DateTimeField(null=True, help_text="when burn_in became new: older machines are not new")
+    lemon_repairs = models.BooleanField(
+        db_default=False, default=False, help_text="the portal reports a repair of a node that fails again and again"
+    )
+    gpu_hour_price = models.DecimalField(
+        max_digits=10,
+        decimal_places=4,
+        null=True,
+        blank=True,
+        validators=(MinValueValidator(0),),
+        help_text="what an hour of one GPU costs, for reports; null: not known",
+    )
     created_at = models.DateTimeField()
     decision_change = models.CharField(
         max_length=32, blank=True, help_text="id of the last change that affects decisions in this cluster"
@@ -215,21 +265,57 @@ class PendingChange(models.Model):
 
 
 class Maintenance(models.Model):
-    """A window in which the portal isolates and reboots nothing, in all clusters, a cluster, a pool or a node."""
+    """A window in which the portal isolates and reboots nothing, in all clusters, a cluster or some of its nodes.
+
+    The scope lives: a node that joins it later is covered. ``members`` stay covered whatever becomes of their labels,
+    because people work on them.
+    """
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="maintenance")
     pool = models.CharField(max_length=120, blank=True)
     node = models.CharField(max_length=253, blank=True)
+    selection = models.JSONField(
+        db_default={}, default=dict, help_text="a kcover.scopes.Scope, if it is no single pool or node"
+    )
+    members = models.JSONField(
+        db_default=[], default=list, help_text="names of the nodes that the selection had at first"
+    )
     starts_at = models.DateTimeField()
     ends_at = models.DateTimeField()
     reason = models.CharField(max_length=500)
     created_by = models.CharField(max_length=200)
+    series = models.UUIDField(null=True, db_index=True, help_text="of a window that repeats: the same for all its rows")
+    left: int  # of a series: how many windows follow; set by those who list windows
+    repeats = models.JSONField(
+        db_default={}, default=dict, help_text="a kcover.recurrence.Recurrence; {}: it does not repeat"
+    )
 
     class Meta:
         ordering = ("starts_at", "pk")
         constraints = (
             models.CheckConstraint(condition=models.Q(ends_at__gt=models.F("starts_at")), name="window_has_a_length"),
         )
+
+    @cached_property
+    def scope(self) -> scopes.Scope:
+        """The nodes of the cluster that are selected."""
+        if self.selection:
+            return scopes.parse(self.selection)
+        return scopes.Scope(nodes=(self.node,) if self.node else (), pools=(self.pool,) if self.pool else ())
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        """The nodes that are covered by name: a set, because windows and clusters may have thousands of nodes."""
+        return frozenset((*self.members, *self.scope.nodes))
+
+    def covers(self, node: "Node") -> bool:
+        """Returns whether the window is for this node: the one definition for guards, checks and pages."""
+        if self.cluster_id not in (None, node.cluster_id):
+            return False
+        if self.scope.kind == "nodes" or node.name in self._names:
+            return node.name in self._names
+        setting = self.cluster.topology if self.cluster is not None else {}
+        return self.scope.covers(name=node.name, pool=node.pool, labels=node.labels, setting=setting)
 
 
 class Node(models.Model):
@@ -250,8 +336,12 @@ class Node(models.Model):
     ready_since = models.DateTimeField(null=True)
     boot_id = models.CharField(max_length=64, blank=True)
     past_boots = models.JSONField(default=list, help_text="ids of earlier boots, the latest first")
-    system_uuid = models.CharField(max_length=64, blank=True, help_text="SMBIOS UUID of its machine")
-    provider_id = models.CharField(max_length=500, blank=True, help_text="name of its machine in a cloud")
+    system_uuid = models.CharField(
+        default="", db_default="", max_length=64, blank=True, help_text="SMBIOS UUID of its machine"
+    )
+    provider_id = models.CharField(
+        default="", db_default="", max_length=500, blank=True, help_text="name of its machine in a cloud"
+    )
     machine_since = models.DateTimeField(null=True, help_text="first seen with this machine; null: from the start")
     not_ready_since = models.DateTimeField(null=True, help_text="when it got the readiness taint; null: it has none")
     gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
@@ -323,6 +413,23 @@ class Gpu(models.Model):
         return self.uuid
 
 
+class Hardware(models.Model):
+    """The serial numbers of a node's last inventory, beside those of its GPUs; "" if unknown.
+
+    A change sets ``unrecorded``, until the app ``parts`` has recorded where the parts are.
+    """
+
+    node = models.OneToOneField(Node, on_delete=models.CASCADE, primary_key=True, related_name="hardware")
+    machine_serial = models.CharField(max_length=64, blank=True)
+    board_serial = models.CharField(max_length=64, blank=True)
+    nics = models.JSONField(default=list, help_text="network adapters: serial, name, pci, model")
+    changed_at = models.DateTimeField(help_text="when the inventory last changed")
+    unrecorded = models.BooleanField(default=True)
+
+    class Meta:
+        indexes = (models.Index(fields=("node",), condition=models.Q(unrecorded=True), name="unrecorded_hardware"),)
+
+
 class CheckResult(models.Model):
     """The latest result of one check on one device."""
 
@@ -339,6 +446,38 @@ class CheckResult(models.Model):
     class Meta:
         ordering = ("node_id", "name", "device")
         constraints = (models.UniqueConstraint(fields=("node", "name", "device"), name="one_result_a_check"),)
+
+
+class GpuSample(models.Model):
+    """What the GPUs of a node reported in a quarter of an hour. A ring: ``slot`` is used again after three days."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="gpu_samples")
+    slot = models.PositiveSmallIntegerField()
+    at = models.DateTimeField(help_text="the start of the quarter of an hour")
+    figures = models.JSONField(help_text="values by GPU (UUID) and name of the check")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("node", "slot"), name="one_sample_a_slot"),)
+
+
+class ForeignCordon(models.Model):
+    """A time in which somebody other than the portal had a node cordoned; ``ended_at`` null: it lasts."""
+
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="foreign_cordons")
+    began_at = models.DateTimeField(help_text="when the portal first saw it")
+    ended_at = models.DateTimeField(null=True, help_text="when the portal first saw its end")
+
+    class Meta:
+        ordering = ("-id",)
+        constraints = (
+            models.UniqueConstraint(
+                fields=("node",), condition=models.Q(ended_at=None), name="one_open_foreign_cordon_a_node"
+            ),
+        )
+        indexes = (models.Index(fields=("node", "-began_at"), name="foreign_cordons_of_node"),)
+
+    def __str__(self) -> str:
+        return f"cordon of {self.node_id} since {self.began_at}"
 
 
 class CheckChange(models.Model):

@@ -1,11 +1,25 @@
 """Celery tasks of the fleet."""
 
 from celery import shared_task
+from django.utils import timezone
 
-from kcover_portal.fleet.services import retention
+from kcover_portal.fleet.services import foreign_cordons, gpu_samples, retention
 
 
 @shared_task(name="fleet.prune")
 def prune() -> None:
-    """Deletes check results that agents no longer report."""
+    """Deletes check results that agents no longer report, and old cordons by others."""
     retention.prune()
+    foreign_cordons.prune(now=timezone.now())
+
+
+@shared_task(name="fleet.look_at_cordons")
+def look_at_cordons() -> None:
+    """Records cordons by others that began or ended."""
+    foreign_cordons.look(now=timezone.now())
+
+
+@shared_task(name="fleet.sample_gpus")
+def sample_gpus() -> None:
+    """Keeps the figures that GPUs reported in the last quarter of an hour."""
+    gpu_samples.take(now=timezone.now())

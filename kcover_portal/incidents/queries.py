@@ -140,7 +140,7 @@ def program_context_of(incident: Incident, *, now: datetime) -> program_context.
     return program_context.judge(f"{incident.node_id} {incident.device}", sightings)
 
 
-def open_on(node: Node) -> QuerySet[Incident]:
+def open_on(node: Node | int) -> QuerySet[Incident]:
     """Open incidents of a node, newest first, including the faults of user programs."""
     return Incident.objects.filter(node=node, state=Incident.State.OPEN).order_by("-pk")
 
@@ -161,10 +161,22 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
     With a boot id, those that occurred in this boot, according to the boot id that the agent sent with them, whenever
     they were delivered. Without one, those that occurred at or after ``since`` by the portal's clock.
     """
-    rows = open_on(node).filter(is_user_fault=False)
     if boot_id:
-        return list(rows.filter(seen_in(boot_id) | Q(boot_id="", last_at__gte=since)))
-    return list(rows.filter(last_at__gte=since))
+        return _FAULTS_IN_BOOT.rows(node=node.pk, since=since, boot_id=boot_id)
+    return _FAULTS_SINCE.rows(node=node.pk, since=since)
+
+
+_FAULTS_IN_BOOT = Prepared(
+    lambda node, since, boot_id: _faults_of(node).filter(seen_in(boot_id) | Q(boot_id="", last_at__gte=since)),
+    node=int,
+    since=datetime,
+    boot_id=str,
+)
+_FAULTS_SINCE = Prepared(lambda node, since: _faults_of(node).filter(last_at__gte=since), node=int, since=datetime)
+
+
+def _faults_of(node: Node | int) -> QuerySet[Incident]:
+    return open_on(node).filter(is_user_fault=False)
 
 
 def health_of(nodes: Collection[Node], *, now: datetime) -> dict[int, NodeHealth]:

@@ -8,15 +8,20 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final, TypeAlias
 
 import urllib3
 import urllib3.connection
 import urllib3.connectionpool
+import urllib3.exceptions
 
+from kcover import reasons
 from kcover_portal.kube import errors
+
+# Returns the addresses of a host that may be called. Raises ExplainedError if it has none.
+Resolve: TypeAlias = Callable[[str, int | None], Sequence[str]]
 
 TOTAL_SLACK_SECONDS: Final = 40.0  # added to the socket's time limit: the limit of a whole response
 MAX_BYTES: Final = 64 * 1024 * 1024  # of one response; a page of 500 nodes has 15 MiB
@@ -71,11 +76,13 @@ class _Connection(urllib3.connection.HTTPConnection):
     """Bounds the time from the end of a request to the end of the response; the caller ends ``deadline``."""
 
     deadline: SocketDeadline | None = None
+    slack_seconds: ClassVar[float | None] = None  # None: TOTAL_SLACK_SECONDS
 
     def getresponse(self) -> urllib3.HTTPResponse:  # type: ignore[override]  # as in urllib3
         if self.deadline is not None:
             self.deadline.cancel()  # of the response before, which was read completely
-        self.deadline = SocketDeadline(self.sock, (self.timeout or 0) + TOTAL_SLACK_SECONDS)
+        slack = TOTAL_SLACK_SECONDS if self.slack_seconds is None else self.slack_seconds
+        self.deadline = SocketDeadline(self.sock, (self.timeout or 0) + slack)
         try:
             response = super().getresponse()
         except BaseException as error:
@@ -101,6 +108,49 @@ class _TlsPool(urllib3.connectionpool.HTTPSConnectionPool):
 
 
 POOLS: Final[dict[str, Any]] = {"http": _Pool, "https": _TlsPool}
+
+
+def pools(resolve: Resolve | None, *, slack_seconds: float | None = None) -> dict[str, Any]:
+    """Returns the classes of pools that connect only to the addresses that ``resolve`` returns; None: to any.
+
+    Connects only to the addresses that were checked, so a later answer of the resolver (DNS rebinding) has no effect.
+    """
+    if resolve is None and slack_seconds is None:
+        return POOLS
+
+    class Checked(_Connection):
+        def _new_conn(self) -> socket.socket:
+            return _connected(self, super()._new_conn, resolve) if resolve is not None else super()._new_conn()
+
+    class CheckedTls(Checked, _TlsConnection):
+        pass
+
+    class Plain(_Pool):
+        ConnectionCls = Checked
+
+    class Tls(_TlsPool):
+        ConnectionCls = CheckedTls
+
+    Checked.slack_seconds = slack_seconds
+    return {"http": Plain, "https": Tls}
+
+
+def _connected(connection: Any, connect: Callable[[], socket.socket], resolve: Resolve) -> socket.socket:
+    """Connects to the first address of the connection's host that accepts. Raises errors of urllib3."""
+    host = connection._dns_host
+    try:
+        found = resolve(host, connection.port)
+    except reasons.ExplainedError as error:
+        raise urllib3.exceptions.NewConnectionError(connection, str(error)) from error
+    try:
+        for address in found[:-1]:
+            connection._dns_host = address
+            with contextlib.suppress(urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError):
+                return connect()
+        connection._dns_host = found[-1]
+        return connect()
+    finally:
+        connection._dns_host = host  # the name that the certificate is compared with
 
 
 class Response:

@@ -19,6 +19,7 @@ import urllib3
 import urllib3.exceptions
 
 from kcover import reasons
+from kcover_portal import tracing
 from kcover_portal.kube import bounds, circuit_breaker, errors
 from kcover_portal.kube.wire import base
 
@@ -37,9 +38,10 @@ KEEPALIVE: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT",
 class Rejected(Exception):
     """A response other than 2xx; the ``__cause__`` of the port error raised for it."""
 
-    def __init__(self, status: base.Status) -> None:
+    def __init__(self, status: base.Status, code: int) -> None:
         super().__init__(status.message)
         self.status = status
+        self.code = code
 
 
 def answer(error: errors.KubeError) -> base.Status:
@@ -59,6 +61,7 @@ class WayIn:
     tls: ssl.SSLContext | None = None
     server_name: str | None = None
     proxy: str | None = None
+    resolve: bounds.Resolve | None = None  # which addresses may be called; None: all
 
 
 class Connection:
@@ -66,6 +69,7 @@ class Connection:
 
     ``load`` returns the address and credentials. It is called at once, and again after a 401 or a TLS failure, because
     certificates and tokens are rotated while a process runs. ``bookmarks``: watches ask for bookmarks.
+    ``slack_seconds``: see ``bounds.TOTAL_SLACK_SECONDS``. ``most_bytes``: of a response, unless a call says otherwise.
     ``clock``: of the circuit breaker.
     """
 
@@ -77,6 +81,8 @@ class Connection:
         read_seconds: float = READ_SECONDS,
         quiet_seconds: float = circuit_breaker.OPEN_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        slack_seconds: float | None = None,
+        most_bytes: int = bounds.MAX_LIST_BYTES,
     ) -> None:
         self.bookmarks = True
         self._load = load
@@ -84,6 +90,8 @@ class Connection:
         self._connect_seconds = connect_seconds
         self._read_seconds = read_seconds
         self._breaker = circuit_breaker.CircuitBreaker(quiet_seconds, clock=clock)
+        self._slack_seconds = slack_seconds
+        self._most_bytes = most_bytes
         self._open()
 
     def request(
@@ -106,10 +114,11 @@ class Connection:
         what = f"{method} {path}"
         write = method != "GET" and not harmless
         with (
+            tracing.call(method, path),
             self._breaker.call(what),
             self._exchange(method, path, query, body, content_type, write, self._read_seconds) as response,
         ):
-            data = response.read(allowance or bounds.Allowance())
+            data = response.read(allowance or bounds.Allowance(left=self._most_bytes))
             if not 200 <= response.status < 300:
                 self._reject(response.status, response.headers, data, what=what, write=write)
             try:
@@ -155,7 +164,7 @@ class Connection:
             if way_in.proxy
             else urllib3.PoolManager(socket_options=options, **shared)
         )
-        self._pool.pool_classes_by_scheme = bounds.POOLS
+        self._pool.pool_classes_by_scheme = bounds.pools(way_in.resolve, slack_seconds=self._slack_seconds)
         self._way_in = way_in
         self._stale = False
 
@@ -223,6 +232,9 @@ class Connection:
             unsent = tls and any(isinstance(arg, ssl.SSLCertVerificationError) for arg in error.args)
             self._stale = self._stale or tls
             raise errors.Unavailable(f"{what}: {error}", ambiguous=write and not unsent) from error
+        except ValueError:
+            # Of a header or a TLS name that cannot be sent. Its text would be the token, and is logged nowhere.
+            raise errors.Unavailable(reasons.of("api_request_unsendable", call=what), ambiguous=write) from None
         finally:
             if response is not None:
                 response.close()
@@ -262,4 +274,4 @@ def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str,
         error = errors.Unavailable(text, retry_after=seconds, ambiguous=write)
     else:
         error = errors.RefusedByServer(text)
-    raise error from Rejected(status)
+    raise error from Rejected(status, code)

@@ -11,6 +11,9 @@ from django.conf import settings
 from kcover import reasons
 from kcover_portal.kube import errors
 
+# The extension of a cluster in a kubeconfig that somebody pasted into a page. Its server may only have addresses that
+# ``outgoing`` allows, also when a worker calls it later.
+PASTED = "kcover.io/pasted"
 MAX_QUOTED = 300  # characters
 # Keys of users and clusters that name a file of this machine.
 FILES = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
@@ -25,6 +28,11 @@ def check(kubeconfig: str) -> None:
     problem = next(problems(document), None)
     if problem is not None:
         raise errors.RefusedByServer(problem)
+
+
+def is_pasted(kubeconfig: str) -> bool:
+    """Returns whether the text came through a page and not from a command on the portal's host."""
+    return PASTED in kubeconfig
 
 
 def problems(document: Any) -> Iterator[reasons.Reason]:

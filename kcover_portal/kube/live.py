@@ -11,17 +11,16 @@ import logging
 import ssl
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 import urllib3
 import yaml
 
 from kcover import reasons
 from kcover_portal import deferred
-from kcover_portal.kube import errors, http
-from kcover_portal.kube.verbs import custom_objects, events, jobs, leases, nodes, pods, pvcs, tokens, workloads
+from kcover_portal.kube import bounds, errors, http, pasted_kubeconfig, plain_access
+from kcover_portal.kube.verbs import access, custom_objects, events, jobs, leases, nodes, pods, pvcs, tokens, workloads
 
 if TYPE_CHECKING:
     from kubernetes import client, config
@@ -42,6 +41,7 @@ class LiveCluster(
     pvcs.PersistentVolumeClaims,
     leases.Leases,
     tokens.Tokens,
+    access.Access,
 ):
     """The port over HTTP."""
 
@@ -51,17 +51,52 @@ def import_library() -> None:
     importlib.import_module(config.__name__)
 
 
-def from_kubeconfig(path_or_text: str | Path, context: str | None = None) -> LiveCluster:
-    """Returns the cluster of a kubeconfig, given as a path or as text. Raises ``RefusedByServer`` if it is invalid."""
-    return LiveCluster(http.Connection(loader(path_or_text, context)))
+# A trial of access must not occupy the process for long, nor fill its memory, whatever the server sends.
+TRIAL_CONNECT_SECONDS: Final = 3.0
+TRIAL_READ_SECONDS: Final = 5.0
+TRIAL_BYTES: Final = 4 * 1024 * 1024
+
+
+def from_kubeconfig(
+    path_or_text: str | Path, context: str | None = None, *, resolve: bounds.Resolve | None = None
+) -> LiveCluster:
+    """Returns the cluster of a kubeconfig, given as a path or as text. Raises ``RefusedByServer`` if it is invalid.
+
+    ``resolve``: returns the addresses that may be called, which then are called without a proxy; None: all.
+    """
+    return LiveCluster(http.Connection(loader(path_or_text, context, resolve=resolve)))
 
 
 def in_cluster() -> LiveCluster:
     """Returns the cluster that this process runs in. Raises ``RefusedByServer`` outside of a cluster."""
-    return LiveCluster(http.Connection(lambda: way_in(config.load_incluster_config)))
+    return LiveCluster(http.Connection(_inside))
 
 
-def loader(path_or_text: str | Path, context: str | None = None) -> Callable[[], http.WayIn]:
+def on_trial(kubeconfig: str | None, *, resolve: bounds.Resolve) -> LiveCluster:
+    """Returns a client with short time-outs for a test of the access.
+
+    ``kubeconfig`` None: the cluster that this process runs in.
+    Raises ``RefusedByServer`` for a kubeconfig that cannot be used.
+    """
+    load = _inside if kubeconfig is None else lambda: pasted_kubeconfig.way_in(kubeconfig, resolve=resolve)
+    return LiveCluster(
+        http.Connection(
+            load,
+            connect_seconds=TRIAL_CONNECT_SECONDS,
+            read_seconds=TRIAL_READ_SECONDS,
+            slack_seconds=TRIAL_READ_SECONDS,
+            most_bytes=TRIAL_BYTES,
+        )
+    )
+
+
+def _inside() -> http.WayIn:
+    return plain_access.of_pod()
+
+
+def loader(
+    path_or_text: str | Path, context: str | None = None, *, resolve: bounds.Resolve | None = None
+) -> Callable[[], http.WayIn]:
     """Returns a function that reads the kubeconfig each time it is called."""
     text = str(path_or_text)
 
@@ -71,10 +106,18 @@ def loader(path_or_text: str | Path, context: str | None = None) -> Callable[[],
         else:
             config.load_kube_config_from_dict(yaml.safe_load(text), context, configuration, persist_config=False)
 
-    return lambda: way_in(load)
+    def read() -> http.WayIn:
+        plain = plain_access.of_kubeconfig(path_or_text, context, resolve=resolve)
+        if plain is None:
+            return way_in(load, resolve=resolve)
+        if plain.tls is not None and plain.tls.verify_mode is ssl.CERT_NONE:
+            _warn_of_no_check(plain.host)
+        return plain
+
+    return read
 
 
-def way_in(load: Callable[[Any], None]) -> http.WayIn:
+def way_in(load: Callable[[Any], None], *, resolve: bounds.Resolve | None = None) -> http.WayIn:
     """Runs the official loader. Certificates are read now, because its temporary files may vanish after a fork."""
     configuration = client.Configuration()
     try:
@@ -85,8 +128,8 @@ def way_in(load: Callable[[Any], None]) -> http.WayIn:
             authorization=lambda: _authorization(configuration),
             tls=_tls(configuration) if url.scheme == "https" else None,
             server_name=configuration.tls_server_name,
-            # The official client also uses HTTPS_PROXY for plain HTTP, and its support of no_proxy is incomplete.
-            proxy=None if proxy_bypass(url.netloc) else getproxies().get(url.scheme),
+            proxy=plain_access.proxy_of(configuration.host, resolve),
+            resolve=resolve,
         )
     except Exception as error:  # the loader raises arbitrary exceptions, such as AttributeError for an auth-provider
         raise errors.RefusedByServer(reasons.of("kubeconfig_invalid", error=str(error))) from error

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from kcover_portal.kube.custom_object_port import CustomObjects
 from kcover_portal.kube.errors import (
     BookmarksRefused,
     Conflict,
@@ -20,12 +21,19 @@ from kcover_portal.kube.errors import (
 )
 from kcover_portal.kube.values import (
     COMPONENT,
+    DEVICE_TAINT_RULES,
+    GPU_RESET,
     JOB_LABELS,
     KUBEFLOW_JOB_LABEL,
     KUEUE_POD_GROUP_LABEL,
     KUEUE_TAS_LABEL,
+    MACHINE,
+    MACHINE_VERSIONS,
+    NODE_CLAIM,
     POLICY_KINDS,
     PREFLIGHT_REPORT,
+    REBOOT_NODE,
+    RESOURCE_SLICES,
     WORKLOADS,
     Blocked,
     Budget,
@@ -43,7 +51,9 @@ from kcover_portal.kube.values import (
     Gone,
     JobSpec,
     JobState,
+    LeaseClaim,
     LeaseDraft,
+    LeaseHolder,
     Node,
     NodeChange,
     NodeEvent,
@@ -52,6 +62,7 @@ from kcover_portal.kube.values import (
     Pod,
     PodEvent,
     Requirement,
+    Right,
     SeenEvent,
     StatedCondition,
     Taint,
@@ -63,12 +74,19 @@ from kcover_portal.kube.values import (
 
 __all__ = [
     "COMPONENT",
+    "DEVICE_TAINT_RULES",
+    "GPU_RESET",
     "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
     "KUEUE_POD_GROUP_LABEL",
     "KUEUE_TAS_LABEL",
+    "MACHINE",
+    "MACHINE_VERSIONS",
+    "NODE_CLAIM",
     "POLICY_KINDS",
     "PREFLIGHT_REPORT",
+    "REBOOT_NODE",
+    "RESOURCE_SLICES",
     "WORKLOADS",
     "Blocked",
     "BookmarksRefused",
@@ -91,7 +109,9 @@ __all__ = [
     "JobSpec",
     "JobState",
     "KubeError",
+    "LeaseClaim",
     "LeaseDraft",
+    "LeaseHolder",
     "Node",
     "NodeChange",
     "NodeEvent",
@@ -102,6 +122,7 @@ __all__ = [
     "PodEvent",
     "RefusedByServer",
     "Requirement",
+    "Right",
     "SeenEvent",
     "StatedCondition",
     "Taint",
@@ -113,14 +134,20 @@ __all__ = [
 ]
 
 
-class Cluster(Protocol):
+class Cluster(CustomObjects, Protocol):
     """One Kubernetes cluster."""
 
     def version(self) -> str:
         """The server's ``gitVersion``, such as "v1.31.2"."""
 
+    def is_allowed(self, right: Right) -> bool:
+        """Returns whether the server would allow this account to use the right (a SelfSubjectAccessReview)."""
+
     def list_nodes(self) -> NodeList:
         """Returns all nodes."""
+
+    def count_nodes(self) -> int:
+        """Returns how many nodes there are, from a list of one."""
 
     def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[NodeEvent]:
         """Yields changes after that resource version for about ``timeout`` seconds. Raises ``Expired``: list again."""
@@ -146,10 +173,12 @@ class Cluster(Protocol):
         namespace: str | None = None,
         labels: Mapping[str, str] | None = None,
         having: str = "",
+        failed: bool = False,
     ) -> list[Pod]:
         """Returns the pods on a node, in a namespace, with all these labels. Without arguments: all pods.
 
-        ``having``: the key of a label that they have, whatever its value.
+        ``having``: the key of a label that they have, whatever its value. ``failed``: only those of which a container
+        failed, now or before its restart. The others are never all in memory.
         """
 
     def pods_version(self) -> str:
@@ -219,6 +248,12 @@ class Cluster(Protocol):
     def keep_lease(self, draft: LeaseDraft) -> None:
         """Makes a Lease as the draft says, or renews it. Raises ``NotFound`` if the namespace does not exist."""
 
+    def lease_holder(self, namespace: str, name: str) -> LeaseHolder | None:
+        """Returns who holds a Lease of leader election; None if there is none."""
+
+    def claim_lease(self, claim: LeaseClaim) -> None:
+        """Takes, renews or releases it. Raises ``Conflict`` if it has changed, ``NotFound`` without its namespace."""
+
     def workloads(
         self, *, labels: Mapping[str, str] | None = None, kind: str | None = None, namespace: str | None = None
     ) -> list[Workload]:
@@ -251,17 +286,6 @@ class Cluster(Protocol):
         """Gives Volcano's controller the Command ``action`` (RestartJob, AbortJob) for the job with this uid.
 
         A Command with the same ``key`` is not created again while the controller has not taken it.
-        """
-
-    def custom_objects(self, kind: CustomKind) -> list[CustomObject]:
-        """Returns the objects of a custom resource in all namespaces; none if it is not installed."""
-
-    def state_condition(
-        self, kind: CustomKind, name: str, *, uid: str, condition: StatedCondition, at: datetime
-    ) -> None:
-        """Makes ``condition`` the only one in the status of the cluster-scoped object with this uid.
-
-        ``at``: since when it holds. Raises ``NotFound``, ``Conflict`` if another object has the name now.
         """
 
     def review_token(self, token: str, *, audiences: Sequence[str]) -> TokenIdentity | None:

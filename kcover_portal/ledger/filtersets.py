@@ -3,23 +3,36 @@
 ``Period`` is here because every app with a list may import the ledger.
 """
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import django_filters as filters
 from django.core.exceptions import ValidationError
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django_filters import fields
 
+from kcover import durations
 from kcover_portal.ledger.models import Entry
+
+AGO = re.compile("([0-9]+(day|h|min))+")  # a duration
 
 
 class MomentField(fields.IsoDateTimeField):
-    """A time, converted to UTC: databases reject offsets beyond 16 hours and times outside UTC's range."""
+    """A time, or a duration back from now (``24h``, ``7day``), converted to UTC.
+
+    Databases reject offsets beyond 16 hours and times outside UTC's range.
+    """
 
     def to_python(self, value: Any) -> datetime | None:
         """Converts the time to UTC. Raises ValidationError."""
+        if isinstance(value, str) and AGO.fullmatch(value.strip()):
+            try:
+                return timezone.now() - (durations.parse(value.strip()) or timedelta())
+            except durations.DurationError as error:
+                raise ValidationError(self.error_messages["invalid"], code="invalid") from error
         moment: datetime | None = super().to_python(value)
         try:
             return moment and moment.astimezone(UTC)

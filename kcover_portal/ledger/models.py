@@ -1,6 +1,12 @@
 """The rows of the ledger. Only ``ledger.services`` writes them; entries are never updated or deleted."""
 
+from typing import Final
+
 from django.db import models
+
+from kcover import audit
+
+RESCUE_ENDS: Final = tuple(sorted(audit.RescueEnded.verbs()))  # verbs of entries that end a rescue
 
 
 class Chain(models.Model):
@@ -32,6 +38,12 @@ class Entry(models.Model):
         indexes = (
             models.Index(fields=("cluster", "node", "-id"), name="entry_of_node"),
             models.Index(fields=("rescue", "id"), name="entry_of_rescue"),
+            # one row a rescue: the healing records read the ends of a chain in order
+            models.Index(
+                fields=("cluster", "sequence"),
+                name="entry_of_rescue_end",
+                condition=models.Q(verb__in=("rescue.cancelled", "rescue.failed", "rescue.succeeded")),
+            ),
         )
 
     def __str__(self) -> str:

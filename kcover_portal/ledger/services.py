@@ -12,7 +12,7 @@ from kcover import audit
 from kcover_portal import doorbell
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
-from kcover_portal.prepared import Prepared
+from kcover_portal.prepared import Prepared, PreparedInsert, PreparedUpdate
 
 MAX_ACTOR_CHARACTERS = 200  # characters of an actor's name
 
@@ -30,6 +30,8 @@ class Draft:
 
 
 _HEAD = Prepared(lambda cluster: Chain.objects.select_for_update().filter(cluster=cluster), cluster=str)
+_MOVE_HEAD = PreparedUpdate(lambda cluster: Chain.objects.filter(cluster=cluster), cluster=str)
+_ENTRIES = PreparedInsert(Entry)
 _collected: ContextVar[list[tuple[str, Sequence[Draft]]] | None] = ContextVar("collected", default=None)
 
 
@@ -70,8 +72,8 @@ def append(cluster: str, drafts: Sequence[Draft]) -> list[Entry]:
             entry.digest = queries.digest(entry)
             head.sequence, head.digest = entry.sequence, entry.digest
             entries.append(entry)
-        Entry.objects.bulk_create(entries)
-        Chain.objects.filter(cluster=cluster).update(sequence=head.sequence, digest=head.digest)
+        _ENTRIES.run(entries)
+        _MOVE_HEAD.run({"sequence": head.sequence, "digest": head.digest}, cluster=cluster)
     doorbell.publish("audit", entries[-1].pk, cluster=cluster)
     return entries
 

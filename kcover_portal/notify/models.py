@@ -1,13 +1,18 @@
 """Channels, routes and deliveries. A delivery is one message to one channel, with a notice for each of its events."""
 
+import zoneinfo
 from urllib.parse import urlsplit
 
+from django.conf import settings
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 from django.utils.translation import pgettext_lazy
 
 from kcover import reasons
 from kcover.faults import catalog
+from kcover.notify import schedule
+from kcover.notify.schedule import Schedule
+from kcover_portal import stored_secrets
 from kcover_portal.accounts.models import User
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets, peek
 from kcover_portal.fleet.models import Cluster
@@ -26,18 +31,26 @@ class Channel(ModelWithSecrets):
         WECOM = "wecom", _("WeCom")
         PAGERDUTY = "pagerduty", _("PagerDuty")
         OPSGENIE = "opsgenie", _("Opsgenie")
+        ALERTMANAGER = "alertmanager", _("Alertmanager")
         MAIL = "mail", _("E-mail")
 
     # They wake the person on call: an event for each alert and for its end instead of a text (``senders.pagers``).
-    PAGERS = (Kind.PAGERDUTY, Kind.OPSGENIE)
+    PAGERS = (Kind.PAGERDUTY, Kind.OPSGENIE, Kind.ALERTMANAGER)
 
     name = models.CharField(max_length=63, unique=True, help_text="the name that policies use")
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=12, choices=Kind.choices)
     url = EncryptedTextField(
-        bound_to="name", blank=True, help_text="a secret: most services put their key into it; at most 1000 characters"
+        bound_to="name",
+        engine_only=True,
+        blank=True,
+        help_text="a secret: most services put their key into it; at most 1000 characters",
     )
     secret = EncryptedTextField(
-        bound_to="name", blank=True, help_text="signs what is sent, or is a pager's key; at most 200 characters"
+        bound_to="name",
+        engine_only=True,
+        sent_to="receiver",
+        blank=True,
+        help_text="signs what is sent, or is a pager's key; at most 200 characters, of an Alertmanager 4000",
     )
     recipients = models.JSONField(default=list, help_text="addresses of e-mail")
     language = models.CharField(max_length=10, default="en")
@@ -58,12 +71,26 @@ class Channel(ModelWithSecrets):
     for_owners = models.BooleanField(
         default=False, db_default=False, help_text="owners of jobs may name it in the annotation kcover.io/notify"
     )
+    quiet_hours = models.CharField(
+        max_length=200,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Mon-Fri 22:00-07:00; urgent events ignore them",
+    )
+    digest_at = models.CharField(
+        max_length=5, blank=True, default="", db_default="", help_text="08:30: one message a day, save urgent events"
+    )
+    time_zone = models.CharField(
+        max_length=60, blank=True, default="", db_default="", help_text="of both; empty: KCOVER_TIME_ZONE"
+    )
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
     created_at = models.DateTimeField()
     tried_at = models.DateTimeField(null=True, help_text="when the last attempt to send began")
     sent_at = models.DateTimeField(null=True, help_text="when a message last arrived")
     trouble = models.JSONField(default=dict, help_text="a Reason: why the last attempt failed; empty: it did not")
+    repeat_at = models.DateTimeField(null=True, help_text="when an Alertmanager gets its open alerts again")
 
     class Meta:
         ordering = ("name",)
@@ -77,8 +104,24 @@ class Channel(ModelWithSecrets):
         return self.kind in self.PAGERS
 
     @property
+    def schedule(self) -> Schedule:
+        """When it receives events that are not urgent. Raises ScheduleInvalid."""
+        try:
+            zone = zoneinfo.ZoneInfo(self.time_zone or settings.TIME_ZONE)
+        except (zoneinfo.ZoneInfoNotFoundError, OSError):  # a zone that the system's database has no longer
+            zone = zoneinfo.ZoneInfo("UTC")
+        return Schedule(
+            zone=zone, quiet=schedule.read_quiet(self.quiet_hours), digest=schedule.read_time(self.digest_at)
+        )
+
+    @property
+    def receiver(self) -> str:
+        """The server that gets signatures of the secret, or the secret itself. Raises SecretUnreadable."""
+        return stored_secrets.server(self.url)
+
+    @property
     def host(self) -> str:
-        """The part of the address that may be shown."""
+        """The part of the address that may be shown; "" where only the engine can read it."""
         return urlsplit(peek(self, "url") or "").hostname or ""
 
 
@@ -195,6 +238,7 @@ class Notice(models.Model):
     action = models.CharField(max_length=11, blank=True, help_text="for a pager: trigger, acknowledge or resolve")
     page = models.CharField(max_length=160, blank=True, help_text="for a pager: by which it recognises repetitions")
     accepted_at = models.DateTimeField(null=True, help_text="for a pager: when it accepted this event")
+    body = models.JSONField(default=dict, db_default={}, help_text="for an Alertmanager: its alert, with the labels")
 
     class Meta:
         ordering = ("id",)
@@ -218,6 +262,7 @@ class Alert(models.Model):
     name = models.CharField(max_length=160, help_text="kcover.notify.pager: incident-41 for example")
     page = models.CharField(max_length=160)
     opened_at = models.DateTimeField()
+    body = models.JSONField(default=dict, db_default={}, help_text="for an Alertmanager: the alert as it is repeated")
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("channel", "name"), name="one_alert_a_channel"),)

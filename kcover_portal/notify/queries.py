@@ -1,7 +1,7 @@
 """Reads of channels, routes and deliveries."""
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from fnmatch import fnmatchcase
 from typing import Any
 
@@ -11,10 +11,13 @@ from django.db.models.functions import Concat
 from kcover.notify import events
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain
-from kcover_portal.notify.models import Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
+from kcover_portal.notify.models import Alert, Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Step
 
 INCIDENTS = "incidents"  # name of the cursor
+MAX_DUE = 20  # deliveries that one sweep wakes workers for
+REPEAT_EVERY = timedelta(minutes=1)  # an Alertmanager's open alerts; Prometheus does so as well
 MAX_CONCURRENT_SENDS = 2  # a receiver that hangs must not take the workers from the rescues
 
 
@@ -33,6 +36,14 @@ def pagers() -> list[Channel]:
     The ends of a disabled pager are recorded and dropped, so that no shared page stays open.
     """
     return list(Channel.objects.filter(kind__in=Channel.PAGERS))
+
+
+def repeating(*, now: datetime) -> QuerySet[Channel]:
+    """The Alertmanagers that are due to get their open alerts again."""
+    rows = Channel.objects.filter(kind=Channel.Kind.ALERTMANAGER, enabled=True).filter(
+        Q(repeat_at__isnull=True) | Q(repeat_at__lte=now)
+    )
+    return rows.filter(Exists(Alert.objects.filter(channel=OuterRef("pk")))).order_by("pk")
 
 
 def owner_channels(names: Collection[str]) -> list[Channel]:
@@ -80,13 +91,13 @@ def as_core(row: Route) -> events.Route:
     return events.Route(kinds=frozenset(row.kinds), cluster=row.cluster.name if row.cluster else "", least=row.least)
 
 
-def due(*, now: datetime, limit: int = 20) -> list[int]:
+def due(*, now: datetime, limit: int = MAX_DUE) -> list[int]:
     """Deliveries that a worker may send: due, not leased, with no earlier delivery under way for the same channel.
 
     While a delivery is being retried, the channel's next one continues to batch: a channel that was down gets one
     message afterwards and not a hundred. A pager's next delivery does not wait for one that has used all its attempts.
     """
-    return list(sendable(now=now).values_list("pk", flat=True)[:limit])
+    return _SENDABLE.rows(now=now)[:limit]
 
 
 def sendable(*, now: datetime) -> QuerySet[Delivery]:
@@ -98,9 +109,18 @@ def sendable(*, now: datetime) -> QuerySet[Delivery]:
     return rows.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
 
 
+_SENDABLE: Prepared[int] = Prepared(lambda now: sendable(now=now).values_list("pk", flat=True)[:MAX_DUE], now=datetime)
+
+
 def sending(*, now: datetime) -> int:
     """The number of deliveries that are being sent now."""
-    return Delivery.objects.filter(state=Delivery.State.SENDING, lease_until__gt=now).count()
+    return len(_SENDING.rows(now=now))
+
+
+_SENDING: Prepared[int] = Prepared(
+    lambda now: Delivery.objects.filter(state=Delivery.State.SENDING, lease_until__gt=now).values_list("pk", flat=True),
+    now=datetime,
+)
 
 
 def unread() -> tuple[QuerySet[Any], QuerySet[Any], QuerySet[Any]]:

@@ -18,6 +18,12 @@ def send(delivery_id: int) -> None:
     services.send(delivery_id, clock=timezone.now)
 
 
+@shared_task(name="notify.repeat")
+def repeat() -> None:
+    """Sends the open alerts of each Alertmanager again."""
+    services.repeat(now=timezone.now())
+
+
 @shared_task(name="notify.prune")
 def prune() -> None:
     """Deletes old deliveries."""

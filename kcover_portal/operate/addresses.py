@@ -1,4 +1,4 @@
-"""Cleans requests: NUL characters in paths, and the scheme that a client claims."""
+"""Cleans requests: NUL characters and a last slash in paths, and the scheme that a client claims."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from kcover_portal.accounts.services import proxies
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+REST = "/api/v1/"
 
 Handler = Callable[[HttpRequest], HttpResponse]
 
@@ -19,6 +21,18 @@ def without_nul(get_response: Handler) -> Handler:
 
     def middleware(request: HttpRequest) -> HttpResponse:
         request.path_info = request.path_info.replace("\0", REPLACEMENT)
+        return get_response(request)
+
+    return middleware
+
+
+def without_last_slash(get_response: Handler) -> Handler:
+    """Middleware that accepts REST paths with a slash at the end, of any method. No path of REST has one."""
+
+    def middleware(request: HttpRequest) -> HttpResponse:
+        if request.path_info.startswith(REST) and request.path_info != REST:
+            request.path_info = request.path_info.removesuffix("/")
+            request.path = request.path.removesuffix("/")
         return get_response(request)
 
     return middleware

@@ -207,16 +207,20 @@ def _sinks(*, now: datetime) -> Iterable[Metric]:
     failing = GaugeMetricFamily("kcover_audit_stream_failing", "1 if the last attempt failed", labels=("sink",))
     failures = CounterMetricFamily("kcover_audit_stream_failures", "Failed attempts", labels=("sink",))
     sent = CounterMetricFamily("kcover_audit_stream_records", "Records that a sink has received", labels=("sink",))
+    text = "Records that the receiver refused for good, and that wait for a person"
+    aside = GaugeMetricFamily("kcover_audit_stream_set_aside", text, labels=("sink",))
     heads = audit_stream.Heads()
     for sink in audit_stream.sinks():
+        if sink.kind == "mail":
+            aside.add_metric((sink.name,), audit_stream.count_set_aside(sink))
         if sink.enabled:
             lag = audit_stream.lag(sink, now=now, heads=heads)
             behind.add_metric((sink.name,), lag.records)
             lag_seconds.add_metric((sink.name,), lag.age.total_seconds())
-            failing.add_metric((sink.name,), float(bool(sink.problem)))
+            failing.add_metric((sink.name,), float(bool(sink.problem) or audit_stream.open_issue(sink) is not None))
         failures.add_metric((sink.name,), sink.failures)
         sent.add_metric((sink.name,), sink.sent)
-    yield from (behind, lag_seconds, failing, failures, sent)
+    yield from (behind, lag_seconds, failing, failures, sent, aside)
 
 
 def _counted(name: str, text: str, labels: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> Metric:

@@ -33,8 +33,7 @@ class PodWatch(feed_watch.FeedWatch):
         for label in port.JOB_LABELS[:-1]:  # pods with the last, older one carry a newer one too
             changes = [
                 port.PodEvent(kind="ADDED", pod=pod, resource_version="")
-                for pod in kube.list_pods(having=label)
-                if pod.failures or pod.past_failures
+                for pod in kube.list_pods(having=label, failed=True)
             ]
             self._feed.feed(changes, now=self._clock())
         return version

@@ -10,6 +10,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -25,7 +26,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
-from kcover_portal.operate import event_batches, kube_event_watch, pod_watch
+from kcover_portal.operate import event_batches, kube_event_watch, lease_watch, pod_watch
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import services as sources
@@ -47,7 +48,7 @@ class Watch:
         self._clock = clock
         self._stop = stop
         self._holder = f"{socket.gethostname()}:{os.getpid()}"
-        self._threads: dict[tuple[int, str], tuple[tuple[str, ...], threading.Event, threading.Thread]] = {}
+        self._threads: dict[tuple[int, str], _Running] = {}
 
     def run(self) -> None:
         """Competes for the lease and follows the list of clusters until stopped, then releases the lease."""
@@ -73,21 +74,33 @@ class Watch:
     def _follow(self, clusters: list[Cluster]) -> None:
         """Starts and stops threads, so that each registered cluster has its own, with its current access."""
         wanted = {
-            cluster.pk: (cluster.name, stored(cluster, "kubeconfig"), cluster.context, str(cluster.in_cluster))
+            cluster.pk: (
+                *(cluster.name, stored(cluster, "kubeconfig"), cluster.context),
+                *(str(cluster.in_cluster), str(cluster.action_lease)),
+            )
             for cluster in clusters
         }
-        for key, (access, stop, _thread) in list(self._threads.items()):
-            if wanted.get(key[0]) != access:
-                stop.set()
+        for key, running in list(self._threads.items()):
+            if wanted.get(key[0]) != running.access:
+                running.stop.set()
                 del self._threads[key]
         for cluster, (name, follower) in itertools.product(clusters, FOLLOWERS.items()):
-            running = self._threads.get((cluster.pk, name))
-            if running is None or not running[2].is_alive():
+            if name == lease_watch.NAME and not cluster.action_lease:
+                continue
+            if name == PODS and not self._has_listed_nodes(cluster):
+                continue  # its lists are longer, and would delay the nodes
+            found = self._threads.get((cluster.pk, name))
+            if found is None or not found.thread.is_alive():
                 stop = threading.Event()
-                run = follower(cluster, clock=self._clock, stop=stop).run
-                thread = threading.Thread(target=run, name=f"watch-{name}-{cluster.name}", daemon=True)
-                self._threads[cluster.pk, name] = (wanted[cluster.pk], stop, thread)
+                one = follower(cluster, clock=self._clock, stop=stop)
+                thread = threading.Thread(target=one.run, name=f"watch-{name}-{cluster.name}", daemon=True)
+                self._threads[cluster.pk, name] = _Running(wanted[cluster.pk], stop, thread, one)
                 thread.start()
+
+    def _has_listed_nodes(self, cluster: Cluster) -> bool:
+        """Returns whether the first list of the cluster's nodes is over, or failed."""
+        nodes = self._threads.get((cluster.pk, NODES))
+        return nodes is not None and isinstance(nodes.follower, ClusterWatch) and nodes.follower.tried
 
 
 class ClusterWatch:
@@ -99,6 +112,7 @@ class ClusterWatch:
         self._stop = stop
         self._noted_at = clock()
         self._conditions = sources.ConditionFeed(cluster)
+        self.tried = False  # the first list is over, or failed
 
     def run(self) -> None:
         """Lists and watches until stopped. Errors are stored for display; retries use a back-off."""
@@ -109,6 +123,7 @@ class ClusterWatch:
                 close_old_connections()
                 if not version:
                     version = self.list()
+                self.tried = True
                 version = self.stream(version)
                 failures = 0
             except port.Expired as expired:
@@ -129,6 +144,7 @@ class ClusterWatch:
                 failures += 1
                 version = ""
                 self._note(reasons.of("watch_failed", error=storable_values.error_text(error)))
+            self.tried = True
             if failures:
                 self._stop.wait(BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1])
 
@@ -140,8 +156,9 @@ class ClusterWatch:
         # One transaction: if the engine cannot be woken, the rows stay as they were, and the next list wakes it.
         with transaction.atomic(), ledger.last():
             changes = node_rows.sync_list(self._cluster, listed.items, now=self._clock())
-            services.note_watch(self._cluster, now=self._clock(), version=server_version)
             self._handle(changes)
+        # Not above: an enrolment locks the cluster's row before it inserts a node, so each would wait for the other.
+        services.note_watch(self._cluster, now=self._clock(), version=server_version)
         self._conditions.feed(listed.items, now=self._clock())
         return listed.resource_version
 
@@ -178,8 +195,21 @@ class ClusterWatch:
             log.warning("cluster %s: %s", self._cluster.name, failure)
 
 
-FOLLOWERS: Final[Mapping[str, type[ClusterWatch | pod_watch.PodWatch | kube_event_watch.KubeEventWatch]]] = {
-    "nodes": ClusterWatch,
-    "pods": pod_watch.PodWatch,
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """The thread of one follower, and what it was started with."""
+
+    access: tuple[str, ...]
+    stop: threading.Event
+    thread: threading.Thread
+    follower: "Follower"
+
+
+NODES, PODS = "nodes", "pods"
+Follower = ClusterWatch | pod_watch.PodWatch | kube_event_watch.KubeEventWatch | lease_watch.LeaseWatch
+FOLLOWERS: Final[Mapping[str, type[Follower]]] = {
+    lease_watch.NAME: lease_watch.LeaseWatch,
+    NODES: ClusterWatch,
+    PODS: pod_watch.PodWatch,
     "events": kube_event_watch.KubeEventWatch,
 }

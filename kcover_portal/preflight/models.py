@@ -105,7 +105,10 @@ class ReadReportObject(models.Model):
 
 
 class PairPlan(models.Model):
-    """Pair tests of nodes that the portal runs itself: rounds, then confirmations of suspects, then the verdict."""
+    """Pair tests of nodes that the portal runs itself: rounds, then confirmations of suspects, then the verdict.
+
+    Those of a validation test its nodes (``subjects``) alone and against partners, see ``services.nccl_plans``.
+    """
 
     class State(models.TextChoices):
         RUNNING = "running", _("Running")
@@ -115,16 +118,24 @@ class PairPlan(models.Model):
     class Rule(models.TextChoices):
         KCOVER = "kcover", _("Every pair failed (kcover)")
         CONFIRMED = "confirmed", _("Confirmed against clean nodes")
+        VALIDATION = "validation", _("Validation of nodes")
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="pair_plans")
     state = models.CharField(max_length=10, choices=State.choices, default=State.RUNNING)
     rule = models.CharField(max_length=10, choices=Rule.choices, default=Rule.CONFIRMED)
     rounds = models.PositiveSmallIntegerField(help_text="of pairs; confirmations follow them")
     threshold = models.FloatField(help_text="GB/s of bus bandwidth; a pair below it has failed")
+    limits = models.JSONField(
+        db_default={}, default=dict, help_text="of a validation: GB/s by NCCL test; null: the default"
+    )
+    subjects = models.JSONField(db_default=[], default=list, help_text="of a validation: the names of its nodes")
     key = models.CharField(max_length=16, help_text="random; part of the names of its Jobs")
     image = models.CharField(max_length=300)
     namespace = models.CharField(max_length=63, help_text="of its Jobs")
-    gpus = models.PositiveSmallIntegerField(help_text="that each test uses on each node")
+    gpus = models.PositiveSmallIntegerField(help_text="that each test uses on each node; 0: as many as both have")
+    scheduled = models.BooleanField(
+        db_default=False, default=False, help_text="begun by the cluster's setting nccl_every"
+    )
     busy_nodes = models.BooleanField(default=False, help_text="nodes with other work are tested too")
     domains = models.JSONField(default=dict, help_text="leaf switch by name of the node")
     confirmed = models.BooleanField(default=False, help_text="the confirmations were planned, or none are needed")
@@ -155,7 +166,10 @@ class PairPlan(models.Model):
 
 
 class PairTest(models.Model):
-    """A test of two nodes: an all-reduce over the GPUs of both, in one Job on each node."""
+    """A test of two nodes: an all-reduce over the GPUs of both, in one Job on each node.
+
+    A validation also tests nodes alone: then ``second`` is the same node as ``first``.
+    """
 
     class State(models.TextChoices):
         PENDING = "pending", _("Pending")
@@ -184,6 +198,16 @@ class PairTest(models.Model):
     class Meta:
         ordering = ("plan_id", "place")
         constraints = (models.UniqueConstraint(fields=("plan", "place"), name="one_pair_test_a_place"),)
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        """Both nodes by rank, or the only one."""
+        return (self.first,) if self.first_id == self.second_id else (self.first, self.second)
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it uses on each node."""
+        return self.plan.gpus or min(node.gpus for node in self.nodes)
 
 
 class PreflightGate(models.Model):

@@ -1,5 +1,6 @@
 """Reads preflight runs."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -19,29 +20,31 @@ def core_run(run: PreflightRun) -> preflight.Run:
     )
 
 
-def expiring(*, now: datetime) -> list[int]:
+def expiring(*, now: datetime) -> QuerySet[PreflightRun, int]:
     """Returns the ids of runs past their deadline."""
     rows = PreflightRun.objects.filter(state=PreflightRun.State.WAITING, due_at__lte=now).order_by("due_at")
-    return list(rows.values_list("pk", flat=True))
+    return rows.values_list("pk", flat=True)
 
 
-def unreported_verdicts(*, limit: int) -> list[int]:
+def unreported_verdicts() -> QuerySet[PreflightReport, int]:
     """Returns the ids of reports whose verdict is not reported as a fault yet, oldest first."""
     flagged = (PreflightReport.Verdict.ABNORMAL, PreflightReport.Verdict.SLOW)
     rows = PreflightReport.objects.filter(verdict__in=flagged, reported_at=None).order_by("pk")
-    return list(rows.values_list("pk", flat=True)[:limit])
+    return rows.values_list("pk", flat=True)
 
 
-def plans_at_work(*, now: datetime) -> list[int]:
+def plans_at_work(*, now: datetime) -> QuerySet[PairPlan, int]:
     """Returns the ids of plans of pair tests that are due: they run, or their Jobs are not all deleted."""
     due = Q(again_at=None) | Q(again_at__lte=now)
-    return list(PairPlan.objects.filter(due, cleaned=False).order_by("pk").values_list("pk", flat=True))
+    return PairPlan.objects.filter(due, cleaned=False).order_by("pk").values_list("pk", flat=True)
 
 
 def nodes_in_plans(cluster: Cluster) -> set[str]:
     """Returns the names of the nodes that running plans of the cluster test."""
     tests = PairTest.objects.filter(plan__cluster=cluster, plan__state=PairPlan.State.RUNNING)
-    return {name for pair in tests.values_list("first__name", "second__name") for name in pair}
+    tested = {name for pair in tests.values_list("first__name", "second__name") for name in pair}
+    plans = PairPlan.objects.filter(cluster=cluster, state=PairPlan.State.RUNNING).exclude(subjects=[])
+    return tested.union(*plans.values_list("subjects", flat=True))
 
 
 def gates(nodes: QuerySet[Node]) -> QuerySet[Node]:
@@ -64,6 +67,18 @@ def gate_of(node: Node, *, now: datetime) -> gate.Gate:
         same_machine=row is not None and row.node_uid == node.uid,
         now=now,
     )
+
+
+def gate_passed(nodes: Collection[int], *, now: datetime) -> set[int]:
+    """Returns the keys of the nodes whose gate is passed."""
+    rows = gates(Node.objects.filter(pk__in=nodes))
+    return {node.pk for node in rows if gate_of(node, now=now) is gate.Gate.PASSED}
+
+
+def clusters_with_scheduled_tests() -> list[int]:
+    """Returns the ids of the clusters whose idle nodes are tested in pairs on a schedule."""
+    rows = Cluster.objects.filter(nccl_every__gt=0).exclude(nccl_image="")
+    return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def clusters_with_gate_labels() -> list[int]:

@@ -12,7 +12,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import KubeError
 from kcover_portal.preflight import queries, services
-from kcover_portal.preflight.services import gate_labels, pair_runs
+from kcover_portal.preflight.services import gate_labels, pair_runs, pair_schedule
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)
@@ -40,6 +40,24 @@ def sweep() -> None:
 def advance_plan(plan_id: int) -> None:
     """Takes the pair tests of a plan one step further."""
     pair_runs.advance(plan_id, clock=timezone.now)
+
+
+@shared_task(name="preflight.begin_scheduled")
+def begin_scheduled() -> None:
+    """Begins the pair tests that are due by the setting ``nccl_every``. A cluster that hangs blocks only one thread."""
+    for pk in queries.clusters_with_scheduled_tests():
+        doorbell.ring("preflight.begin_scheduled_in", pk, expires=pair_schedule.LOOK_EVERY)
+
+
+@shared_task(name="preflight.begin_scheduled_in")
+def begin_scheduled_in(cluster_id: int) -> None:
+    """Begins those of one cluster, unless another worker looks at it."""
+    with leases.leading(f"pair tests {cluster_id}", ttl=ROUND_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            try:
+                pair_schedule.begin_due(cluster, now=timezone.now())
+            except KubeError as error:
+                log.info("cluster %s: scheduled pair tests begin later: %s", cluster.name, error)
 
 
 @shared_task(name="preflight.label_nodes")

@@ -9,6 +9,7 @@ from django.utils.translation import pgettext_lazy
 from kcover import reasons, repairs
 from kcover.quote import short_text
 from kcover.reasons import Reason
+from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Rescue
 
@@ -34,6 +35,9 @@ class Repair(models.Model):
     part_kind = models.CharField(max_length=32, default="node", help_text="gpu, nic ...; node: the whole machine")
     part_serial = models.CharField(max_length=120, blank=True)
     part_slot = models.CharField(max_length=60, blank=True)
+    removed_serial = models.CharField(
+        default="", db_default="", max_length=120, blank=True, help_text="of the part that the repair took out"
+    )
     vendor = models.CharField(max_length=120, blank=True, help_text="who repairs it")
     queue = models.CharField(max_length=120, blank=True, help_text="of the vendor or of a team")
     ticket = models.CharField(max_length=200, blank=True, help_text="its name in another system")
@@ -42,6 +46,9 @@ class Repair(models.Model):
     action = models.CharField(max_length=200, blank=True, help_text="what is done, or was done, to the part")
     opened_because = models.JSONField(default=list, help_text="Reasons")
     opened_by = models.CharField(max_length=200)
+    opened_role = models.CharField(
+        default="", db_default="", max_length=60, blank=True, help_text="by which it was opened; empty: unknown"
+    )
     rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="repairs")
     state = models.CharField(max_length=12, choices=State.choices, default=State.REPORTED)
     reported_at = models.DateTimeField()
@@ -103,6 +110,41 @@ class Repair(models.Model):
     def verbs(self) -> tuple[repairs.Verb, ...]:
         """The verbs that its state allows."""
         return repairs.possible(self.stage)
+
+
+class TicketEvent(models.Model):
+    """What ticket systems are told about one act on a repair, in the order of its cluster."""
+
+    cluster = models.CharField(max_length=100, help_text="its name")
+    number = models.BigIntegerField(help_text="in the cluster, without gaps")
+    repair = models.BigIntegerField(help_text="id of the repair")
+    at = models.DateTimeField()
+    document = models.JSONField(help_text="event (open, update or close), and the repair as it was then")
+
+    class Meta:
+        ordering = ("cluster", "number")
+        constraints = (models.UniqueConstraint(fields=("cluster", "number"), name="one_ticket_event_a_number"),)
+
+    def __str__(self) -> str:
+        return f"ticket event {self.number} of {self.cluster}"
+
+
+class VendorDelivery(models.Model):
+    """An event of a vendor that was carried out, and the answer to it: a repeated delivery gets the same one."""
+
+    sink = models.ForeignKey(Sink, on_delete=models.CASCADE, related_name="+", help_text="whose secret signed it")
+    delivery = models.CharField(max_length=100, help_text="its id, from the vendor")
+    digest = models.CharField(max_length=64, help_text="SHA-256 of the body")
+    repair = models.ForeignKey(Repair, on_delete=models.CASCADE, related_name="+")
+    event = models.CharField(max_length=12, help_text="for people who read the row")
+    answer = models.JSONField()
+    received_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("sink", "delivery"), name="one_delivery_an_id"),)
+
+    def __str__(self) -> str:
+        return f"delivery {self.delivery} of {self.sink_id}"
 
 
 class VendorTerms(models.Model):

@@ -13,6 +13,12 @@ from kcover_portal.rescue.queries import needs_person
 
 FAULT = Trim(Concat("fault_kind", Value(" "), "fault_code"))  # as ``Rescue.code`` has it: xid 62
 NEEDS = (("approval", _("An approval")), ("people", _("A decision on the node")))
+STATUSES = (
+    ("approval", _("Awaiting approval")),
+    ("people", _("Needs a person")),
+    *((state, label) for state, label in Rescue.State.choices if state != Rescue.State.HELD),
+    ("held", _("On hold")),
+)
 MODES = [(mode, mode) for mode in document.MODES]
 
 
@@ -50,6 +56,7 @@ class RescueFilter(Period):
     pool = filters.CharFilter(field_name="node__pool", label=_("Pool"))
     incident = RowNumber(field_name="incidents", label=_("Incident"))
     state = filters.MultipleChoiceFilter(choices=Rescue.State.choices, label=_("State"))
+    status = filters.MultipleChoiceFilter(choices=STATUSES, method="by_status", label=_("State"))
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
     verified = Flag(field_name="verified", label=_("Verified healthy"))
@@ -69,6 +76,13 @@ class RescueFilter(Period):
         """Rescues that are about the fault, given as kind and code: ``xid 62``."""
         kind, _, code = value.partition(" ")
         return rows.filter(fault_kind=kind, fault_code=code)
+
+    def by_status(self, rows: QuerySet[Rescue], name: str, value: list[str]) -> QuerySet[Rescue]:
+        """Rescues in any of the states as people see them; each rescue is in exactly one."""
+        wanted = Q(pk__in=())
+        for status in value:
+            wanted |= needs_person.STATUSES[status]
+        return rows.filter(wanted)
 
     def by_need(self, rows: QuerySet[Rescue], name: str, value: list[str]) -> QuerySet[Rescue]:
         """Rescues that need a person for any of these."""

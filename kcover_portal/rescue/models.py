@@ -113,7 +113,9 @@ class Rescue(models.Model):
     passed_over = models.JSONField(default=list, help_text="overridden guards: when, before which step, and why")
     request = models.JSONField(default=dict, help_text="the decision system's request, as received")
     marks = models.JSONField(default=dict, help_text="what it changed on the node and has not reverted")
-    on_probation = models.BooleanField(default=False, help_text="the node was on probation when it was opened")
+    on_probation = models.BooleanField(
+        db_default=False, default=False, help_text="the node was on probation when it was opened"
+    )
     opened_at = models.DateTimeField()
     isolating_at = models.DateTimeField(null=True, help_text="when the guards last allowed the isolation")
     closed_at = models.DateTimeField(null=True)

@@ -3,6 +3,14 @@
 from kcover_portal.rescue.control.approvals import approve, reject
 from kcover_portal.rescue.control.callbacks import callback, take_over
 from kcover_portal.rescue.control.hand_approval import is_held_question, question_about
+from kcover_portal.rescue.control.many_nodes import (
+    MAX_NODES_AT_ONCE,
+    NodePreview,
+    NodeResult,
+    lacking,
+    preview_nodes,
+    request_nodes,
+)
 from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
 from kcover_portal.rescue.control.probations import end_probation
 from kcover_portal.rescue.control.requests import (
@@ -23,7 +31,10 @@ from kcover_portal.rescue.lifecycle.revoke import withdraw
 from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
 
 __all__ = [
+    "MAX_NODES_AT_ONCE",
     "LimitReached",
+    "NodePreview",
+    "NodeResult",
     "PreconditionFailed",
     "Preview",
     "RecentRings",
@@ -36,13 +47,16 @@ __all__ = [
     "decide_and_run",
     "end_probation",
     "is_held_question",
+    "lacking",
     "nudge",
     "nudge_changed",
     "preview",
+    "preview_nodes",
     "question_about",
     "reconcile",
     "reject",
     "request",
+    "request_nodes",
     "request_plan",
     "retry",
     "run",

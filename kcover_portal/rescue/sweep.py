@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import QuerySet, Value
 
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet_services
 from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.decide import reevaluation
@@ -66,12 +67,36 @@ def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
     )
 
 
+_UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE = range(4)
+
+
+def _rare_work(now: datetime) -> QuerySet[Any, int]:
+    """Which work there is of the kinds that a sweep seldom has, in one statement."""
+    kinds: tuple[QuerySet[Any], ...] = (
+        approvals.unanswered(now=now),
+        queries.replaced(),
+        standbys.left_over(),
+        fleet_queries.commands_overdue(now=now),
+    )
+    first, *others = (
+        rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True) for kind, rows in enumerate(kinds)
+    )
+    found: QuerySet[Any, int] = first.union(*others)
+    return found
+
+
+_RARE_WORK = Prepared(_rare_work, now=datetime)
+
+
 def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
     """Ends what is over, and rings for what is due. ``rung``: the rows that earlier sweeps of this worker rang for."""
     rung = rung or RecentRings()
     rung.forget(now=now)
-    approvals.expire(now=now)
-    replaced_machine.look(now=now)
+    found = set(_RARE_WORK.rows(now=now))
+    if _UNANSWERED in found:
+        approvals.expire(now=now)
+    if _REPLACED in found:
+        replaced_machine.look(now=now)
     reevaluation.reevaluate(now=now)
     for task, due in (  # withdrawals first: they prevent reboots that are no longer wanted
         ("rescue.withdraw", queries.to_withdraw(now=now)),
@@ -81,11 +106,12 @@ def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
     ):
         for pk in rung.new(task, due, now=now):
             doorbell.ring(task, pk)
-    if standbys.left_over().exists():
+    if _LEFT_OVER in found:
         doorbell.ring("rescue.tidy_standbys")
     if leases.throttle("reconcile", every=RECONCILE_INTERVAL, now=now):
         doorbell.ring("rescue.reconcile")
     if leases.throttle("silent agents", every=SILENCE_CHECK_INTERVAL, now=now):
         silent_agents.check_all(now=now)
-    fleet_services.expire_commands(now=now)
+    if _OVERDUE in found:
+        fleet_services.expire_commands(now=now)
     heartbeats.beat("sweep", now=now)

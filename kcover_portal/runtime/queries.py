@@ -2,12 +2,16 @@
 
 from datetime import datetime, timedelta
 
+from kcover_portal.prepared import Prepared
 from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease, RememberedHash
 
 
 def installation() -> Installation:
     """The settings of the whole portal; an unsaved row with the defaults if nothing was ever set."""
-    return Installation.objects.filter(pk=1).first() or Installation()
+    return _INSTALLATION.first() or Installation()
+
+
+_INSTALLATION = Prepared(lambda: Installation.objects.filter(pk=1))
 
 
 def heartbeat(name: str) -> datetime | None:
@@ -27,7 +31,12 @@ def lease_renewed_at(name: str) -> datetime | None:
 
 def hashes(topic: str) -> dict[str, str]:
     """The remembered hashes of a topic, by key."""
-    return dict(RememberedHash.objects.filter(topic=topic).values_list("key", "value"))
+    return dict(_HASHES.rows(topic=topic))
+
+
+_HASHES: Prepared[tuple[str, str]] = Prepared(
+    lambda topic: RememberedHash.objects.filter(topic=topic).values_list("key", "value"), topic=str
+)
 
 
 def counts(topic: str) -> dict[str, int]:

@@ -5,6 +5,7 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import masked_addresses, reasons
 from kcover.sources import settings
+from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
 
@@ -27,7 +28,13 @@ class Source(ModelWithSecrets):
     kind = models.CharField(max_length=12, choices=Kind.choices)
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="sources")
     url = models.CharField(max_length=1000, blank=True)
-    token = EncryptedTextField(bound_to="name", blank=True, help_text="sent to the address; at most 4000 characters")
+    token = EncryptedTextField(
+        bound_to="name",
+        engine_only=True,
+        sent_to="receiver",
+        blank=True,
+        help_text="sent to the address; at most 4000 characters",
+    )
     settings = models.JSONField(default=dict)
     enabled = models.BooleanField(default=True)
     created_by = models.CharField(max_length=200)
@@ -67,6 +74,11 @@ class Source(ModelWithSecrets):
         return masked_addresses.mask_text(self.url)
 
     @property
+    def receiver(self) -> str:
+        """The server that gets the token, and whether it must prove who it is."""
+        return f"{stored_secrets.server(self.url)}{' insecure' if self.settings.get('insecure') else ''}"
+
+    @property
     def is_pulled(self) -> bool:
         """True if the portal asks for the events."""
         return self.kind in settings.PULLED
@@ -74,6 +86,26 @@ class Source(ModelWithSecrets):
     @property
     def why(self) -> reasons.Reason | None:
         """The last error."""
+        return reasons.kept(self.error)
+
+
+class SourceTest(models.Model):
+    """A test that a worker does, because the process that was asked cannot read the source's token."""
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="tests")
+    asked_at = models.DateTimeField(db_index=True)
+    answered_at = models.DateTimeField(null=True)
+    ok = models.BooleanField(default=False)
+    seen = models.PositiveIntegerField(default=0)
+    lag = models.FloatField(null=True)
+    error = models.JSONField(default=dict, help_text="a Reason; {}: none")
+
+    def __str__(self) -> str:
+        return f"test of {self.source_id}"
+
+    @property
+    def why(self) -> reasons.Reason | None:
+        """Why the source cannot be used."""
         return reasons.kept(self.error)
 
 

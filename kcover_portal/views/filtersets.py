@@ -2,6 +2,7 @@
 
 import django_filters as filters
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from kcover import lifecycle
@@ -11,6 +12,7 @@ from kcover_portal.incidents import filtersets as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
+from kcover_portal.views import node_status
 
 NODE_STATES = (
     ("healthy", _("Healthy")),
@@ -24,9 +26,14 @@ NODE_STATES = (
 
 
 class NodeFilter(fleet.NodeFilter):
-    """Nodes by place, hardware and state; several states mean any of them."""
+    """Nodes by place, hardware and state; several values mean any of them."""
 
-    state = filters.MultipleChoiceFilter(choices=NODE_STATES, method="by_state", label=_("State"))
+    state = filters.MultipleChoiceFilter(choices=NODE_STATES, method="by_state", label=_("Condition"))
+    status = filters.MultipleChoiceFilter(
+        choices=[*node_status.STATUSES.items(), *node_status.OFF_THE_MAP.items()],
+        method="by_status",
+        label=_("State"),
+    )
     kind = filters.CharFilter(method="by_fault", label=_("Open fault kind"))
     code = filters.CharFilter(method="by_fault", label=_("Open fault code"))
 
@@ -35,6 +42,13 @@ class NodeFilter(fleet.NodeFilter):
         wanted = Q()
         for state in value:
             wanted |= _in_state(state)
+        return rows.filter(wanted)
+
+    def by_status(self, rows: QuerySet[Node], name: str, value: list[str]) -> QuerySet[Node]:
+        """Nodes in any of the states of the column and of the overview; each node is in exactly one."""
+        now, wanted = timezone.now(), Q(pk__in=())
+        for status in value:
+            wanted |= node_status.in_status(status, now=now)
         return rows.filter(wanted)
 
     def by_fault(self, rows: QuerySet[Node], name: str, value: str) -> QuerySet[Node]:

@@ -50,10 +50,11 @@ def tries(who: accounts.Principal) -> QuerySet[PolicyTry]:
 
 
 def find_node(who: accounts.Principal, named: str) -> Node:
-    """Returns the node of ``cluster/name``. Raises FieldError if it is not visible."""
-    cluster, _, name = named.partition("/")
-    seen = accounts.visible(who, Node.objects.all(), node="")
-    node = seen.filter(cluster__name=cluster, name=name).first()
+    """Returns the node of ``cluster/name``, or of ``name`` in the only cluster that has it. Raises FieldError."""
+    cluster, _, name = named.rpartition("/")
+    seen = accounts.visible(who, Node.objects.all(), node="").filter(name=name)
+    found = list((seen.filter(cluster__name=cluster) if cluster else seen)[:2])
+    node = found[0] if len(found) == 1 else None
     if node is None:
         raise FieldError("node", reasons.of("unknown_node", node=short_text(named)))
     return node

@@ -172,7 +172,19 @@ class Access:
             known |= {issued.identity.name: issued.identity for issued in self._issued.values()}
             who = known.get(spec.get("user", ""), Identity(name="", verbs=frozenset()))
         about = spec.get("resourceAttributes") or spec.get("nonResourceAttributes") or {}
-        return {**body, "status": {"allowed": who.may(about.get("verb", ""))}}
+        plural = "/".join(filter(None, (about.get("resource", ""), about.get("subresource", ""))))
+        try:
+            self.authorize(
+                who,
+                about.get("verb", ""),
+                group=about.get("group", ""),
+                plural=plural,
+                name=about.get("name", ""),
+                namespace=about.get("namespace"),
+            )
+        except errors.ApiError as refusal:
+            return {**body, "status": {"allowed": False, "reason": str(refusal)}}
+        return {**body, "status": {"allowed": True}}
 
     def _bound(self, reference: Object, namespace: str, account: str) -> Object:
         """The pod to which a token is bound. Real servers can bind to secrets and nodes too, which nothing here

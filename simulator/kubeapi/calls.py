@@ -37,16 +37,19 @@ class CallKey:
     @property
     def destructive(self) -> bool:
         """True if the request can take work or a node down: an eviction, a deletion, a changed node, a job (some jobs
-        reboot).
+        reboot), a machine that is replaced, rebooted or loses a GPU for a while, a device that is tainted.
         """
         if not self.writes:
             return False
         if self.verb.startswith("delete"):
-            return self.resource in ("pods", "nodes")
+            return self.resource in ("pods", "nodes", "machines", "nodeclaims")
         return (self.verb, self.resource) in _DESTRUCTIVE
 
 
-_DESTRUCTIVE = {("create", "pods/eviction"), ("patch", "nodes"), ("update", "nodes"), ("create", "jobs")}
+_DESTRUCTIVE = {
+    *(("create", resource) for resource in ("pods/eviction", "jobs", "rebootnodes", "gpuresets", "devicetaintrules")),
+    *((verb, "nodes") for verb in ("patch", "update")),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

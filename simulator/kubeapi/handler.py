@@ -16,6 +16,7 @@ from simulator.kubeapi import (
     access,
     budgets,
     calls,
+    concerned_nodes,
     errors,
     faults,
     paths,
@@ -119,13 +120,8 @@ class Handler:
             request.dry_run = request.dry_run or (options or {}).get("dryRun") == ["All"]
         metadata = body.get("metadata")
         request.name = target.name or str(metadata.get("name", "") if isinstance(metadata, dict) else "")
-        found = self._present(target) if target.resource in (resources.PODS, resources.JOBS) else None
-        if target.resource is resources.NODES:
-            request.node = request.name
-        elif target.resource is resources.PODS:
-            request.node = str((found or {}).get("spec", {}).get("nodeName", ""))
-        elif target.resource is resources.JOBS:
-            request.node = _job_node(found or body)
+        found = self._present(target) if target.resource in concerned_nodes.OF_NODES else None
+        request.node = concerned_nodes.node_of(target.resource, request.name, found=found, body=body)
 
     def _present(self, target: paths.Target) -> Object | None:
         return self.objects.find(target.resource, target.namespace or "", target.name)
@@ -283,13 +279,3 @@ def _loose(body: bytes) -> Object:
     except msgspec.DecodeError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _job_node(job: Object) -> str:
-    """The node that a job is pinned to, by name or by its host name label."""
-    spec: Any = job
-    for part in ("spec", "template", "spec"):
-        spec = spec.get(part) if isinstance(spec, dict) else None
-    if not isinstance(spec, dict):
-        return ""
-    return str(spec.get("nodeName") or (spec.get("nodeSelector") or {}).get("kubernetes.io/hostname") or "")

@@ -57,10 +57,19 @@ def _workload(plural: str, kind: str, short: str) -> Resource:
     return _make("apps", "v1", plural, kind, short=(short,), categories=("all",), has_status=True, generation=True)
 
 
-def _custom(group: str, plural: str, kind: str, *, version: str = "v1", namespaced: bool = True) -> Resource:
-    """A custom resource of an operator: a training job, a group of workers, a policy."""
+def _custom(
+    group: str,
+    plural: str,
+    kind: str,
+    *,
+    version: str = "v1",
+    also: tuple[str, ...] = (),
+    namespaced: bool = True,
+) -> Resource:
+    """A custom resource of an operator: a training job, a group of workers, a policy. ``also``: older versions."""
     more = {"has_status": True, "generation": True, "typed": False, "unconditional": False}
-    return _make(group, version, plural, kind, namespaced=namespaced, **more)
+    served = tuple((group, older) for older in also)
+    return _make(group, version, plural, kind, namespaced=namespaced, also=served, **more)
 
 
 def _cluster_wide(group: str, plural: str, kind: str) -> Resource:
@@ -110,6 +119,32 @@ SELF_ACCESS_REVIEWS = _make(
 
 VOLCANO_JOBS = _custom("batch.volcano.sh", "jobs", "Job", version="v1alpha1")
 COMMANDS = _custom("bus.volcano.sh", "commands", "Command", version="v1alpha1")
+MACHINES = _custom("cluster.x-k8s.io", "machines", "Machine", version="v1beta2", also=("v1beta1",))
+NODE_CLAIMS = _custom("karpenter.sh", "nodeclaims", "NodeClaim", namespaced=False)
+REBOOT_NODES, GPU_RESETS = (
+    _custom("janitor.dgxc.nvidia.com", plural, kind, version="v1alpha1", namespaced=False)
+    for plural, kind in (("rebootnodes", "RebootNode"), ("gpuresets", "GPUReset"))
+)
+# Dynamic Resource Allocation as in Kubernetes 1.36, with the feature gate DRADeviceTaintRules.
+RESOURCE_SLICES = _make(
+    "resource.k8s.io",
+    "v1",
+    "resourceslices",
+    "ResourceSlice",
+    namespaced=False,
+    also=(("resource.k8s.io", "v1beta2"),),
+    generation=True,
+)
+DEVICE_TAINT_RULES = _make(
+    "resource.k8s.io",
+    "v1beta2",
+    "devicetaintrules",
+    "DeviceTaintRule",
+    namespaced=False,
+    also=(("resource.k8s.io", "v1alpha3"),),
+    has_status=True,
+    generation=True,
+)
 
 RESOURCES: tuple[Resource, ...] = (
     NODES,
@@ -157,6 +192,12 @@ RESOURCES: tuple[Resource, ...] = (
     _custom("kcover.io", "warmstandbypolicies", "WarmStandbyPolicy", namespaced=False),
     _custom("rescue.ksyun.com", "rescuepolicies", "RescuePolicy", namespaced=False),
     _custom("rescue.ksyun.com", "warmstandbypolicies", "WarmStandbyPolicy", namespaced=False),
+    MACHINES,
+    NODE_CLAIMS,
+    REBOOT_NODES,
+    GPU_RESETS,
+    RESOURCE_SLICES,
+    DEVICE_TAINT_RULES,
     VOLCANO_JOBS,
     COMMANDS,
     TOKEN_REVIEWS,

@@ -128,6 +128,7 @@ _SUPPORTED: dict[str, tuple[str, ...]] = {
     "Job": ("status.successful",),
     "ReplicaSet": ("status.replicas",),
     "Event": _EVENT_FIELDS,
+    "ResourceSlice": ("spec.nodeName", "spec.driver"),
 }
 
 

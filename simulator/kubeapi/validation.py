@@ -219,10 +219,27 @@ def _budget(obj: Object, group: str, old: Object | None) -> FieldErrors:
             yield _invalid(f"spec.{field}", value, "must be greater than or equal to 0")
 
 
+def _device_taint_rule(obj: Object, group: str, old: Object | None) -> FieldErrors:
+    taint = (obj.get("spec") or {}).get("taint") or {}
+    if not taint.get("key"):
+        yield _required("spec.taint.key")
+    else:
+        yield from _key(taint["key"], "spec.taint.key")
+    yield from _label_value(taint.get("value") or "", "spec.taint.value")
+    effect = taint.get("effect", "")
+    if effect not in ("None", "NoSchedule", "NoExecute"):
+        yield errors.FieldError(
+            field="spec.taint.effect",
+            reason="FieldValueNotSupported",
+            message=f'Unsupported value: "{effect}": supported values: "NoExecute", "NoSchedule", "None"',
+        )
+
+
 _CHECKS: dict[str, Callable[[Object, str, Object | None], FieldErrors]] = {
     "Node": _node,
     "Event": _event,
     "Pod": _pod,
     "Job": _job,
     "PodDisruptionBudget": _budget,
+    "DeviceTaintRule": _device_taint_rule,
 }

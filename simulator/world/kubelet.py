@@ -19,7 +19,8 @@ Object = dict[str, Any]
 REBOOT_LABEL = "kcover.io/reboot"
 REBOOT_BOOT_ID = "KCOVER_BOOT_ID"
 PAIR_LABEL = "kcover.io/pair-test"
-_BUSBW_GBPS = 480.0  # of an all-reduce over all GPUs of a sound machine
+_BUSBW_GBPS = 480.0  # of an all-reduce over all GPUs of sound machines
+_NCCL_ERROR = "DistBackendError: NCCL error: unhandled system error, ncclSystemError: System call failed"
 _SHARE_BY_SIZE = {2**23: 0.4, 2**27: 0.85, 2**33: 1.0}  # by bytes of a message
 _MAX_BACKOFF_SECONDS = 300.0
 _NODE = ""  # key of the node itself among the pods' uids
@@ -155,7 +156,10 @@ class Kubelet:
             self._write(pods.ended(self._objects, pod, succeeded=bool(wanted), message=message))
 
     def _measure(self, pod: Object) -> None:
-        """The container of a pair test: an all-reduce, as fast as this machine is."""
+        """The container of a pair test: an all-reduce, as fast as this machine is, unless NCCL fails on it."""
+        if self._host.nccl_fails:
+            self._write(pods.ended(self._objects, pod, succeeded=False, message=_NCCL_ERROR))
+            return
         busbw = {str(size): round(_BUSBW_GBPS * share * self._host.speed, 3) for size, share in _SHARE_BY_SIZE.items()}
         gpus = self._host.inventory.gpus
         result = {"busbw": busbw, "device": gpus[0].model if gpus else ""}

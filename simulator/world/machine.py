@@ -67,6 +67,7 @@ class Machine:
     boot_seconds: float
     repair_seconds: float
     speed: float = 1.0  # of its GPUs and links, as a share of what they should reach
+    nccl_fails: bool = False  # an all-reduce ends with an error
     power: str = UP
     boots: list[Boot] = field(default_factory=list)
     faults: list[ActiveFault] = field(default_factory=list)
@@ -211,9 +212,13 @@ def pci(index: int) -> str:
 _BUSES = (0x18, 0x2A, 0x3A, 0x5D, 0x9A, 0xAB, 0xBA, 0xDB)
 
 
-def inventory(*, gpus: int, model: str, seed: str) -> fault.Inventory:
-    """The inventory of a machine. ``seed`` determines serials and UUIDs, so that they are the same in every run."""
+def inventory(*, gpus: int, model: str, seed: str, serial: str = "") -> fault.Inventory:
+    """The inventory of a machine. ``seed`` determines serials and UUIDs, so that they are the same in every run.
+
+    ``serial``: the machine's own.
+    """
     return fault.Inventory(
+        machine_serial=serial,
         driver="580.95.05",
         kernel="6.8.0-85-generic",
         gpus=tuple(

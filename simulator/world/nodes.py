@@ -188,6 +188,11 @@ def system_uuid(number: int) -> str:
     return f"00000000-0000-4000-8000-{number:012x}"
 
 
+def serial_number(number: int) -> str:
+    """The serial number of a machine, as its firmware and its controller report it."""
+    return f"SN{system_uuid(number)[-8:]}"
+
+
 def images(*, node_bytes: int) -> list[Object]:
     """An image list that makes a Node object about ``node_bytes`` long; real ones have 10 to 20 KB."""
     found = []

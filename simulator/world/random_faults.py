@@ -15,6 +15,9 @@ _MAX_REPEATS = 20
 _WATCHDOG_SECONDS = (60.0, 180.0)  # until the watchdog of a hung machine resets it
 _LOST_SHARE = 0.2  # share of the faults that only a repair cures whose machine does not finish the next boot
 _PROGRAM_DEATH_SHARE = 0.738  # share of Xid 31 that ends its job on H100 (arXiv 2503.11901)
+# Of one job by faults of its own program. Faults are compressed in time, and a job that failed as often as that would
+# restart all the time: the portal would give it up as a crash loop.
+_JOB_DEATHS_PER_HOUR = 0.5
 
 
 @dataclass(slots=True)
@@ -105,7 +108,10 @@ class RandomFaults:
         ranks = [chosen]
         if self.rng.random() < self.odds.all_ranks:
             ranks = [pod for pod in running if pod["metadata"]["labels"].get(workloads.JOB_NAME) == job]
-        dies = self.rng.random() < _PROGRAM_DEATH_SHARE
+        jobs = {pod["metadata"]["labels"].get(workloads.JOB_NAME) for pod in running}
+        dies = self.rng.random() < min(_PROGRAM_DEATH_SHARE, len(jobs) * _JOB_DEATHS_PER_HOUR / self.noise_per_hour)
+        if dies:
+            self._count("program_death")
         for pod in ranks:
             node = pods.node_of(pod)
             host = self.world.machines[node]

@@ -13,6 +13,7 @@ from simulator.world.jobs import Jobs
 from simulator.world.lifecycle import NodeLifecycle
 from simulator.world.pace import Timings
 from simulator.world.pvcs import PvcBinder
+from simulator.world.replacements import MachineOwners
 from simulator.world.scheduler import Scheduler
 
 
@@ -40,6 +41,7 @@ class World:
     machines: dict[str, machine.Machine] = field(default_factory=dict)
     kubelets: dict[str, kubelet.Kubelet] = field(default_factory=dict)
     specs: dict[str, nodes.NodeSpec] = field(default_factory=dict)
+    owners: MachineOwners | None = None
 
     def gpu_machines(self) -> Mapping[str, machine.Machine]:
         """The machines with GPUs, by node name."""
@@ -77,6 +79,7 @@ class _Changes:
         self._claims = PvcBinder(objects, agenda)
         self._scheduler = Scheduler(objects, agenda)
         self.lifecycle = NodeLifecycle(objects, agenda, world.pace)
+        self.owners: MachineOwners | None = None
         objects.subscribe(self._changed)
 
     def _changed(self, change: history.ObjectChange) -> None:
@@ -91,12 +94,15 @@ class _Changes:
             self.lifecycle.node_changed(change)
         elif kind == "PersistentVolumeClaim":
             self._claims.changed(change)
+        elif kind in _ABOUT_MACHINES and self.owners is not None:
+            self.owners.changed(change)
         if kind in _OWNING:
             self._controllers.changed(change)
             self._jobs.changed(change)
             self._gangs.changed(change)
 
 
+_ABOUT_MACHINES = frozenset({"Machine", "NodeClaim", "RebootNode", "GPUReset"})
 _OWNING = frozenset({"Pod", "Node", "Deployment", "ReplicaSet", "DaemonSet", "PyTorchJob", "Job", "JobSet", "Command"})
 
 
@@ -112,7 +118,9 @@ def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Timings, rn
     for number, spec in enumerate(nodes.plan(nodes=size.nodes, gpus=size.gpus, cpu_nodes=size.cpu_nodes)):
         host = machine.Machine(
             name=spec.name,
-            inventory=machine.inventory(gpus=spec.gpus, model=spec.model, seed=spec.name),
+            inventory=machine.inventory(
+                gpus=spec.gpus, model=spec.model, seed=spec.name, serial=nodes.serial_number(number)
+            ),
             agenda=agenda,
             boot_seconds=pace.boot * rng.uniform(0.9, 1.2),  # machines that boot in lockstep would be an artefact
             repair_seconds=pace.repair,
@@ -126,5 +134,6 @@ def build(objects: store.Store, agenda: Agenda, *, size: Size, pace: Timings, rn
         wanted = size.workloads or kind in ("Namespace", "DaemonSet")
         if wanted and objects.find(kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]) is None:
             objects.create(kind, obj)
+    world.owners = changes.owners = MachineOwners(objects, agenda, machines=world.machines, specs=world.specs)
     agenda.play(ahead=_PLAYED_AHEAD_SECONDS)
     return world

@@ -1,4 +1,4 @@
-// Keys: / search, ? help, j k rows, x chooses a row, Ctrl-K the palette, g + letter goes. None while somebody types.
+// Keys: / search, ? help, j k rows, x chooses a row, a d ask to approve or deny, Ctrl-K the palette, g + letter goes. None while somebody types.
 
 const GO_WITHIN = 1500;
 let going = 0;
@@ -14,7 +14,8 @@ document.addEventListener("keydown", (event) => {
   }
   if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
   if (event.target.closest("input:not([type=checkbox], [type=radio]), textarea, select, [contenteditable]")) {
-    if (event.key === "Escape") event.target.blur();
+    // The policy editor closes its lists with Escape, and lets Tab leave after it.
+    if (event.key === "Escape" && !event.target.closest(".cm-editor")) event.target.blur();
     return;
   }
   if (document.querySelector("dialog[open]")) return;
@@ -39,11 +40,24 @@ document.addEventListener("keydown", (event) => {
     case "k":
       move(event.key === "j" ? 1 : -1);
       break;
+    case "a":
+    case "d":
+      answer(event);
+      break;
     case "x":
       document.activeElement.closest("tr")?.querySelector("[data-pick]")?.click();
       break;
   }
 });
+
+// Opens the dialog of the request that has the focus, else of the first one. No key alone approves anything.
+function answer(event) {
+  const place = document.activeElement.closest("article, li.need") ?? document.getElementById("main");
+  const link = place.querySelector(`[data-answer="${event.key}"]`);
+  if (!link) return;
+  event.preventDefault();
+  link.click();
+}
 
 function move(by) {
   const rows = [...document.querySelectorAll("#main a.row-link")];

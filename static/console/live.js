@@ -13,6 +13,7 @@ const POLL_AFTER = 10_000;
 const SILENCE = 12_000; // the server sends a beat every 5 s
 const CONNECTS = 10_000;
 const SIGNED_OUT = 4401;
+const LEAVES = 10_000;
 
 const body = document.body;
 const dot = document.getElementById("live-dot");
@@ -93,6 +94,11 @@ document.addEventListener("visibilitychange", () => {
   signal("resync");
 });
 
+// A person who signs out is on the way to the answer, perhaps at the identity provider: a reload would cancel it. A
+// download also starts to leave and stays, so the page is patient for LEAVES only.
+let leavingUntil = 0;
+addEventListener("beforeunload", () => (leavingUntil = Date.now() + LEAVES));
+
 function connect() {
   const scheme = location.protocol === "https:" ? "wss" : "ws";
   const socket = new WebSocket(`${scheme}://${location.host}${body.dataset.ws}`);
@@ -114,7 +120,7 @@ function connect() {
     if (t !== "beat") signal(t, id);
   };
   socket.onclose = (event) => {
-    if (event.code === SIGNED_OUT) location.reload();
+    if (event.code === SIGNED_OUT) setTimeout(() => location.reload(), Math.max(0, leavingUntil - Date.now()));
     else lost();
   };
   function lost() {

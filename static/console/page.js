@@ -16,6 +16,31 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 dialog.addEventListener("close", () => dialog.replaceChildren());
 
+// A common reason fills the field, and can be changed before it is sent.
+document.addEventListener("click", (event) => {
+  const preset = event.target.closest("[data-preset]");
+  const field = preset?.form?.elements.reason;
+  if (!field) return;
+  field.value = preset.dataset.preset;
+  field.focus();
+});
+
+// A request that somebody else has answered meanwhile cannot be answered again.
+document.addEventListener("htmx:afterSwap", (event) => {
+  if (!dialog.contains(event.detail.target) || !dialog.querySelector("[data-over]")) return;
+  for (const button of dialog.querySelectorAll("button[type=submit]")) button.disabled = true;
+});
+
+// A link to a request puts the focus there, so that the next key is about it. The browser itself takes the focus away
+// when it scrolls to the place, at the end of loading.
+function focusNamed() {
+  if (!location.hash.startsWith("#question-")) return;
+  setTimeout(() => document.getElementById(location.hash.slice(1))?.querySelector("a.row-link")?.focus());
+}
+if (document.readyState === "complete") focusNamed();
+else addEventListener("load", focusNamed);
+addEventListener("hashchange", focusNamed);
+
 document.addEventListener("click", async (event) => {
   const closes = event.target.closest("[data-closes]");
   if (closes && closes.closest("dialog")) {

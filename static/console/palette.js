@@ -1,5 +1,5 @@
 // Ctrl-K: pages, acts and nodes, found by any part of their words. Pages and acts are links that the server rendered
-// for this person; nodes are asked for by name.
+// for this person; nodes, GPUs, parts, jobs, rescues, incidents and codes are asked for by name or number.
 
 const palette = document.getElementById("palette");
 const input = palette?.querySelector("input");
@@ -25,30 +25,30 @@ function narrow() {
   }
   choose(options()[0]);
   clearTimeout(wait);
-  wait = setTimeout(nodes, 120);
+  wait = setTimeout(search, 120);
 }
 
-async function nodes() {
+async function search() {
   const mine = ++asked;
   const text = input.value.trim();
   let found = [];
   if (text) {
-    const answer = await fetch(`${palette.dataset.nodes}?q=${encodeURIComponent(text)}`);
-    if (answer.ok) found = (await answer.json()).nodes;
+    const answer = await fetch(`${palette.dataset.found}?q=${encodeURIComponent(text)}`);
+    if (answer.ok) found = (await answer.json()).hits;
   }
   if (mine !== asked) return; // a later question was asked meanwhile
-  for (const old of list.querySelectorAll("[data-node]")) old.remove();
-  for (const [index, node] of found.entries()) {
+  for (const old of list.querySelectorAll("[data-found]")) old.remove();
+  for (const [index, hit] of found.entries()) {
     const option = document.createElement("a");
-    Object.assign(option, { id: `palette-node-${index}`, href: node.page, tabIndex: -1, role: "option" });
-    option.dataset.node = "";
+    Object.assign(option, { id: `palette-found-${index}`, href: hit.page, tabIndex: -1, role: "option" });
+    option.dataset.found = hit.kind;
     const name = document.createElement("span");
     name.className = "mono";
-    name.textContent = node.name;
-    const where = document.createElement("span");
-    where.className = "quiet push";
-    where.textContent = node.cluster;
-    option.append(name, where);
+    name.textContent = hit.label;
+    const detail = document.createElement("span");
+    detail.className = "quiet push";
+    detail.textContent = hit.detail;
+    option.append(name, detail);
     list.append(option);
   }
   const here = list.querySelector("[aria-selected=true]");

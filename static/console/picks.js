@@ -22,7 +22,8 @@ function show() {
   const number = all ? total : picked.size;
   bar.hidden = number === 0;
   bar.querySelector("p").textContent = (all ? bar.dataset.sayAll : bar.dataset.saySome).replace("{n}", number);
-  bar.querySelector("[data-pick-matching]").hidden = all || total <= some.length || onPage < some.length;
+  const matching = bar.querySelector("[data-pick-matching]");
+  if (matching) matching.hidden = all || total <= some.length || onPage < some.length;
   bar.elements.picked.value = [...picked].join(",");
   for (const old of bar.querySelectorAll("[data-filter]")) old.remove();
   if (!all) return;
@@ -42,7 +43,25 @@ function none() {
   all = false;
 }
 
+// What was chosen comes back with the list, by "back" and by "reload"; not by a new visit.
+const PLACE = `picked ${location.pathname}${location.search}`;
+
+function restore() {
+  const [entry] = performance.getEntriesByType("navigation");
+  const kept = JSON.parse(sessionStorage.getItem(PLACE) ?? "null");
+  if (!kept || !["back_forward", "reload"].includes(entry?.type)) return;
+  for (const key of kept.picked) picked.add(key);
+  all = kept.all && Boolean(bar.querySelector("[data-pick-matching]"));
+  if (picked.size || all) show();
+}
+
+addEventListener("pagehide", () => {
+  if (bar && (picked.size || all)) sessionStorage.setItem(PLACE, JSON.stringify({ picked: [...picked], all }));
+  else sessionStorage.removeItem(PLACE);
+});
+
 if (bar) {
+  restore();
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-pick]")) {
       if (all) for (const box of boxes()) picked.add(box.dataset.pick);

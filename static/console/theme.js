@@ -1,6 +1,8 @@
-// Before the first paint: the reader's theme, or the system's. No module, so that it runs at once.
+// Before the first paint: the reader's theme, or the system's; on paper the light one. No module, so that it runs at
+// once.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
+  const paper = matchMedia("print");
   const chosen = () => {
     try {
       return localStorage.getItem("theme") || "auto";
@@ -9,12 +11,13 @@
     }
   };
   const paint = () => {
-    const theme = chosen();
+    const theme = paper.matches ? "light" : chosen();
     document.documentElement.dataset.bsTheme = theme === "auto" ? (dark.matches ? "dark" : "light") : theme;
     document.dispatchEvent(new CustomEvent("theme"));
   };
   paint();
   dark.addEventListener("change", paint);
+  paper.addEventListener("change", paint);
   addEventListener("storage", (event) => event.key === "theme" && paint());
   document.addEventListener("change", (event) => {
     if (event.target.name !== "theme") return;

@@ -1,4 +1,4 @@
-// Times in the reader's zone: <time data-time="ago|until|at" datetime="...">; the absolute time is shown on hover.
+// Times in the reader's zone: <time data-time="ago|until|at|day" datetime="...">; the absolute time is shown on hover.
 
 const root = document.documentElement;
 const language = root.lang;
@@ -40,6 +40,8 @@ function draw(one) {
     const far = Math.abs(seconds) > HALF_A_YEAR; // without its year a date would be taken for one of this year
     const today = year.format(moment) === year.format(new Date());
     text = today ? clock.format(moment) : far ? year.format(moment) : `${day.format(moment)} ${clock.format(moment)}`;
+  } else if (one.dataset.time === "day") {
+    text = day.format(moment);
   } else if (one.dataset.time === "until") {
     text = ago(Math.max(0, seconds), 3); // a due date that has passed is due now, never overdue by a clock's error
   } else {

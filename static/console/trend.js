@@ -1,36 +1,20 @@
-// <xid-trend data-starts data-series>: faults by time as stacked bars. The table beside it says the same in words.
+// <xid-trend data-starts data-series>: faults, or another number, by time as stacked bars. The table beside it says the same in words.
 
-const DAY = 86400;
+import { DAY, TimeChart } from "./time_chart.js";
 
-class XidTrend extends HTMLElement {
-  connectedCallback() {
+const STEPS = [-1, 0, 1, 2, 3, 4, 5].flatMap((power) => [1, 2, 5].map((first) => first * 10 ** power));
+
+class XidTrend extends TimeChart {
+  read() {
     this.starts = JSON.parse(this.dataset.starts);
     this.series = JSON.parse(this.dataset.series); // [[name, [count, ...]], ...], the most frequent first
-    this.draw = () => this.paint();
-    document.addEventListener("theme", this.draw);
-    this.sized = new ResizeObserver(() => this.chart?.setSize({ width: this.clientWidth, height: this.height() }));
-    this.paint();
-    this.sized.observe(this);
-  }
-
-  disconnectedCallback() {
-    document.removeEventListener("theme", this.draw);
-    this.sized.disconnect();
-    this.chart?.destroy();
   }
 
   height() {
     return this.clientWidth < 600 ? 170 : 210;
   }
 
-  paint() {
-    this.chart?.destroy();
-    const style = getComputedStyle(this);
-    const color = (name) => style.getPropertyValue(name).trim();
-    const language = document.documentElement.lang;
-    const zone = document.documentElement.dataset.zone || undefined;
-    const day = new Intl.DateTimeFormat(language, { month: "short", day: "numeric", timeZone: zone });
-    const full = new Intl.DateTimeFormat(language, { dateStyle: "medium", timeStyle: "short", timeZone: zone });
+  plan() {
     // Bars are drawn over each other, the highest pile first, so that each shows its own share.
     const piles = [];
     const sums = this.starts.map(() => 0);
@@ -38,34 +22,37 @@ class XidTrend extends HTMLElement {
       counts.forEach((count, index) => (sums[index] += count));
       piles.push([...sums]);
     }
-    const step = this.starts[1] - this.starts[0];
+    const short = this.starts.at(-1) - this.starts[0] < 2 * DAY;
+    const mark = this.words(short ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { month: "short", day: "numeric" });
+    const step = (this.starts[1] ?? this.starts[0] + DAY) - this.starts[0];
+    const least = sums.every(Number.isInteger) ? 4 : 0.1; // the least that the scale shows
     const bars = uPlot.paths.bars({ size: [0.8, 40] });
     const series = this.series.map(([name, counts], index) => ({
       label: name,
-      stroke: color(`--chart-${index + 1}`),
-      fill: color(`--chart-${index + 1}`),
+      stroke: this.color(`--chart-${index + 1}`),
+      fill: this.color(`--chart-${index + 1}`),
       width: 0,
       paths: bars,
       points: { show: false },
       value: (_chart, _value, _series, at) => (at === null ? "" : `${counts[at]}`),
     }));
-    const axis = { stroke: color("--k-quiet"), grid: { stroke: color("--k-line-soft"), width: 1 }, ticks: { show: false } };
-    const font = `12px ${style.fontFamily}`;
-    this.chart = new uPlot(
-      {
-        width: this.clientWidth,
-        height: this.height(),
-        scales: { x: { time: true, range: () => [this.starts[0] - step / 2, this.starts.at(-1) + step / 2] }, y: { range: (_c, _low, high) => [0, Math.max(4, high)] } },
-        axes: [
-          { ...axis, font, values: (_chart, marks) => marks.map((mark) => day.format(mark * 1000)), incrs: [DAY, 2 * DAY] },
-          { ...axis, font, size: 36, incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 10000] },
-        ],
-        cursor: { drag: { x: false, y: false }, points: { show: false } },
-        series: [{ value: (_chart, start) => (start === null ? "" : full.format(start * 1000)), label: this.dataset.sayFrom }, ...series.toReversed()],
+    return {
+      data: [this.starts, ...piles.toReversed()],
+      series: series.toReversed(),
+      said: this.dataset.sayFrom,
+      cursor: { points: { show: false } },
+      scales: {
+        x: { time: true, range: () => [this.starts[0] - step / 2, this.starts.at(-1) + step / 2] },
+        y: { range: (_chart, _low, high) => [0, Math.max(least, high)] },
       },
-      [this.starts, ...piles.toReversed()],
-      this,
-    );
+      axes: [
+        {
+          values: (_chart, marks) => marks.map(mark),
+          incrs: (short ? [1 / 24, 1 / 8, 1 / 4] : [1, 2, 7, 14, 30, 61, 122, 365]).map((days) => days * DAY),
+        },
+        { size: Math.max(...sums) < 1000 ? 36 : 56, incrs: STEPS },
+      ],
+    };
   }
 }
 

@@ -186,6 +186,6 @@ def test_the_vendor_is_a_setting(tmp_path):
     file.write_text("vendor: 3\ngpus: 8\n")
     settings = config.load(file, {"NODE_NAME": "n"})
     assert next(probe.name for probe in setup.probes(settings, gpus=lambda: 0)) == "amd"
-    assert isinstance(setup.inventory(settings), amd.AmdInventory)
+    assert isinstance(setup.inventory(settings).inventory, amd.AmdInventory)
     (light, _) = setup.check_timers(settings, gpus=lambda: 0)
     assert light.names == ("ping",)  # NVIDIA's checks would only be skipped each hour

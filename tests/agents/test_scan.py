@@ -10,6 +10,7 @@ LOG = """\
 [   13.0] NVRM: Xid (0000:03:00): 62, Channel 00000001
 [   14.0] NVRM: Xid (PCI:0000:5d:00 GPU-I:05 GPU-CI:02): 45, pid=4242, name=my proc, Ch 8, caused by previous Xid 149
 [   15.0] nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 12 sourcetrack timeout
+[   15.5] NVRM: Xid (PCI:0000:4e:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)
 [   16.0] NVRM: loading NVIDIA UNIX x86_64 Kernel Module
 """
 

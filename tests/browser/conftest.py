@@ -1,5 +1,7 @@
 """A real Chromium in front of the whole product; a page fails the test on any error or request to another host."""
 
+import json
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,14 +11,38 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests import migrated
+from tests.browser.pages import ARGUMENTS, CHROMIUM, COUNT_CLICKS, COUNT_REFRESHES, node_names
 from tests.portal.rescue.world import HEAL
+from tests.share import in_share
 from tests.story import product as products
 
-CHROMIUM = Path("/usr/bin/chromium")
-ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-NODES = 7
+FOLDER = Path(__file__).parent
+SHARES = 3  # a run has a third of the tests; those of test_pages.py choose a share of the pages instead
+NODES = 24
+ASK = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: ask-first}
+spec: {rules: [{priority: 99, mode: approve, errorCode: ["92"], actions: [{name: cordon}, {name: drain}]}]}
+"""
+OVER = {"reason": "the test is over"}
 expect.set_options(timeout=60_000)  # a busy machine is no failure
 Open = Callable[..., Page]
+TakeNode = Callable[[], str]
+Ask = Callable[[int], dict[str, int]]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves the tests of this run: the commit chooses which. `make verify` has all."""
+    left = [item for item in items if item.path.is_relative_to(FOLDER) and not _is_in_share(item)]
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
+
+
+def _is_in_share(item: pytest.Item) -> bool:
+    """The number of a test is made of its name, so that it is the same whatever else was chosen."""
+    return item.path.name == "test_pages.py" or in_share(zlib.crc32(item.name.encode()), shares=SHARES)
 
 
 @pytest.fixture(scope="package")
@@ -33,8 +59,70 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Produ
     migrated_file = migrated.sqlite_file(tmp_path_factory)
     with products.on_sqlite(tmp_path_factory.mktemp("browser"), migrated_file=migrated_file) as made:
         made.set_up(nodes=NODES, policies=HEAL)
-        made.wait(lambda: len(made.get("/api/v1/gpus")["results"]) >= NODES * 8, "the agents to report")
+        made.wait(lambda: len(made.get("/api/v1/gpus?page_size=1000")["results"]) >= NODES * 8, "the agents to report")
         yield made
+
+
+@pytest.fixture(scope="package")
+def unused(product: products.Product) -> list[str]:
+    """The nodes that no test has hurt or cordoned yet."""
+    return node_names(product)
+
+
+@pytest.fixture
+def take_node(product: products.Product, unused: list[str]) -> Iterator[TakeNode]:
+    """Gives a healthy node to this test alone: what people cordoned or refused to heal is left to people.
+
+    At the end nothing asks about the node any more, its faults are closed, and it takes work.
+    """
+    taken: list[str] = []
+
+    def take() -> str:
+        assert unused, "more nodes are taken than there are: raise NODES"
+        taken.append(unused.pop(0))
+        return taken[-1]
+
+    yield take
+    for node in taken:
+        rescue = product.rescue_of(node)
+        if rescue and rescue["state"] == "held":
+            product.post(f"/api/v1/rescues/{rescue['id']}/cancel", OVER)
+        for incident in product.get(f"/api/v1/incidents?node={node}&state=open")["results"]:
+            product.post(f"/api/v1/incidents/{incident['id']}/close", OVER)
+        if product.get(f"/api/v1/nodes/sim/{node}")["cordoned"]:  # a cluster without room evicts no more pods
+            product.post(f"/api/v1/nodes/sim/{node}/release", OVER)
+
+
+@pytest.fixture
+def ask(product: products.Product, take_node: TakeNode) -> Iterator[Ask]:
+    """Makes requests for approval by one cause: ``ask(2)`` returns the rescue's key by node."""
+    path = product.folder / "ask.yaml"
+    path.write_text(ASK, encoding="utf-8")
+    product.manage("policy", "apply", "-f", str(path))
+
+    def made(number: int) -> dict[str, int]:
+        nodes = [take_node() for _ in range(number)]
+        for node in nodes:
+            product.inject(node, 92)
+        return {node: int(product.wait_rescue(node, "held")["id"]) for node in nodes}
+
+    yield made
+    product.manage("policy", "delete", "ask-first")
+
+
+@pytest.fixture
+def _policy_kept(product: products.Product) -> Iterator[None]:
+    """The policy heal is as before after the test."""
+    yield
+    product.manage("policy", "apply", "-f", str(product.folder / "policies.yaml"))
+
+
+@pytest.fixture
+def _guards_kept(product: products.Product) -> Iterator[None]:
+    """The guards are as before after the test."""
+    before = json.loads(product.manage("cluster", "guards", "sim"))
+    yield
+    product.manage("cluster", "guards", "sim", "--set", json.dumps(before))
 
 
 @pytest.fixture(scope="package")
@@ -72,8 +160,11 @@ def open_page(browser: Browser, product: products.Product, session: list[Any]) -
         signed_in: bool = True,
         tolerant: bool = False,
     ) -> Page:
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=theme)
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+        )
         context.set_default_timeout(90_000)
+        context.add_init_script(COUNT_REFRESHES + COUNT_CLICKS)
         contexts.append(context)
         context.add_cookies([{"name": "django_language", "value": language, "url": product.url}])
         if signed_in:

@@ -3,21 +3,15 @@
 import os
 import re
 import signal
+from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import Open
+from tests.browser.conftest import Open, TakeNode
+from tests.browser.pages import TARGET_SIZE, clicks, live, node_names, violations_in_both_themes
 from tests.story.product import Product
 
-PAGES = (
-    *("/", "/nodes/", "/nodes/?q=none-such", "/incidents/", "/occurrences/", "/decisions/"),
-    *("/incidents/log/", "/rescues/", "/approvals/", "/policies/", "/policies/heal/", "/policy-tries/new/"),
-    *("/safety/", "/standbys/", "/checks/", "/preflight/", "/notifications/", "/jobs/"),
-    *("/sources/", "/policy-packs/", "/audit/", "/audit/sinks/", "/system/", "/access/", "/account/"),
-)
-EDITOR = "/policies/heal/edit/"
 HEALING_MILLISECONDS = 120_000
 # Notes whether htmx replaces the region with the next answer. A press lasts three seconds at most; until an answer that
 # is late it is held on to.
@@ -25,20 +19,10 @@ WATCH_THE_SWAP = """
 document.addEventListener("htmx:beforeOnLoad", () => dispatchEvent(new Event("pointerdown")), { once: true });
 document.addEventListener("htmx:beforeSwap", ({ detail }) => (window.swaps = detail.shouldSwap), { once: true });
 """
-COLOR_RULES = {"runOnly": ["color-contrast", "link-in-text-block"]}  # the rules that depend on the theme
 
 
-def node_names(product: Product) -> list[str]:
-    """The nodes with GPUs, in the order of the list."""
-    return sorted(row["name"] for row in product.get("/api/v1/nodes")["results"] if row["name"].startswith("gpu"))
-
-
-def live(page: Page) -> None:
-    expect(page.locator("#live-dot")).to_contain_text("Live")
-
-
-def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Product):
-    node = node_names(product)[0]
+def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Product, take_node: TakeNode):
+    node = take_node()
     overview, detail = open_page("/"), open_page(f"/nodes/sim/{node}/")
     live(overview)
     live(detail)
@@ -50,6 +34,7 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     state_and_health = detail.locator(".facts-bar").get_by_text("Healthy", exact=True)
     expect(state_and_health).to_have_count(2)
     assert overview.evaluate("window.loaded") == "once"
+    expect(overview.locator("#healed")).to_contain_text(node)
 
     number = product.rescue_of(node)["id"]
     rescue = open_page(f"/rescues/{number}/#step-3")
@@ -57,8 +42,8 @@ def test_a_fault_is_seen_and_heals_without_a_reload(open_page: Open, product: Pr
     expect(rescue.locator("#step-3")).to_contain_text("The node reports a new boot")
 
 
-def test_an_operator_drains_a_node_after_seeing_what_it_hits(open_page: Open, product: Product):
-    node = node_names(product)[1]
+def test_an_operator_drains_a_node_after_seeing_what_it_hits(open_page: Open, take_node: TakeNode):
+    node = take_node()
     page = open_page(f"/nodes/sim/{node}/")
     page.get_by_role("link", name="Cordon", exact=True).click()
     dialog = page.get_by_role("dialog")
@@ -117,10 +102,10 @@ def test_the_palette_goes_to_pages_and_nodes_and_opens_acts(open_page: Open, pro
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_rows_are_chosen_by_key_kept_while_the_list_lives_and_acted_on_together(open_page: Open, product: Product):
+def test_rows_are_chosen_by_key_kept_while_the_list_lives_and_acted_on_together(open_page: Open, take_node: TakeNode):
     page = open_page("/nodes/?q=gpu")
     live(page)
-    chosen = node_names(product)[4:6]
+    chosen = [take_node(), take_node()]
     for name in chosen:
         page.get_by_role("link", name=name).focus()
         page.keyboard.press("x")
@@ -161,65 +146,52 @@ def test_a_pasted_log_is_read(open_page: Open):
     expect(page.get_by_role("link", name="heal#1")).to_be_visible()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_every_dialog_is_accessible(open_page: Open, product: Product, theme: str):
-    page = open_page("/nodes/?q=gpu", theme=theme)
-    live(page)
-    page.keyboard.press("Control+k")
-    page.keyboard.type(node_names(product)[0])
-    expect(page.get_by_role("option", name=node_names(product)[0])).to_be_visible()
-    found = Axe().run(page).response["violations"]
-    page.keyboard.press("Escape")
-    page.locator("[data-pick-all]").click()
-    page.locator("#picked").get_by_role("button", name="Drain").click()
-    expect(page.get_by_role("dialog")).to_contain_text(re.compile(r"Drain \d+ nodes"))
-    found += Axe().run(page).response["violations"]
-    page.keyboard.press("Escape")
-    page.locator(".export summary").click()
-    found += Axe().run(page).response["violations"]
-    assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == []
-
-
-def test_the_map_is_walked_by_keys(open_page: Open, product: Product):
+def test_the_map_is_grouped_filtered_zoomed_and_walked_by_keys(open_page: Open, product: Product):
     page = open_page("/")
     said = page.locator("#map-said")
-    page.locator("fleet-map canvas").focus()
-    expect(said).to_contain_text(re.compile(r"\S+: .+ GPUs"))
+    canvas = page.locator("fleet-map canvas")
+    page.route(re.compile(r"by=rack"), lambda _: None)
+    with page.expect_request(re.compile(r"by=rack")):
+        page.get_by_label("Group by").select_option("rack")
+    # The focus comes before the answer: nothing of the grouping before is said.
+    canvas.focus()
+    page.unroute(re.compile(r"by=rack"))  # lets the held request go on
+    expect(said).to_contain_text(re.compile(r"\S+: .+ GPUs · rack-01"))
     first = said.inner_text()
     page.keyboard.press("ArrowRight")
     expect(said).not_to_have_text(first)
     name = said.inner_text().split(":")[0]
+    page.get_by_label("Highlight nodes").fill(name)
+    expect(page.locator("#map-match")).to_contain_text("1 of ")
+    canvas.focus()
+    page.keyboard.press("End")
+    page.keyboard.press("+")
+    expect(said).to_contain_text(f"{name}: ")
+    expect(page).to_have_url(re.compile(rf"\?by=rack&find={name}&zoom=12$"))
+    page.reload()
+    expect(page.locator("#map-match")).to_contain_text("1 of ")
+    expect(page.get_by_label("Group by")).to_have_value("rack")
+    page.get_by_text("Show as table").last.click()
+    row = page.locator("#map-twin tbody").last.get_by_role("row")
+    expect(row).to_have_count(1)
+    expect(row).to_contain_text("rack-01")
+    assert not violations_in_both_themes(page, rules=TARGET_SIZE)
+    canvas.focus()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/nodes/sim/{name}/")
 
 
 def test_mistakes_of_a_policy_are_marked_in_its_margin(open_page: Open):
-    page = open_page(EDITOR)
-    text = page.locator("#text")
-    text.fill(text.input_value().replace("10min", "10 minutes"))
-    expect(page.locator(".gutter .wrong")).to_have_count(1)
+    page = open_page("/policies/heal/edit/")
+    text = page.locator("#text").evaluate("area => area.value")
+    wrong = text.replace("10min", "10 minutes")
+    page.locator(".cm-content").evaluate("content => content.focus()")
+    # The text comes before the editor hears what is selected. It must not leave that to Chromium, which adds styles.
+    page.evaluate("addEventListener('selectionchange', (event) => event.stopImmediatePropagation(), true)")
+    page.locator(".cm-content").fill(wrong)
+    expect(page.locator("#text")).to_have_value(wrong)
+    expect(page.locator(".cm-lint-marker-error")).to_have_count(1)
     expect(page.locator("#problems")).to_contain_text("Fix it to publish.")
-
-
-@pytest.mark.parametrize("language", ["en", "zh-hans"])
-def test_every_page_is_accessible_and_fits_every_screen(open_page: Open, product: Product, language: str):
-    """Each page is loaded once; it follows the window's width and the system's theme by itself."""
-    page = open_page("/", language=language)
-    wide, broken = [], []
-    for path in (*PAGES, EDITOR, f"/nodes/sim/{node_names(product)[0]}/"):
-        page.goto(product.url + path)
-        for width in (390, 3840, 1440):
-            page.set_viewport_size({"width": width, "height": 900})
-            page.evaluate("new Promise((laid_out) => requestAnimationFrame(() => setTimeout(laid_out)))")
-            if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-                wide.append((path, width))
-        for theme, rules in (("light", None), ("dark", COLOR_RULES)) if language == "en" else ():
-            page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # no colours on their way to others
-            expect(page.locator("html")).to_have_attribute("data-bs-theme", theme)
-            found = Axe().run(page, options=rules).response["violations"]
-            broken += [(path, theme, one["id"], one["nodes"][0]["html"][:120]) for one in found]
-    assert wide == []
-    assert broken == []
 
 
 def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page: Open, product: Product):
@@ -230,7 +202,7 @@ def test_a_page_that_lost_its_server_says_so_and_catches_up(open_page: Open, pro
     product.processes["standalone"].wait(timeout=60)
     expect(page.locator("#live-dot")).to_contain_text("Reconnecting")
     product.start_processes()
-    expect(page.locator("#live-dot")).to_contain_text("Live")
+    expect(page.locator("#live-dot")).to_contain_text("Live", timeout=90_000)
     assert page.evaluate("window.loaded") == "once"
 
 
@@ -242,6 +214,16 @@ def resume(page: Page) -> None:
     expect(page.locator("#banner")).not_to_contain_text("Paused")
 
 
+@pytest.fixture
+def _automation_kept(open_page: Open) -> Iterator[None]:
+    """Automation runs again after the test."""
+    yield
+    page = open_page("/nodes/")
+    if "Paused" in page.locator("#banner").inner_text():
+        resume(page)
+
+
+@pytest.mark.usefixtures("_automation_kept")  # the click may be carried out, with only its answer lost
 def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(open_page: Open, product: Product):
     page = open_page("/nodes/", tolerant=True)
     live(page)
@@ -253,17 +235,16 @@ def test_a_server_that_hangs_is_not_live_and_a_click_says_that_nothing_answers(o
         expect(page.locator("#toast")).to_contain_text("does not answer")
     finally:
         os.killpg(group, signal.SIGCONT)
-    expect(page.locator("#live-dot")).to_contain_text("Live")
-    page.goto(f"{product.url}/nodes/")
-    if "Paused" in page.locator("#banner").inner_text():  # the click was carried out, only its answer was lost
-        resume(page)
+    expect(page.locator("#live-dot")).to_contain_text("Live", timeout=90_000)
 
 
-def test_one_click_pauses_and_the_reason_follows(open_page: Open, product: Product):
+@pytest.mark.usefixtures("_automation_kept")
+def test_one_click_pauses_and_the_reason_follows(open_page: Open):
     page = open_page("/rescues/")
     page.get_by_role("button", name="Pause everything").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Automation is paused")
+    assert clicks(page) == 1
     assert "Paused" in open_page("/nodes/").locator("#banner").inner_text()
     dialog.get_by_label("Reason").fill("smoke in hall 2")
     dialog.get_by_role("button", name="Save the reason").click()

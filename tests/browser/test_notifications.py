@@ -6,11 +6,10 @@ import contextlib
 from collections.abc import Iterator
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Error, Page, Route, expect
 
 from tests.browser.conftest import Open
-from tests.browser.test_console import live
+from tests.browser.pages import clicks, live, violations
 from tests.portal.notify.receiver import Receiver
 from tests.story.product import Product
 
@@ -22,10 +21,6 @@ def receiver() -> Iterator[Receiver]:
     made = Receiver(SECRET)
     yield made
     made.stop()
-
-
-def violations(page: Page) -> list[tuple[str, str]]:
-    return [(one["id"], one["nodes"][0]["html"][:120]) for one in Axe().run(page).response["violations"]]
 
 
 def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open, product: Product, receiver: Receiver):
@@ -49,6 +44,7 @@ def test_a_channel_is_made_tested_and_gets_what_its_route_is_for(open_page: Open
     with refresh_that_hangs(page), page.expect_navigation():
         card.get_by_role("button", name="Send a test").click()
     expect(card).to_contain_text("Working")
+    assert clicks(page) <= 6  # the menu, the kind, two fields, Create, Send a test
     expect(page.locator("table.rows")).to_contain_text("Answered HTTP 200.")
     assert [one["test"] for one in receiver.asked] == [True]
 

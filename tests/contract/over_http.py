@@ -33,6 +33,7 @@ PLACES = {
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
     "RescuePolicy": "/apis/kcover.io/v1/rescuepolicies",
+    "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
 }
 ADMIN, PORTAL = "admin-token", "portal-token"
 PORTAL_USER = "system:serviceaccount:kcover-system:kcover-portal"

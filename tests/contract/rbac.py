@@ -1,15 +1,28 @@
-"""deploy/rbac.yaml and deploy/pod-logs.yaml as data, and the requests that the live client makes."""
+"""The manifests with rights in deploy/ as data, and the requests that the live client makes."""
 
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kcover_portal.kube import http
+from kcover_portal.kube import http, port
 from tests.deploy import manifests
 
-FILES = [Path(__file__).parents[2] / "deploy" / name for name in ("rbac.yaml", "pod-logs.yaml")]
-# Read by every authenticated account (ClusterRole system:discovery); no resources, so no rules here.
-DISCOVERY = ("/version", "/apis/policy")
+NAMES = ("rbac.yaml", "pod-logs.yaml", "machines.yaml", "action-lease.yaml")
+FILES = [Path(__file__).parents[2] / "deploy" / name for name in NAMES]
+# Allowed to every authenticated account (ClusterRoles system:discovery and system:basic-user), so no rules here.
+FOR_EVERYBODY = (
+    *("/version", "/apis/policy", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+    *(f"/apis/resource.k8s.io/{version}" for version in ("v1", "v1beta2", "v1beta1", "v1alpha3")),
+)
+
+# The verbs of the port that web calls; live calls review_token as well.
+VERBS_OF_WEB = {"version", "is_allowed", "list_pods", "workloads", "workload", "delete_claim", "pod_log"}
+
+
+def verbs_of_port() -> set[str]:
+    """The names of the port's verbs."""
+    members = (member for base in port.Cluster.__mro__ for member in vars(base).items())
+    return {name for name, value in members if callable(value) and not name.startswith("_")}
 
 
 class Asked(NamedTuple):
@@ -76,5 +89,5 @@ class Recording(http.Connection):
 
     def _note(self, method: str, path: str, query: dict[str, str] | None) -> None:
         self.requests.append((method, path))
-        if path not in DISCOVERY:
+        if path not in FOR_EVERYBODY:
             self.seen.add(asked(method, path, query))

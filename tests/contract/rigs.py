@@ -179,7 +179,14 @@ class FakeRig(Rig):
         super().__init__()
         self.fake = fake.FakeCluster()
         self.cluster: port.Cluster = self.fake
-        for name in (self.namespace, "kcover-system", "kcover-jobs", "kcover-preflight", "kce-rescue-system"):
+        for name in (
+            self.namespace,
+            "kcover-system",
+            "kcover-jobs",
+            "kcover-preflight",
+            "kce-rescue-system",
+            "kcover-lease",
+        ):
             self.fake.add_namespace(name)
 
     def create(self, manifest: Manifest) -> Manifest:

@@ -59,3 +59,41 @@ def test_in_memory():
     cluster.put_custom_object(KIND, "gitops", {"rules": [{"priority": 1}]})
     check(cluster, "gitops")
     assert cluster.custom_objects(port.PREFLIGHT_REPORT) == []
+
+
+RULE, SLICE = port.DEVICE_TAINT_RULES[1], port.RESOURCE_SLICES[0]
+
+
+def check_devices(cluster, node, *, delete_node):
+    """One device of a node is tainted: a rule is made once, is the portal's, and goes with the node."""
+    assert [cluster.serves(kind) for kind in (RULE, SLICE, port.RESOURCE_SLICES[2])] == [True, True, False]
+    assert [one.spec["nodeName"] for one in cluster.custom_objects(SLICE, node=node)] == [node]
+    assert cluster.custom_objects(SLICE, node="another") == []
+    name, owner = f"rule-{node}", cluster.get_node(node)
+    spec = {"deviceSelector": {"pool": node}, "taint": {"key": "k", "effect": "NoSchedule"}}
+    made = cluster.create_object(RULE, name, spec, owner=owner)
+    assert cluster.create_object(RULE, name, {**spec, "deviceSelector": {}}, owner=owner) == made
+    assert (made.managed, made.spec["deviceSelector"]) == (True, {"pool": node})
+    with pytest.raises(port.Conflict):
+        cluster.delete_object(RULE, "", name, uid="another")
+    assert made.uid in [one.uid for one in cluster.custom_objects(RULE)]
+    delete_node(node)
+    assert made.uid not in [one.uid for one in cluster.custom_objects(RULE)]
+
+
+@pytest.mark.simulator_only
+def test_a_device_of_a_node_over_http(http_rig):
+    node = http_rig.name("gpu")
+    http_rig.node(node)
+    spec = {"driver": "d", "nodeName": node, "pool": {"name": node, "generation": 1}, "devices": []}
+    made = {"apiVersion": SLICE.api_version, "kind": SLICE.kind, "metadata": {"name": node}, "spec": spec}
+    http_rig.create(made)
+    check_devices(http_rig.unrestricted(), node, delete_node=lambda name: http_rig.remove("Node", name))
+
+
+def test_a_device_of_a_node_in_memory():
+    cluster = FakeCluster()
+    cluster.served |= {RULE, SLICE}
+    cluster.add_node("gpu-1")
+    cluster.put_custom_object(SLICE, "s", {"nodeName": "gpu-1"})
+    check_devices(cluster, "gpu-1", delete_node=cluster.delete_node)

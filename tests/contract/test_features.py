@@ -1,11 +1,12 @@
 """The chart's features: one that is off takes its rights away, and the others keep the rights that they use."""
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
+from kcover_portal.kube import rights as features
 from tests.contract import rbac
 from tests.contract.rbac import Asked
 from tests.contract.test_rbac import PLACE, PREFLIGHT, walk
@@ -16,7 +17,7 @@ from tests.deploy.test_accounts import rights
 VERBS: dict[str, set[str]] = {
     "actions": {
         *("apply_node", "evict", "delete_pod", "label_workload", "suspend_workload", "exclude_hosts"),
-        "command_workload",
+        *("command_workload", "create_object", "delete_object"),
     },
     "rebootJob": set(),
     "pairTests": set(),
@@ -25,15 +26,26 @@ VERBS: dict[str, set[str]] = {
     "agentTokens": {"review_token"},
     "claimCheck": {"ensure_claim", "claim_state", "delete_claim"},
     "ledgerLease": {"lease_annotations", "keep_lease"},
+    "actionLease": {"lease_holder", "claim_lease"},
     "podLogs": {"pod_log"},
     "policyObjects": {"state_condition"},
     "preflightReports": set(),
+    "nvsentinel": set(),
+    "clusterApi": set(),
+    "karpenter": set(),
+    "deviceTaints": {"serves"},
 }
+OFF_BY_DEFAULT = ("nvsentinel", "clusterApi", "karpenter", "deviceTaints", "actionLease")
+MACHINE_GROUPS = ("janitor.dgxc.nvidia.com", "cluster.x-k8s.io", "karpenter.sh", "resource.k8s.io")
 # Custom resources and kinds of jobs share verbs. So these features are told apart by what is asked for.
 OBJECTS: dict[str, Callable[[Asked], bool]] = {
     "policyObjects": lambda asked: asked.resource.startswith(("rescuepolicies", "warmstandbypolicies")),
     "preflightReports": lambda asked: asked.resource == "preflightreports",
-    "actions": lambda asked: (asked.resource, asked.namespace) == ("jobs", PLACE),
+    "actions": lambda asked: (asked.resource, asked.namespace) == ("jobs", PLACE) or asked.group in MACHINE_GROUPS,
+    "nvsentinel": lambda asked: asked.group == "janitor.dgxc.nvidia.com",
+    "clusterApi": lambda asked: asked.group == "cluster.x-k8s.io",
+    "karpenter": lambda asked: asked.group == "karpenter.sh",
+    "deviceTaints": lambda asked: asked.group == "resource.k8s.io",
     "rebootJob": lambda asked: (asked.resource, asked.namespace) == ("jobs", PLACE),
     "pairTests": lambda asked: (asked.resource, asked.namespace) == ("jobs", PREFLIGHT),
     "kubeflow": lambda asked: asked.group == "kubeflow.org",
@@ -50,7 +62,7 @@ FEATURES = [*VERBS, *chart.KINDS]
 
 def account(off: tuple[str, ...]) -> list[dict[str, Any]]:
     """The chart with an account for kubeconfigs, and these features off."""
-    features: dict[str, Any] = {"podLogs": ["default"], "jobs": {}}
+    features: dict[str, Any] = {"podLogs": ["default"], "jobs": {}} | dict.fromkeys(OFF_BY_DEFAULT, True)
     for name in off:
         if name in chart.KINDS:
             features["jobs"][name] = False
@@ -88,6 +100,33 @@ def test_a_feature_that_is_off_takes_exactly_its_rights_away(requests) -> None:
         assert granted(manifests, "kcover-portal") == used, off
         processes = granted(manifests, *(f"kcover-{name}" for name in ("web", "live", "worker", "beat", "watch")))
         assert processes == used, off
+
+
+def test_the_second_kubeconfig_may_do_what_pages_ask_for(requests) -> None:
+    """``VERBS_OF_WEB``: tests/portal/console/test_read_access.py walks the pages with them."""
+    used = set().union(*(requests[verb] for verb in (*rbac.VERBS_OF_WEB, "review_token")))
+    used = {asked for asked in used if asked.resource != "pods/log" or asked.namespace == "default"}
+    assert granted(account(()), "kcover-portal-read") == used
+
+
+def asked_by(found: Iterable[features.Feature]) -> set[Asked]:
+    """What the features need. The chart grants logs by namespace, and the test of rights asks for all of them."""
+    needed = {Asked(one.verb, one.group, one.resource, one.namespace) for each in found for one in each.rights}
+    return {one._replace(namespace="default") if one.resource == "pods/log" else one for one in needed}
+
+
+def test_the_test_of_rights_asks_for_what_the_chart_grants() -> None:
+    every = features.features(features.Namespaces())
+    whole = account(())
+    assert asked_by(every) == granted(whole, "kcover-portal")
+    for process in features.PROCESSES:
+        assert asked_by(features.of_process(process, every)) == granted(whole, f"kcover-{process}"), process
+    switches = {one.name: one for one in every if one.name in FEATURES}
+    assert set(FEATURES) - switches.keys() == {"actions"}
+    for name, one in switches.items():
+        lost = granted(whole, "kcover-portal") - granted(account((name,)), "kcover-portal")
+        assert lost == asked_by([one]), name
+        assert (one.need == features.Need.OPTIONAL) == (name in (*OFF_BY_DEFAULT, "podLogs"))
 
 
 def test_every_switch_of_the_chart_is_tested() -> None:

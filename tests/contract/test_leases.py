@@ -32,3 +32,33 @@ def test_a_lease_needs_its_namespace(rig):
     )
     with pytest.raises((port.NotFound, port.RefusedByServer)):  # refused where the portal has no right to look
         rig.cluster.keep_lease(draft)
+
+
+def test_of_two_who_claim_a_lease_one_gets_it(rig):
+    at = datetime(2026, 11, 23, 8, tzinfo=UTC)
+    first = port.LeaseClaim(
+        name=rig.name("acts"),
+        namespace="kcover-lease",
+        holder="a",
+        seconds=15,
+        transitions=0,
+        acquired=at,
+        at=at,
+        version="",
+    )
+    assert rig.cluster.lease_holder(first.namespace, first.name) is None
+    rig.cluster.claim_lease(first)
+    with pytest.raises(port.Conflict):  # both have seen that there is none
+        rig.cluster.claim_lease(replace(first, holder="b"))
+    seen = rig.cluster.lease_holder(first.namespace, first.name)
+    assert (seen.holder, seen.seconds, seen.transitions) == ("a", 15, 0)
+    taken = replace(first, holder="b", transitions=1, at=at + timedelta(seconds=20), version=seen.version)
+    rig.cluster.claim_lease(taken)
+    with pytest.raises(port.Conflict):  # both have seen that its time is over
+        rig.cluster.claim_lease(replace(taken, holder="c"))
+    now = rig.cluster.lease_holder(first.namespace, first.name)
+    assert (now.holder, now.transitions) == ("b", 1)
+    rig.cluster.claim_lease(replace(taken, holder="", acquired=None, version=now.version))
+    left = rig.read("Lease", first.name, namespace=first.namespace)["spec"]
+    assert (left["holderIdentity"], left["acquireTime"]) == ("", "2026-11-23T08:00:00.000000Z")
+    assert rig.cluster.lease_holder(first.namespace, first.name).holder == ""

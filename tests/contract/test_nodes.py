@@ -3,7 +3,7 @@
 import pytest
 
 from kcover_portal.kube import port
-from kcover_portal.kube.verbs import list_watch
+from kcover_portal.kube.verbs import list_watch, nodes
 
 FOREIGN = {"key": "foreign", "value": "x", "effect": "NoExecute", "timeAdded": "2026-11-21T05:00:00Z"}
 OURS = port.Taint("kcover.io/unhealthy", "79", "NoSchedule")
@@ -115,6 +115,16 @@ def test_everything_that_is_wanted_is_one_patch_and_nothing_twice(rig):
     assert again == same
     assert same.unschedulable
     assert rig.writes() == 1
+
+
+def test_a_node_that_was_read_too_slowly_is_not_changed(http_rig, monkeypatch):
+    name = http_rig.name("gpu")
+    http_rig.node(name)
+    monkeypatch.setattr(nodes, "WRITE_WITHIN_SECONDS", 0.0)
+    with pytest.raises(port.Unavailable) as late:
+        http_rig.cluster.apply_node(name, port.NodeChange(cordon=True))
+    assert (late.value.why.code, late.value.ambiguous) == ("node_write_late", False)
+    assert not http_rig.cluster.get_node(name).unschedulable
 
 
 def test_what_was_added_is_taken_off_and_all_else_stays_byte_for_byte(rig):

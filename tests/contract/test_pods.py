@@ -54,6 +54,8 @@ def test_a_watch_from_nothing_begins_with_what_is_there(rig, node):
     assert (failure.name, failure.exit_code, failure.message) == ("main", 3, "NCCL")
     assert failure.finished_at.isoformat() == "2026-11-21T07:00:00+00:00"
     assert seen["killed"].pod.failures == ()
+    failed = rig.cluster.list_pods(namespace=rig.namespace, failed=True)
+    assert [pod.name for pod in failed] == ["crashed"]
 
 
 def test_a_failure_without_its_own_time_has_that_of_what_followed(rig, node):
@@ -64,7 +66,7 @@ def test_a_failure_without_its_own_time_has_that_of_what_followed(rig, node):
     restarted = {**_container(end), "state": again, "lastState": {"terminated": end}}
     rig.pod("again", node=node, status={"containerStatuses": [restarted], "conditions": [unready]})
     rig.pod("unknown", node=node, status={"containerStatuses": [_container(end)]})
-    found = {pod.name: pod for pod in rig.cluster.list_pods(namespace=rig.namespace)}
+    found = {pod.name: pod for pod in rig.cluster.list_pods(namespace=rig.namespace, failed=True)}
     times = {name: [it.finished_at for it in (*pod.failures, *pod.past_failures)] for name, pod in found.items()}
     assert times == {
         "over": [datetime(2026, 11, 21, 7, tzinfo=UTC)],

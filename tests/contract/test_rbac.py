@@ -1,8 +1,9 @@
-"""deploy/rbac.yaml and deploy/pod-logs.yaml allow what the port needs, and nothing else."""
+"""deploy/rbac.yaml, and the files of single features allow what the port needs, and nothing else."""
 
 import contextlib
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 
@@ -10,7 +11,8 @@ from kcover_portal.kube import port
 from tests.contract import apiserver as real
 from tests.contract import rbac
 
-PLACE, PREFLIGHT = "kcover-jobs", "kcover-preflight"
+PLACE, PREFLIGHT, LEASES = "kcover-jobs", "kcover-preflight", "kcover-lease"
+MACHINES = (port.MACHINE, port.NODE_CLAIM, port.REBOOT_NODE, port.GPU_RESET)
 
 
 def walk(rig):
@@ -40,7 +42,9 @@ def walk(rig):
                 verb(kind)
 
     yield "version", lambda: cluster.version()
+    yield "is_allowed", lambda: cluster.is_allowed(port.Right("patch", "", "nodes"))
     yield "list_nodes", lambda: cluster.list_nodes()
+    yield "count_nodes", lambda: cluster.count_nodes()
     yield "watch_nodes", lambda: list(cluster.watch_nodes(cluster.list_nodes().resource_version, timeout=1))
     yield "get_node", lambda: cluster.get_node(node)
     yield "apply_node", lambda: cluster.apply_node(node, change)
@@ -69,6 +73,13 @@ def walk(rig):
     lease = port.LeaseDraft(name=rig.name("heads"), namespace=PLACE, holder="h", annotations={}, at=at)
     yield "lease_annotations", lambda: cluster.lease_annotations(PLACE, lease.name)
     yield "keep_lease", lambda: cluster.keep_lease(lease)
+    acts = port.LeaseClaim(
+        name=rig.name("acts"), namespace=LEASES, holder="h", seconds=15, transitions=0, acquired=at, at=at, version=""
+    )
+    yield "claim_lease", lambda: cluster.claim_lease(acts)
+    yield "lease_holder", lambda: cluster.lease_holder(LEASES, acts.name)
+    made = partial(cluster.lease_holder, LEASES, acts.name)
+    yield "claim_lease", lambda: cluster.claim_lease(replace(acts, version=made().version))
     yield "workloads", lambda: cluster.workloads(labels={"a": "b"})
     yield "workload", lambda: of_every_kind(lambda kind: cluster.workload(rig.namespace, kind, "x"))
     yield (
@@ -87,7 +98,20 @@ def walk(rig):
         "command_workload",
         lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", uid="u", action="RestartJob", key="k"),
     )
-    yield "custom_objects", lambda: [cluster.custom_objects(k) for k in (port.PREFLIGHT_REPORT, *port.POLICY_KINDS)]
+    kinds = (port.PREFLIGHT_REPORT, *port.POLICY_KINDS, *MACHINES)
+    yield "custom_objects", lambda: [cluster.custom_objects(kind) for kind in kinds]
+    yield "serves", lambda: [cluster.serves(kind) for kind in (*port.DEVICE_TAINT_RULES, *port.RESOURCE_SLICES)]
+    yield "custom_objects", lambda: cluster.custom_objects(port.RESOURCE_SLICES[0], node=node)
+    rule, spec = port.DEVICE_TAINT_RULES[1], {"taint": {"key": "k", "effect": "NoSchedule"}}
+    tainted = partial(cluster.create_object, rule, rig.name("taint"), spec, owner=cluster.get_node(node))
+    yield "custom_objects", lambda: cluster.custom_objects(rule)
+    yield "create_object", lambda: (tainted(), tainted())
+    yield "delete_object", lambda: cluster.delete_object(rule, "", "x", uid="u")
+    for kind in (port.REBOOT_NODE, port.GPU_RESET):
+        again = partial(cluster.create_object, kind, rig.name("ask"), {"nodeName": node, "force": False})
+        yield "create_object", lambda again=again: (again(), again())
+    yield "delete_object", lambda: cluster.delete_object(port.NODE_CLAIM, "", "x", uid="u")
+    yield "delete_object", lambda: cluster.delete_object(port.MACHINE, "default", "x", uid="u")
     stated = port.StatedCondition(type="Accepted", status="True", reason="Accepted", message="", generation=1)
     yield (
         "state_condition",
@@ -113,8 +137,7 @@ def test_the_rules_are_those_that_the_port_uses(http_rig):
     for verb, act in walk(http_rig):
         act()
         walked.add(verb)
-    verbs = {name for name, value in vars(port.Cluster).items() if callable(value) and not name.startswith("_")}
-    assert walked == verbs
+    assert walked == rbac.verbs_of_port()
     rules = set(rbac.rules(rbac.documents()))
     # What is asked in a namespace is allowed by a Role there or by the ClusterRole; one Event is meant to be refused.
     seen = {asked for asked in http_rig.connection.seen if asked.namespace != http_rig.name("other")}
@@ -122,7 +145,7 @@ def test_the_rules_are_those_that_the_port_uses(http_rig):
     assert used == rules
 
 
-def test_every_role_is_bound_to_the_portals_account():
+def test_every_role_is_bound_to_the_portals_accounts():
     documents = rbac.documents()
     accounts = [d["metadata"] for d in documents if d["kind"] == "ServiceAccount"]
     roles = {(d["kind"], d["metadata"]["name"], d["metadata"].get("namespace")) for d in documents if "rules" in d}
@@ -131,13 +154,19 @@ def test_every_role_is_bound_to_the_portals_account():
         if "roleRef" in document:
             reference = document["roleRef"]
             bound.add((reference["kind"], reference["name"], document["metadata"].get("namespace")))
-            names = [account["name"] for account in accounts]
-            if reference["name"] == "kcover-portal-pod-logs":  # it is of no use to the other processes
-                names += ["kcover-worker", "kcover-web"]
+            fewer = reference["name"].startswith("kcover-portal-read")
+            names = ["kcover-portal-read" if fewer else "kcover-portal"]
+            # They are of no use to the other processes.
+            names += {
+                "kcover-portal-pod-logs": ["kcover-portal-read", "kcover-worker", "kcover-web"],
+                "kcover-portal-machines": ["kcover-worker"],
+                "kcover-portal-lease": ["kcover-watch"],
+            }.get(reference["name"], [])
             assert document["subjects"] == [
                 {"kind": "ServiceAccount", "name": name, "namespace": "kcover-system"} for name in names
             ]
     assert bound == roles
+    assert [account["name"] for account in accounts] == ["kcover-portal", "kcover-portal-read"]
 
 
 # The real authorizer

@@ -5,16 +5,18 @@ import json
 import ssl
 import subprocess
 import sys
+import tempfile
+import traceback
 
 import pytest
 
-from kcover_portal.kube import kubeconfig_rules, live, port
+from kcover_portal.kube import diagnosis, kubeconfig_rules, live, pasted_kubeconfig, port
 from tests.contract import scripted
 
 NODE = {"metadata": {"name": "gpu-1", "uid": "u", "resourceVersion": "5"}}
 
 
-def _kubeconfig(server, *, user=None, **cluster):
+def kubeconfig(server, *, user=None, **cluster):
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -39,7 +41,7 @@ def _authorizations(server):
 @pytest.mark.parametrize("as_path", [True, False])
 @pytest.mark.parametrize("context", [None, "second"])
 def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
-    text = _kubeconfig(server.url)
+    text = kubeconfig(server.url)
     path = tmp_path / "config"
     path.write_text(text)
     live.from_kubeconfig(str(path) if as_path else text, context=context).get_node("gpu-1")
@@ -54,8 +56,8 @@ def test_a_kubeconfig_by_path_or_text(server, tmp_path, as_path, context):
         "\n",
         "{not: [yaml\n",
         "- 1\n",
-        _kubeconfig("https://x", user={"client-certificate": "/no"}),
-        _kubeconfig("https://x", user={"auth-provider": {"name": "gcp"}}),
+        kubeconfig("https://x", user={"client-certificate": "/no"}),
+        kubeconfig("https://x", user={"auth-provider": {"name": "gcp"}}),
     ],
 )
 def test_a_kubeconfig_that_is_none_is_refused(text):
@@ -73,7 +75,7 @@ def test_aliases_that_would_fill_the_memory_are_not_quoted(entry):
 
 def test_no_such_context():
     with pytest.raises(port.RefusedByServer, match="nobody"):
-        live.from_kubeconfig(_kubeconfig("https://127.0.0.1:1"), context="nobody")
+        live.from_kubeconfig(kubeconfig("https://127.0.0.1:1"), context="nobody")
 
 
 def test_not_in_a_cluster(monkeypatch):
@@ -100,7 +102,7 @@ def test_a_plug_in_is_asked_again_when_its_token_expires(server, tmp_path):
             "interactiveMode": "Never",
         }
     }
-    cluster = live.from_kubeconfig(_kubeconfig(server.url, user=user))
+    cluster = live.from_kubeconfig(kubeconfig(server.url, user=user))
     cluster.get_node("gpu-1")
     cluster.get_node("gpu-1")
     assert _authorizations(server) == ["Bearer token-2", "Bearer token-3"]
@@ -115,7 +117,7 @@ def test_a_token_file_that_was_rotated_is_read_again_after_a_401(tmp_path):
         request.reply(200 if good else 401, NODE if good else {"code": 401, "message": "Unauthorized"})
 
     with scripted.serve(answer) as server:
-        cluster = live.from_kubeconfig(_kubeconfig(server.url, user={"tokenFile": str(token)}))
+        cluster = live.from_kubeconfig(kubeconfig(server.url, user={"tokenFile": str(token)}))
         token.write_text("new")
         with pytest.raises(port.Unavailable):
             cluster.get_node("gpu-1")
@@ -138,12 +140,12 @@ def test_a_proxy_from_the_environment_and_its_exceptions(server, monkeypatch):
     ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:1")
-    live.from_kubeconfig(_kubeconfig(server.url)).get_node("gpu-1")
+    live.from_kubeconfig(kubeconfig(server.url)).get_node("gpu-1")
     monkeypatch.setenv("http_proxy", server.url)
-    live.from_kubeconfig(_kubeconfig("http://api.invalid")).get_node("gpu-1")
+    live.from_kubeconfig(kubeconfig("http://api.invalid")).get_node("gpu-1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    live.from_kubeconfig(_kubeconfig(server.url)).get_node("gpu-1")
+    live.from_kubeconfig(kubeconfig(server.url)).get_node("gpu-1")
     assert server.paths == ["/api/v1/nodes/gpu-1", "http://api.invalid/api/v1/nodes/gpu-1", "/api/v1/nodes/gpu-1"]
 
 
@@ -174,24 +176,24 @@ def tls_server(certificates):
         yield made
 
 
-def _data(path):
+def data(path):
     return base64.b64encode(path.read_bytes()).decode()
 
 
-def _tls_user(certificates):
+def tls_user(certificates):
     cert, key = certificates["client"]
-    return {"client-certificate-data": _data(cert), "client-key-data": _data(key)}
+    return {"client-certificate-data": data(cert), "client-key-data": data(key)}
 
 
 def test_certificates_in_a_kubeconfig(tls_server, certificates):
-    authority = {"certificate-authority-data": _data(certificates["server"][0])}
-    text = _kubeconfig(tls_server.url, user=_tls_user(certificates), **authority)
+    authority = {"certificate-authority-data": data(certificates["server"][0])}
+    text = kubeconfig(tls_server.url, user=tls_user(certificates), **authority)
     assert live.from_kubeconfig(text).get_node("gpu-1").name == "gpu-1"
 
 
 def test_a_server_that_nobody_vouches_for_gets_nothing(tls_server, certificates):
-    authority = {"certificate-authority-data": _data(certificates["stranger"][0])}
-    cluster = live.from_kubeconfig(_kubeconfig(tls_server.url, user=_tls_user(certificates), **authority))
+    authority = {"certificate-authority-data": data(certificates["stranger"][0])}
+    cluster = live.from_kubeconfig(kubeconfig(tls_server.url, user=tls_user(certificates), **authority))
     with pytest.raises(port.Unavailable) as caught:
         cluster.delete_pod("ns", "p", uid="u")
     assert not caught.value.ambiguous
@@ -209,8 +211,8 @@ for _ in range(2):
 
 def test_a_certificate_that_is_not_checked_is_one_log_line(tls_server, certificates, tmp_path):
     path = tmp_path / "kubeconfig"
-    user = _tls_user(certificates)
-    path.write_text(_kubeconfig(tls_server.url, user=user, **{"insecure-skip-tls-verify": True}), encoding="utf-8")
+    user = tls_user(certificates)
+    path.write_text(kubeconfig(tls_server.url, user=user, **{"insecure-skip-tls-verify": True}), encoding="utf-8")
     ended = subprocess.run(
         [sys.executable, "-W", "default", "-c", TWO_CONNECTIONS, path], capture_output=True, text=True, check=True
     )
@@ -218,3 +220,56 @@ def test_a_certificate_that_is_not_checked_is_one_log_line(tls_server, certifica
     (line,) = ended.stderr.splitlines()
     assert line.startswith("kcover_portal.kube.live ")
     assert tls_server.url in line
+
+
+def test_only_the_checked_addresses_of_a_server_are_called(server) -> None:
+    """A later answer of the resolver (DNS rebinding) has no effect: here the name does not exist at all."""
+    asked = []
+
+    def resolve(host: str, number: int | None) -> list[str]:
+        asked.append((host, number))
+        return ["127.0.0.2", "127.0.0.1"]  # nothing listens at the first one
+
+    number = server.url.rpartition(":")[2]
+    text = kubeconfig(f"http://api.invalid:{number}")
+    cluster = live.from_kubeconfig(text, resolve=resolve)
+    assert cluster.get_node("gpu-1").name == "gpu-1"
+    assert live.on_trial(text, resolve=resolve).get_node("gpu-1").name == "gpu-1"
+    assert set(asked) == {("api.invalid", int(number))}
+
+
+@pytest.mark.parametrize("token", ["s3cret\n", "s3crét中"])
+def test_a_token_that_no_header_carries_is_in_no_error(server, token) -> None:
+    text = kubeconfig(server.url, user={"token": token})
+    cluster = live.on_trial(text, resolve=lambda host, number: ["127.0.0.1"])
+    with pytest.raises(port.Unavailable) as refused:
+        cluster.get_node("gpu-1")
+    assert "s3cr" not in "".join(traceback.format_exception(refused.value))
+    assert diagnosis.of(refused.value).code == "api_request_unsendable"
+    assert server.requests == []
+
+
+def test_only_the_value_true_skips_the_check_of_a_certificate() -> None:
+    for given, mode in ((True, ssl.CERT_NONE), ("false", ssl.CERT_REQUIRED), ("true", ssl.CERT_REQUIRED)):
+        text = kubeconfig("https://127.0.0.1:1", **{"insecure-skip-tls-verify": given})
+        made = pasted_kubeconfig.way_in(text, resolve=lambda host, number: ["127.0.0.1"])
+        assert made.tls is not None
+        assert made.tls.verify_mode == mode
+
+
+def test_a_certificate_is_compared_with_the_name_and_no_file_of_a_pasted_key_stays(
+    tls_server, certificates, tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    number = tls_server.url.rpartition(":")[2]
+    authority = {"certificate-authority-data": data(certificates["server"][0])}
+    for host, reached in (("127.0.0.1", True), ("other.invalid", False)):
+        text = kubeconfig(f"https://{host}:{number}", user=tls_user(certificates), **authority)
+        cluster = live.on_trial(text, resolve=lambda host, number: ["127.0.0.1"])
+        if reached:
+            assert cluster.get_node("gpu-1").name == "gpu-1"
+        else:
+            with pytest.raises(port.Unavailable) as refused:
+                cluster.get_node("gpu-1")
+            assert diagnosis.of(refused.value).code == "cluster_tls_failed"
+    assert list(tmp_path.iterdir()) == []

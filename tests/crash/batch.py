@@ -32,7 +32,7 @@ GATHER_SECONDS = 1.5  # what came too late for its wave is struck together with 
 AGAIN = 2  # times a case is tried again that was not struck
 WAVE_SECONDS = 120.0  # a wave is struck without the calls that have not come by then
 TRIAL_SECONDS = 240.0  # so long after its beginning a trial that has not ended is given up
-HEARD_SECONDS = RELEASED_SECONDS = 120.0
+HEARD_SECONDS = RELEASED_SECONDS = 240.0
 GRACE = ("--grace-seconds", "2.5")  # a pod that was told to go is still there when its eviction is tried again
 REPORTS_A_SECOND = 10  # of all agents, at most
 SPARES_EVERY = 8  # more nodes are simulated than are hurt: some are spares from the start
@@ -57,8 +57,9 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     )
     product.guards_off()
     product.add_machine_driver()
+    product.add_object_drivers()
     query = "SELECT name FROM fleet_node WHERE gpus > 0 AND NOT unschedulable ORDER BY name"
-    product.wait(lambda: len(product.rows(query)) >= wanted, "the nodes to be listed", seconds=90)
+    product.wait(lambda: len(product.rows(query)) >= wanted, "the nodes to be listed", seconds=240)
     names = [name for (name,) in product.rows(query)]
     struck: list[Case | None] = [*cases, *[None] * (wanted - len(cases))]
     trials = [Trial(node=name, plan=plan, case=case) for name, plan, case in zip(names, plans, struck, strict=False)]
@@ -173,12 +174,17 @@ class Course:
         elif plan.asked:
             self._until(lambda: self._asked(trial), seconds=HEARD_SECONDS)
         else:
-            how = {"cure": "reset"} if trial.plan == "mend" else {"crash": True} if plan.dead else {}
+            how = {"cure": plan.cure} if plan.cure else {"crash": True} if plan.dead else {}
             self._product.inject(trial.node, plan.xid, **how)
 
     def _ordered(self, trial: Trial) -> bool:
         """Returns whether the portal has the order. 409: it took the order and its answer was lost."""
-        about = f"/api/v1/jobs/sim/default/PyTorchJob/{trial.node}-job/{PLANS[trial.plan].order}"
+        plan = PLANS[trial.plan]
+        if plan.order == "label":
+            setup.label_job(self._product, trial)
+            return True
+        kind = "VolcanoJob" if plan.gang else "PyTorchJob"
+        about = f"/api/v1/jobs/sim/default/{kind}/{trial.node}-job/{plan.order}"
         status, answer = self._product.post(about, {"reason": "by hand"})
         assert status < 300 or status == 409 or status >= 500, answer
         return status < 500

@@ -6,17 +6,21 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 import redis
 
+from kcover.notify import events
 from tests import servers
 from tests.crash.other_system import OtherSystem
+from tests.crash.plans import CLAIMS, CLOUD, JANITOR
 from tests.crash.points import BROKER, FAST, FLUSHED, IMMEDIATE, KILLED, Failure
 from tests.story.product import ROOT, Product, call
 
 THREADS = "96"  # of the worker: a request that is held keeps one
+READY_SECONDS = 180
+CLOUD_SECONDS = 12  # a request that is held waits so long, at most
 SECRET = "only-between-the-two-of-us"  # with the other system
 # What would rightly hold back acts on many nodes at once.
 NO_GUARDS = {**{name: {"enabled": False} for name in ("storm", "rate", "breaker")}, "plans": {"limit": 1000}}
@@ -55,24 +59,52 @@ class Installation(Product):
         """Lets the portal act on any number of nodes."""
         self.manage("cluster", "guards", "sim", "--set", json.dumps(NO_GUARDS))
 
+    def add_object_drivers(self) -> None:
+        """Cluster API replaces machines, Karpenter those of one pool; NVSentinel acts on the machines of another.
+
+        A cloud power-cycles those of a third, by a webhook.
+        """
+        added = {"capi": ("clusterapi", ""), "karpenter": ("karpenter", CLAIMS), "janitor": ("nvsentinel", JANITOR)}
+        for name, (kind, pool) in added.items():
+            given = ("--set", f"pools={pool}") if pool else ()
+            self.manage("driver", "add", name, "--kind", kind, "--cluster", "sim", *given)
+        secret = self.folder / "cloud-secret"
+        secret.write_text(self.other.secret, encoding="utf-8")
+        self.other.cycle = lambda node: self.post_sim(f"/sim/nodes/{node}/reboot", {})
+        where = ("--url", self.other.power, "--password-file", str(secret))
+        limits = ("--set", f"pools={CLOUD}", "--set", f"timeout={CLOUD_SECONDS}")
+        self.manage("driver", "add", "cloud", "--kind", "webhook", "--cluster", "sim", *where, *limits)
+        with self.connect() as connection:  # a lost request to the janitor or the cloud is noticed only by this limit
+            connection.execute("UPDATE fleet_cluster SET ready_within = %s", (READY_SECONDS,))
+
     def share_secret(self) -> None:
         """Lets the other system's words be known as its own."""
         with self.connect() as connection:
             connection.execute("UPDATE fleet_cluster SET decision_secret = %s", (self.other.secret,))
 
-    def open_channels(self, names: Sequence[str]) -> None:
-        """Lets people be told by channels of these names, each message at once and by itself."""
+    def open_channels(self, names: Sequence[str], *, url: str = "") -> None:
+        """Lets people be told by channels of these names, each message at once and by itself; ``url``: elsewhere."""
         with self.connect() as connection:
             connection.execute(
                 "INSERT INTO notify_channel (name, kind, url, secret, recipients, language, batching, min_interval, "
                 "enabled, created_by, created_at, trouble) "
                 "SELECT unnest(%s::text[]), 'webhook', %s, %s, '[]', 'en', 0, 0, true, 'system', now(), '{}'",
-                (list(names), self.other.messages, self.other.secret),
+                (list(names), url or self.other.messages, self.other.secret),
+            )
+
+    def send_every_event(self, channel: str) -> None:
+        """Opens a channel that gets the events of all kinds (``OtherSystem.heard``)."""
+        self.open_channels([channel], url=self.other.events)
+        with self.connect() as connection:
+            connection.execute(
+                "INSERT INTO notify_route (channel_id, kinds, least, created_by, created_at) "
+                "SELECT id, %s, '', 'system', now() FROM notify_channel WHERE name = %s",
+                (json.dumps(events.KINDS), channel),
             )
 
     def connect(self) -> psycopg.Connection[Any]:
         """A connection to the portal's database, outside a transaction until one is begun."""
-        return psycopg.connect(self.environment["KCOVER_DATABASE_URL"], autocommit=True, connect_timeout=5)
+        return psycopg.connect(self.environment["KCOVER_DATABASE_URL"], autocommit=True, connect_timeout=30)
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         """What a query finds in the portal's database."""
@@ -112,18 +144,28 @@ class Installation(Product):
             env=self.environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(json.loads(done.stdout))
 
 
+Made = TypeVar("Made", bound=Installation)
+
+
 @contextlib.contextmanager
 def running(folder: Path) -> Iterator[Installation]:
     """An installation that is not set up yet."""
+    with running_as(Installation, folder) as product:
+        yield product
+
+
+@contextlib.contextmanager
+def running_as(kind: type[Made], folder: Path) -> Iterator[Made]:
+    """An installation of this kind that is not set up yet."""
     with servers.Postgres(durable=True) as database, servers.Redis() as broker:
         other = OtherSystem(SECRET)
-        product = Installation(folder, database=database, broker=broker, other=other)
+        product = kind(folder, database=database, broker=broker, other=other)
         try:
             yield product
         finally:

@@ -1,5 +1,5 @@
-"""The system that webhooks and channels call: it accepts each order once and calls back, accepts each message once, and
-fails at a node's first call if this is planned.
+"""The system that webhooks and channels call: it accepts each order once and calls back, accepts each message once,
+power-cycles a machine once for each request, and fails at a node's first call if this is planned.
 
 As in the simulator, a call that fails «before» has no effect, and neither has a call whose caller is gone.
 """
@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from kcover_portal import outgoing
 from tests.story.product import call
 
-ORDERS, MESSAGES = "/orders", "/messages"
+ORDERS, MESSAGES, EVENTS, POWER = "/orders", "/messages", "/events", "/power"
 TRIED_AGAIN = 0.5  # seconds between tries to call back
 GIVEN_UP = 240.0  # seconds after which nobody is called back any more
 
@@ -38,12 +38,20 @@ class _Fault:
 
 
 class OtherSystem:
-    """``url`` takes orders, ``messages`` is where people are told; what is not signed with ``secret`` it refuses."""
+    """``url`` takes orders, ``messages`` takes messages to people, ``events`` takes deliveries of any events.
+
+    ``power`` is the cloud that ``cycle``s a machine.
+
+    What is not signed with ``secret`` it refuses.
+    """
 
     def __init__(self, secret: str) -> None:
         self.secret = secret
         self.taken: Counter[str] = Counter()  # orders that it took up, by node
         self.commanded: Counter[str] = Counter()  # messages that it heard, by node
+        self.arrivals: Counter[str] = Counter()  # at ``events``, by delivery: one that comes again counts again
+        self.heard: dict[str, list[dict[str, Any]]] = {}  # the events of each of these deliveries
+        self.cycle: Callable[[str], object] = lambda node: None
         self._known: set[str] = set()  # deliveries: one that comes again is no second one
         self._faults: dict[str, _Fault] = {}
         self._hanging: dict[str, _Fault] = {}
@@ -52,6 +60,7 @@ class OtherSystem:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         address = f"http://127.0.0.1:{self._server.server_port}"
         self.url, self.messages = address + ORDERS, address + MESSAGES
+        self.events, self.power = address + EVENTS, address + POWER
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
         self._thread.start()
 
@@ -87,6 +96,13 @@ class OtherSystem:
         """The status with which a call is answered; None: with nothing, the connection is cut."""
         if path == ORDERS:
             return self._answer(document["node"], connection, effect=lambda: self._take(document))
+        if path == EVENTS:
+            with self._lock:
+                self.arrivals[document["delivery"]] += 1
+                self.heard[document["delivery"]] = document["events"]
+            return 204
+        if path == POWER:
+            return self._answer(document["node"], connection, effect=lambda: self._cycle(document))
         (node,) = {event["node"] for event in document["events"]}
         return self._answer(node, connection, effect=lambda: self._hear(node, document))
 
@@ -123,6 +139,11 @@ class OtherSystem:
         if self._is_new(message["delivery"]):
             self.commanded[node] += 1
 
+    def _cycle(self, request: dict[str, Any]) -> None:
+        """The one effect of a request to a cloud."""
+        if self._is_new(request["delivery"]):
+            self.cycle(request["node"])
+
     def _is_new(self, delivery: str) -> bool:
         with self._lock:
             new = delivery not in self._known
@@ -138,7 +159,7 @@ class OtherSystem:
         while not self._stopped.wait(TRIED_AGAIN) and time.monotonic() < until:
             with contextlib.suppress(urllib.error.URLError, OSError):
                 status, _ = call("POST", order["callback"], body, headers={outgoing.SIGNATURE: signature})
-                if status < 500:  # kept, or not wanted any more
+                if status < 500 and status != 429:  # kept, or not wanted any more
                     return
 
 
@@ -156,7 +177,7 @@ def _handler(other: OtherSystem) -> type[BaseHTTPRequestHandler]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["Content-Length"]))
             path = urlsplit(self.path).path
-            if path not in (ORDERS, MESSAGES):
+            if path not in (ORDERS, MESSAGES, EVENTS, POWER):
                 return self._say(404)
             if not outgoing.signed(other.secret, body, self.headers.get(outgoing.SIGNATURE, "")):
                 return self._say(403)

@@ -24,8 +24,8 @@ Written by `make crash`. Do not edit. {date}.
 
 Each run is one simulated node with one fault and one failure. At one call of one step, a process is killed or
 restarted, or the API server answers wrongly. The rows `order` are a person's orders to restart or stop a training job,
-two attempts of which failed first on the node. The rows `probation` are the end of a probation. The rows about a new
-machine and a burn-in have no fault: the node is validated before its first work.
+two attempts of which failed first on the node, or to restart a gang. The rows `probation` are the end of a probation.
+The rows about a new machine and a burn-in have no fault: the node is validated before its first work.
 
 - *Before* means that the call is recorded as begun and has had no effect.
 - *After* means that the call has had its effect and the portal does not know. For a call that only reads, it means an
@@ -40,7 +40,11 @@ A run passes if all of these hold:
 - The rescue ended healed and every incident of the node is closed. (A taint ends isolated and is then released. A
   reboot that a person cancelled ends cancelled and is then released.)
 - The simulator counted exactly the same calls with an effect as for an undisturbed rescue: changes of the node,
-  evictions, deletions, jobs. Each pod was evicted once. The machine booted once if the plan has a reboot.
+  evictions, deletions, jobs, objects of other systems. Each pod was evicted once. The machine booted once if the plan
+  has a reboot.
+- A replaced machine's rescue ended replaced, and the burn-in of the new one passed. Its object was deleted once. (If
+  the request was lost, a person retried.) The new node differs only in what is the machine's.
+- A repair was opened once, and closed by a person after a passed validation.
 - After a cancelled reboot no job is left, and the machine booted only when a person switched it on.
 - An external system in the plan accepted exactly one order. (If it received none, a person ordered once more.)
 - A validation in the plan was requested once and passed.
@@ -48,7 +52,7 @@ A run passes if all of these hold:
 - The node's labels, annotations and spec are the same as before the fault, byte for byte. So are those of the standby
   that replaced it, once a person has released it.
 - An order about a job ended done. The pod of a restarted job was deleted once, and its template excludes the node once.
-  (If the API server refuses the exclusion, the restart does not wait for it.)
+  (If the API server refuses the exclusion, the restart does not wait for it.) A gang of Volcano was restarted once.
 - The hash chain of the audit log is intact, and replaying it gives the row of each rescue.
 
 """
@@ -61,7 +65,8 @@ noticed after 20 s. A cancelled reboot is watched for 30 s, however soon its job
 """
 NO_CELL = """
 "–" means that the cell does not exist. A command for an agent is a row in the database, so only the death of its writer
-can be timed. And an order that is accepted and then refused with 409 cannot be told from one that was refused.
+can be timed. The same is true of a repair. And an order that is accepted and then refused with 409 cannot be told from
+one that was refused.
 
 """
 TAIL = """## Not covered

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from tests.crash import rescues
 from tests.crash.installation import Installation
@@ -9,6 +10,14 @@ from tests.crash.plans import PLANS, Plan
 from tests.crash.rescues import Row
 from tests.crash.trials import Trial
 from tests.story.product import call
+
+VERBS = {  # by which a repair goes on, by its state
+    "reported": "accept",
+    "accepted": "hand-over",
+    "in_repair": "return",
+    "returned": "close",
+    "validating": "close",
+}
 
 
 def _has_ended(plan: Plan, states: Sequence[str]) -> bool:
@@ -32,10 +41,12 @@ class People:
             states = [row.state for row in mine]
             if plan.order or plan.paired:
                 states = (orders if plan.order else pairs).get(trial.node, [])
-            if mine and self._ordered_in_vain(trial):
+            if mine and self._ordered_in_vain(trial, mine[-1]):
                 self._order_again(trial, mine[-1])
-            elif mine and plan.cycled and mine[-1].state == "held":
-                self._cycle_again(trial, mine[-1])
+            elif mine and mine[-1].state == "held" and (plan.cycled or plan.owner):
+                self._ask_again(trial, mine[-1])
+            elif mine and plan.repaired and mine[-1].state == "waiting":
+                self._repair(trial)
             elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
@@ -71,9 +82,13 @@ class People:
         elif not under_way:
             self._product.post_sim(f"/sim/nodes/{trial.node}/cure", {})
 
-    def _ordered_in_vain(self, trial: Trial) -> bool:
-        """Returns whether the other system lost the order, so that a person may give it once more."""
-        if trial.helped or not trial.case or not trial.case.point.hook or not PLANS[trial.plan].ordered:
+    def _ordered_in_vain(self, trial: Trial, row: Row) -> bool:
+        """Returns whether the other system lost the order, so that a person may give it once more.
+
+        Any trial may lose its order: a worker that is killed for another trial may be about to make this one's call.
+        """
+        lost = row.state == "held" or (row.state, row.hold) == ("waiting", "external")
+        if trial.helped or not trial.case or not lost or not PLANS[trial.plan].ordered:
             return False
         other = self._product.other
         return not other.taken[trial.node] and trial.node not in other.pending() | set(other.hanging())
@@ -85,11 +100,21 @@ class People:
         elif row.state == "held":
             trial.helped = self._say(f"/api/v1/rescues/{row.pk}/retry", "nobody has it")
 
-    def _cycle_again(self, trial: Trial, row: Row) -> None:
-        """Nobody knows whether the controller got the request; a person finds the machine on, in its old boot."""
-        truth = self._product.sim_truth(trial.node)
-        assert (truth["power"], truth["boot_id"]) == ("up", trial.boot), truth
-        self._say(f"/api/v1/rescues/{row.pk}/retry", "it was never switched off")
+    def _ask_again(self, trial: Trial, row: Row) -> None:
+        """Nobody knows whether a request arrived; a person finds the old machine running, which nobody is deleting."""
+        truth, node = self._product.sim_truth(trial.node), self._product.sim_node(trial.node)
+        untouched = (truth["power"], truth["boot_id"]) == ("up", trial.boot)
+        if untouched and "deletionTimestamp" not in node["metadata"]:
+            self._say(f"/api/v1/rescues/{row.pk}/retry", "it did not arrive")
+
+    def _repair(self, trial: Trial) -> None:
+        """Takes the repair one state further; the returned machine is validated once."""
+        query = "SELECT id, state FROM repairs_repair WHERE node_name = %s AND state <> 'closed'"
+        for number, state in self._product.rows(query, trial.node):
+            done = self._say(f"/api/v1/repairs/{number}/{VERBS[state]}", "as agreed")
+            if not done and state == "returned" and not trial.helped:
+                wanted = {"cluster": "sim", "nodes": [trial.node], "profile": "light"}
+                trial.helped = self._say("/api/v1/validations", "back from the vendor", **wanted)
 
     def _rebooted(self, trial: Trial) -> bool:
         """Returns whether the machine is back after the reboot by hand; requests it before, once."""
@@ -102,16 +127,19 @@ class People:
         return any(row["name"] == trial.node and row["ready"] for row in machines)
 
     def _release(self, trial: Trial) -> None:
-        trial.helped = self._say(f"/api/v1/nodes/sim/{trial.node}/release", "looked at")
+        """With a key: a request that got no answer in time may still be carried out, and is repeated."""
+        path = f"/api/v1/nodes/sim/{trial.node}/release"
+        trial.helped = self._say(path, "looked at", key=f"release {trial.node}")
 
     def _end_probation(self, trial: Trial) -> bool:
         return self._say(f"/api/v1/nodes/sim/{trial.node}/probation/end", "looked at")
 
-    def _say(self, path: str, reason: str) -> bool:
+    def _say(self, path: str, reason: str, *, key: str = "", **more: Any) -> bool:
         """Returns whether the portal accepted the request.
 
         The caller repeats it otherwise: a server may just have been struck, or the rescue has moved meanwhile (409).
         """
-        status, answer = self._product.post(path, {"reason": reason})
+        headers = {"Idempotency-Key": key} if key else {}
+        status, answer = self._product.post(path, {"reason": reason, **more}, **headers)
         assert status < 300 or status == 409 or status >= 500, answer
         return status < 300

@@ -29,6 +29,13 @@ spec:
 ---
 apiVersion: kcover.io/v1
 kind: RescuePolicy
+metadata: {name: device}
+spec:
+  rules:
+    - {priority: 10, errorCode: ["123"], actions: [{name: quarantineDevice}]}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
 metadata: {name: mend}
 spec:
   rules:
@@ -41,7 +48,7 @@ spec:
         - name: enableWarmStandby
         - name: restartJobs
         - {name: drain, attribute: {waittime: 10min}}
-        - {name: webhook, attribute: {url: "<other system>", waittime: 1min}}
+        - {name: webhook, attribute: {url: "<other system>", waittime: 3min}}
         - {name: gpuReset, attribute: {unCordon: "true"}}
         - {name: runChecks, attribute: {checks: "remapped"}}
 ---
@@ -87,6 +94,28 @@ spec:
     - priority: 10
       errorCode: ["120"]
       actions: [{name: cordon}, {name: restartJobs}]
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: ladder}
+spec:
+  rules:
+    - {priority: 10, errorCode: ["46"], actions: [{name: drain, attribute: {waittime: "20min"}}, {name: replace}]}
+    - priority: 10
+      errorCode: ["64"]
+      actions:
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: offline, attribute: {url: "<other system>", waittime: 1h, unCordon: "true"}}
+    - priority: 10
+      errorCode: ["63"]
+      actions:
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: repair, attribute: {vendor: ACME, queue: gpu, unCordon: "true"}}
+    - priority: 10
+      errorCode: ["110"]
+      actions:
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: gpuReset, attribute: {unCordon: "true"}}
 """
 # A channel for each node, so that what is told of one is a message of its own.
 NOTIFY = """
@@ -122,10 +151,14 @@ class Plan:
     ``told``: people are, by a channel. ``asked``: a decision system asks for it, on a node whose agent is silent.
     ``hung``: the machine has stopped answering. ``dead``: it reboots by itself, and its kubelet stays down until a
     person reboots it. ``released``: a person releases the node in the end. ``order``: no fault, but a person's order
-    about the training job on the node, whose attempts failed first there. ``cycled``: its controller switches the
+    about the training job on the node, whose attempts failed first there. ``gang``: the job is
+    one of Volcano, which obeys Commands. ``cycled``: its controller, or another system, switches the
     machine off and on. ``probation``: the node returns on probation, which a person ends early. ``paired``: no fault,
-    but a preflight plan tests the node with another one. ``joins``: no fault, but the machine is new in the cluster, or
-    its kubelet has registered with the readiness taint ("tainted")."""
+    but a preflight plan tests the node with another one. ``owner``: the kind of the
+    object that stands for the machine, which another one replaces. ``repaired``: a person takes the node through a
+    repair. ``pool``: of the node, so that it has a machine driver of its own. ``cure``: of its fault; "": a reboot.
+    ``joins``: no fault, but the machine is new in the cluster, or its kubelet has registered with the readiness taint
+    ("tainted"). ``published``: a DRA driver publishes its GPUs, so that one of them can be isolated."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -141,24 +174,43 @@ class Plan:
     dead: bool = False
     released: bool = False
     order: str = ""
+    gang: bool = False
     cycled: bool = False
     paired: bool = False
     probation: bool = False
     joins: str = ""
+    owner: str = ""
+    repaired: bool = False
+    pool: str = ""
+    cure: str = ""
+    published: bool = False
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
 ISOLATED = ("succeeded", "isolated")
+SWAPPED = (("cancelled", "replaced"), RELEASED)  # the burn-in of the new machine follows
+JANITOR, CLAIMS, CLOUD = "janitor", "claims", "cloud"  # pools
 PLANS = {
     "agent": Plan(xid=62, ends=(HEALED,), boots=1),
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
-    "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True),
+    "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True, cure="reset"),
+    "janitor": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True, pool=JANITOR),
+    "cloud": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True, pool=CLOUD),
+    "janitor_reset": Plan(xid=110, ends=(HEALED,), pool=JANITOR, cure="reset"),
+    "machine": Plan(xid=46, ends=SWAPPED, boots=1, owner="Machine", validated=True, cure="repair"),
+    "claim": Plan(xid=46, ends=SWAPPED, boots=1, owner="NodeClaim", pool=CLAIMS, validated=True, cure="repair"),
+    "offline": Plan(xid=64, ends=(HEALED,), ordered=True, cure="self"),
+    "repair": Plan(xid=63, ends=(HEALED,), repaired=True, cure="self"),
     "cycle": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True),
     "probation": Plan(xid=48, ends=(HEALED,), boots=1, probation=True),
     "taint": Plan(xid=79, ends=(ISOLATED, RELEASED), drained=False, released=True),
+    "device": Plan(xid=123, ends=(ISOLATED, RELEASED), drained=False, released=True, published=True),
+    "whole": Plan(xid=123, ends=(ISOLATED, RELEASED), drained=False, released=True),
     "dead": Plan(xid=120, ends=(ISOLATED, RELEASED), boots=2, drained=False, jobs=True, dead=True, released=True),
     "stop": Plan(xid=140, ends=(ISOLATED, RELEASED), drained=False, jobs=True, released=True),
     "restart": Plan(xid=0, ends=(), drained=False, jobs=True, order="restart"),
+    "label": Plan(xid=0, ends=(), drained=False, jobs=True, order="label"),
+    "gang": Plan(xid=0, ends=(), drained=False, order="restart", gang=True),
     "halt": Plan(xid=0, ends=(), drained=False, jobs=True, order="stop"),
     "pair": Plan(xid=0, ends=(), drained=False, paired=True),
     "new": Plan(xid=0, ends=(RELEASED,), drained=False, joins="new", validated=True),

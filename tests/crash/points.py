@@ -29,7 +29,8 @@ class Point:
     ``{boot}`` (the boot that is to end) filled in. ``row``: the call is no request but a row (for the agent, or of a
     validation), whose key begins so; the rest then is about the request before it.
     ``hook``: the call goes to another system (``other_system``) and not to a cluster.
-    ``comes``: so many seconds after the fault it comes, about.
+    ``comes``: so many seconds after the fault it comes, about. ``unclear``: a call that was lost is noticed only by a
+    time limit, after a minute or more.
     """
 
     step: str
@@ -42,6 +43,7 @@ class Point:
     row: str = ""
     hook: bool = False
     comes: float = 1.0
+    unclear: bool = False
 
     def fault(self, *, node: str, boot: str) -> dict[str, Any]:
         """What the simulator is to look for."""
@@ -65,7 +67,16 @@ _EVICTION = "POST /api/v1/namespaces/default/pods/{node}-%s/eviction$"
 _REBOOTING = f'"{STATE}":"rebooting"'
 _READINESS = '"taints":\\[.*kcover.io/not-ready'
 _RESET = "POST /redfish/v1/Systems/{node}/Actions/ComputerSystem.Reset$"
+_OBJECTS = {
+    "Machine": "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines",
+    "NodeClaim": "/apis/karpenter.sh/v1/nodeclaims",
+}
+_JANITOR = "POST /apis/janitor.dgxc.nvidia.com/v1alpha1/%s$"
+_DRA = "/apis/resource.k8s.io"
+_NAMED = '"nodeName":"{node}"'
+_REPAIR = f'"{STATE}":"repair"'
 _JOB = "PATCH /apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job$"
+_COMMAND = "POST /apis/bus.volcano.sh/v1alpha1/namespaces/default/commands$"
 _JOB_POD = "DELETE /api/v1/namespaces/default/pods/{node}-job"
 _PAIR_JOBS = "/apis/batch/v1/namespaces/kcover-preflight/jobs"
 _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{node}\\"'
@@ -121,6 +132,64 @@ POINTS = (
         match=_RESET,
         body='"On"',
         comes=8.0,
+    ),
+    Point(
+        step="power_cycle",
+        call="POST RebootNode",
+        plan="janitor",
+        match=_JANITOR % "rebootnodes",
+        body=_NAMED,
+        comes=6.0,
+        unclear=True,
+    ),
+    Point(step="power_cycle", call="POST to a cloud", plan="cloud", hook=True, comes=6.0, unclear=True),
+    Point(
+        step="reset",
+        call="POST GPUReset",
+        plan="janitor_reset",
+        match=_JANITOR % "gpuresets",
+        body=_NAMED,
+        comes=6.0,
+    ),
+    Point(step="replace", call="PATCH node (label)", plan="machine", match=f"PATCH {_NODE}", body=_REPAIR, comes=6.0),
+    *(
+        Point(
+            step="replace",
+            call=f"DELETE {kind}",
+            plan=plan,
+            match=f"DELETE {_OBJECTS[kind]}/{{node}}-0$",
+            comes=6.0,
+            unclear=True,
+        )
+        for plan, kind in (("machine", "Machine"), ("claim", "NodeClaim"))
+    ),
+    Point(
+        step="replace",
+        call="GET node, once asked for",
+        plan="machine",
+        match=f"GET {_NODE}",
+        seen=_REPAIR,
+        skip=1,  # the look right before the request
+        comes=7.0,
+    ),
+    Point(
+        step="offline",
+        call="PATCH node (taint)",
+        plan="offline",
+        match=f"PATCH {_NODE}",
+        body='"taints":\\[.*kcover.io/offline',
+        comes=6.0,
+    ),
+    Point(step="offline", call="POST to another system", plan="offline", hook=True, comes=6.0),
+    Point(step="repair", call="PATCH node (label)", plan="repair", match=f"PATCH {_NODE}", body=_REPAIR, comes=6.0),
+    Point(
+        step="repair",
+        call="row of a repair",
+        plan="repair",
+        match=f"PATCH {_NODE}",
+        body=_REPAIR,
+        row="repair",
+        comes=6.0,
     ),
     Point(
         step="withdraw",
@@ -291,12 +360,49 @@ POINTS = (
         step="taint", call="PATCH node (new machine)", plan="new", match=f"PATCH {_NODE}", body=_READINESS, comes=2.0
     ),
     Point(step="taint", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body='"taints":\\[.*konduktor'),
+    Point(
+        step="quarantine_device",
+        call="GET ResourceSlices",
+        plan="device",
+        match=f"GET {_DRA}/v1/resourceslices\\?.*spec.nodeName(=|%3D){{node}}(&|$)",
+    ),
+    Point(
+        step="quarantine_device",
+        call="PATCH node (mark)",
+        plan="device",
+        match=f"PATCH {_NODE}",
+        body="devices.*kcover-",
+    ),
+    Point(
+        step="quarantine_device",
+        call="POST DeviceTaintRule",
+        plan="device",
+        match=f"POST {_DRA}/v1beta2/devicetaintrules$",
+        body='"pool":"{node}"',
+    ),
+    Point(
+        step="quarantine_device",
+        call="PATCH node (cordon)",
+        plan="whole",
+        match=f"PATCH {_NODE}",
+        body='"unschedulable":true',
+    ),
     Point(step="notify", call="POST to a channel", plan="tell", hook=True, comes=3.0),
     Point(step="release", call="PATCH node", plan="taint", match=f"PATCH {_NODE}", body=f'"{RESCUE}":null', comes=2.0),
+    Point(
+        step="release",
+        call="DELETE DeviceTaintRule",
+        plan="device",
+        match=f"DELETE {_DRA}/v1beta2/devicetaintrules/",
+        seen='"pool":"{node}"',
+        comes=2.0,
+    ),
     # Orders about jobs, which are no steps of a rescue.
     Point(step=ORDER, call="PATCH job (exclude)", plan="restart", match=_JOB, body='"nodeAffinity"'),
     Point(step=ORDER, call="DELETE pod", plan="restart", match=_JOB_POD),
+    Point(step=ORDER, call="PATCH job (label)", plan="label", match=_JOB, body='need-recovery":null', comes=3.0),
     Point(step=ORDER, call="PATCH job (suspend)", plan="halt", match=_JOB, body='"suspend":true'),
+    Point(step=ORDER, call="POST command", plan="gang", match=_COMMAND, body='"name":"{node}-job"'),
     # Pair tests of preflight, which are no steps either.
     Point(
         step=PAIR, call="GET pods of node", plan="pair", match="GET /api/v1/pods\\?.*spec.nodeName(=|%3D){node}(&|$)"
@@ -374,33 +480,42 @@ def column(failure: Failure) -> list[Case]:
 
 
 def _possible(case: Case) -> bool:
-    """The agent's row is no request that an API server could answer wrongly; and another system that took an order and
+    """A row is no request that an API server could answer wrongly; and another system that took an order and
     then says 409, that it will not, is beyond help: whoever believes it orders once more."""
     if case.point.row:
         return case.failure is KILLED
-    return not (case.point.step == "webhook" and case.after and case.failure.status == 409)
+    ordered = case.point.hook and case.point.step in ("webhook", "offline", "power_cycle")
+    return not (ordered and case.after and case.failure.status == 409)
 
 
 def waves(cases: Sequence[Case]) -> list[list[Case]]:
-    """The cases that wait for one blow together, the late ones first; an answer waits for none and is in the last."""
-    aimed = sorted((case for case in cases if case.failure.status is None), key=lambda case: -case.point.comes)
+    """The cases that wait for one blow together; an answer waits for none, and all answers are in the last wave.
+
+    The rows are first: nothing else may kill their worker on the way. Those of validations are apart, as a rescue that
+    is held at another row may hold the lock of the audit log. Of the requests the late ones are first.
+    """
+    validations = [case for case in cases if case.point.row == "validate"]
+    rows = [case for case in cases if case.point.row not in ("", "validate")]
+    answered = [case for case in cases if case.failure.status is not None]
+    aimed = [case for case in cases if not case.point.row and case.failure.status is None]
+    aimed.sort(key=lambda case: -case.point.comes)
     count = -(-len(aimed) // MOST_IN_WAVE)
     size = -(-len(aimed) // max(1, count))
     chunks = [aimed[start : start + size] for start in range(0, len(aimed), max(1, size))]
-    answered = [case for case in cases if case.failure.status is not None]
-    return [*chunks, answered] if answered else chunks
+    return [wave for wave in (validations, rows, *chunks, answered) if wave]
 
 
 def sample() -> list[list[Case]]:
     """Each request struck by a SIGKILL, each row too, before and after; each failure striking some point; in waves.
 
-    Save a message, whose lease is twice as long as a step's: it is struck by a failure that costs none.
+    Save a message, whose lease is twice as long as a step's: it is struck by a failure that costs none. What would take
+    minutes to be noticed is struck after its effect.
     """
     requests = [point for point in POINTS if not point.row]
     (message,) = (point for point in requests if point.step == "notify")
     requests.remove(message)
     killed = [
-        Case(point=point, failure=KILLED, after=after)
+        Case(point=point, failure=KILLED, after=after or point.unclear)
         for point, after in zip(requests, cycle((True, False)), strict=False)
     ]
     killed += [case for case in column(KILLED) if case.point.row]

@@ -17,16 +17,28 @@ _VALIDATION = (
     " (key, cluster_id, profile, document, reason, state, requested_by, requester_kind, requested_at)"
     " SELECT %s, cluster_id, 'light', '{}', '', 'waiting', 'nobody', 'rescue', now() FROM fleet_node WHERE id = %s"
 )
+# Of the GPU that the fault names.
+_REPAIR = (
+    "INSERT INTO repairs_repair"
+    " (cluster_id, node_id, node_name, machine_serial, part_kind, part_serial, part_slot, removed_serial, vendor,"
+    " queue, ticket, assignee, action, opened_because, opened_by, opened_role, state, reported_at)"
+    " SELECT n.cluster_id, n.id, n.name, '', 'gpu', g.serial, g.index::text, '', '', '', '', '', '', '[]', '', '',"
+    " 'reported', now() FROM fleet_node n JOIN fleet_gpu g ON g.node_id = n.id WHERE n.id = %s AND g.index = 0"
+)
 Connection = psycopg.Connection[Any]
 
 
 def before(product: Installation, node: str, point: Point) -> Connection | None:
-    """Whoever inserts the same key waits until this one is committed or taken back. None: the row exists already."""
+    """Makes each insert of the same key wait until this one is rolled back. Returns None if the row exists already."""
     _, index, rescue, node_id = _step(product, node, point)
     lock = product.connect()
-    lock.execute("BEGIN")
     try:
-        lock.execute(_VALIDATION if point.row == "validate" else _COMMAND, (f"{point.row}-{rescue}-{index}-0", node_id))
+        lock.execute("BEGIN")
+        if point.row == "repair":
+            lock.execute(_REPAIR, (node_id,))
+        else:
+            query = _VALIDATION if point.row == "validate" else _COMMAND
+            lock.execute(query, (f"{point.row}-{rescue}-{index}-0", node_id))
     except psycopg.errors.UniqueViolation:
         lock.close()
         return None

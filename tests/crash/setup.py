@@ -28,6 +28,8 @@ for node in Node.objects.select_related("cluster").filter(name__in={names}):
         PodFailure.objects.create(cluster=node.cluster, node=node.name, first=True, **job, **end)
 """
 JOB, PROTECTED = "training.kubeflow.org/job-name", "kcover.io/cascading-recovery"
+GANGS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
+NEED_RECOVERY = "kcover.io/need-recovery"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,25 +43,32 @@ class Prepared:
 def prepare(product: Installation, trials: Sequence[Trial], *, loose: Sequence[str]) -> Prepared:
     """Prepares the nodes of all trials; ``loose`` ones become their spares."""
     query = "SELECT count(*) FROM fleet_agent"
-    product.wait(lambda: product.rows(query)[0][0] >= len(trials), "the agents to report", seconds=90)
+    product.wait(lambda: product.rows(query)[0][0] >= len(trials), "the agents to report", seconds=240)
     product.share_secret()
     decider = _by_command(
         product,
         [trial.node for trial in trials if PLANS[trial.plan].commanded],
-        [trial.node for trial in trials if PLANS[trial.plan].order],
+        [trial.node for trial in trials if PLANS[trial.plan].order and PLANS[trial.plan].jobs],
     )
     count = sum(PLANS[trial.plan].standby for trial in trials)
     known = spares.make(product, loose[:count]) if count else {}
     _pair(product, [trial for trial in trials if PLANS[trial.plan].paired], loose[count:])
     _expect_new_machines(product)
+    _own(product, [trial for trial in trials if PLANS[trial.plan].owner])
     for trial in trials:
-        trial.before = product.sim_node(trial.node)
+        if PLANS[trial.plan].published:
+            product.post_sim(f"/sim/nodes/{trial.node}/devices", {})
+    _place(product, trials)
+    for trial in trials:
+        trial.before = trial.before or product.sim_node(trial.node)
         _silence(product, trial)
     for trial in trials:
         for pod in _pods(trial):
             product.kube("POST", "/api/v1/namespaces/default/pods", pod)
         if PLANS[trial.plan].jobs:
             _add_job(product, trial.node)
+        if PLANS[trial.plan].gang:
+            _add_gang(product, trial.node)
         if trial.case is not None:
             _plan(product, trial, trial.case)
     # Last: what an agent had sent before it was stopped has arrived by now.
@@ -97,6 +106,22 @@ def _expect_new_machines(product: Installation) -> None:
         connection.execute(
             "UPDATE fleet_cluster SET burn_in = 'new', burn_in_profile = 'light', burn_in_new_since = now()"
         )
+
+
+def _own(product: Installation, trials: Sequence[Trial]) -> None:
+    """Gives each machine an object that stands for it. Another machine has the labels that this one was born with."""
+    for trial in trials:
+        trial.before = product.sim_node(trial.node)
+        product.post_sim(f"/sim/nodes/{trial.node}/owner", {"kind": PLANS[trial.plan].owner})
+
+
+def _place(product: Installation, trials: Sequence[Trial]) -> None:
+    """Moves nodes to the pools of their plans."""
+    moved = {trial.node: PLANS[trial.plan].pool for trial in trials if PLANS[trial.plan].pool}
+    for node, pool in moved.items():
+        product.kube("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": {"pool": pool}}})
+    query = "SELECT name, pool FROM fleet_node WHERE name = ANY(%s)"
+    product.wait(lambda: dict(product.rows(query, list(moved))) == moved, "the pools to be known", seconds=240)
 
 
 def join(product: Installation, trial: Trial) -> None:
@@ -164,6 +189,24 @@ def _add_job(product: Installation, node: str) -> None:
     product.kube("POST", "/api/v1/namespaces/default/pods", pod)
     workers["replicas"] = 1
     product.kube("PATCH", f"{at}/{job}", {"spec": spec})
+
+
+def _add_gang(product: Installation, node: str) -> None:
+    """A job of Volcano with one pod, which its controller creates on the node."""
+    task = {"name": "worker", "replicas": 1, "template": {"spec": _pod("", node, {})["spec"]}}
+    body = {
+        "apiVersion": "batch.volcano.sh/v1alpha1",
+        "kind": "Job",
+        "metadata": {"name": f"{node}-job", "labels": {PROTECTED: "true"}},
+        "spec": {"minAvailable": 1, "tasks": [task]},
+    }
+    product.kube("POST", GANGS, body)
+
+
+def label_job(product: Installation, trial: Trial) -> None:
+    """The owner of the job orders its restart by a label."""
+    at = f"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{trial.node}-job"
+    product.kube("PATCH", at, {"metadata": {"labels": {NEED_RECOVERY: "true"}}})
 
 
 def _pod(name: str, node: str, labels: Mapping[str, str]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ def make(product: Installation, names: Sequence[str]) -> dict[str, dict[str, Any
     for name in every:  # also those that are: what is counted of one is counted of all
         product.kube("PATCH", f"/api/v1/nodes/{name}", SPARE)
     product.wait(
-        lambda: every.issubset(name for (name,) in product.rows(_LISTED)), "the spares to be known as such", seconds=60
+        lambda: every.issubset(name for (name,) in product.rows(_LISTED)), "the spares to be known as such", seconds=240
     )
     return {name: product.sim_node(name) for name in every}
 

@@ -4,19 +4,27 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tests.crash import rescues
+from tests.crash import rescues, setup
 from tests.crash.installation import Installation
 from tests.crash.plans import PLANS, PODS
 from tests.crash.trials import Trial
 
 Manifest = dict[str, Any]
 MAKES = ("create", "jobs")
+OF_MACHINE = ("providerID", "podCIDR", "podCIDRs")  # of a node's spec
 
 
-def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, Any]) -> None:
+def judge(
+    product: Installation,
+    trials: Sequence[Trial],
+    audit: Mapping[str, Any],
+    *,
+    undisturbed: Sequence[Trial] | None = None,
+) -> None:
     """Adds to each trial what is wrong; the undisturbed trials show what a rescue does to a node.
 
-    ``audit``: the answer of ``Installation.audit`` when all rescues were over.
+    ``audit``: the answer of ``Installation.audit`` when all rescues were over. ``undisturbed``: those without a case,
+    unless it names them.
     """
     found, jobs = rescues.by_node(product), _nodes_with_jobs(product)
     query = (
@@ -24,7 +32,8 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
         "WHERE i.state = 'open' AND i.code <> 'FailsFirst'"  # nothing that the portal does disproves that one
     )
     incidents, orders = product.rows(query), rescues.orders_by_node(product)
-    undisturbed = {trial.plan: _applied(product, trial) for trial in trials if trial.case is None}
+    controls = undisturbed if undisturbed is not None else [trial for trial in trials if trial.case is None]
+    wanted = {trial.plan: _applied(product, trial) for trial in controls}
     for trial in trials:
         if audit["chains"]:
             trial.wrong.append(f"ledger: {audit['chains']}")
@@ -38,13 +47,15 @@ def judge(product: Installation, trials: Sequence[Trial], audit: Mapping[str, An
         trial.wrong += _wrong_pair(product, trial)
         trial.wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
         applied = _applied(product, trial)
-        if applied != undisturbed[trial.plan]:
-            trial.wrong.append(f"destructive calls with an effect: {applied}, undisturbed {undisturbed[trial.plan]}")
+        if applied != wanted[trial.plan]:
+            trial.wrong.append(f"destructive calls with an effect: {applied}, undisturbed {wanted[trial.plan]}")
         trial.wrong += _twice(product, trial)
-        trial.wrong += _left_behind(trial.before, product.sim_node(trial.node))
+        trial.wrong += _left_behind(trial.before, product.sim_node(trial.node), replaced=bool(PLANS[trial.plan].owner))
         trial.wrong += _wrong_standbys(product, trial)
         trial.wrong += _wrong_outside(product, trial)
         trial.wrong += _wrong_validations(product, trial)
+        trial.wrong += _wrong_repairs(product, trial)
+        trial.wrong += _wrong_devices(product, trial)
         if (PLANS[trial.plan].hung or PLANS[trial.plan].paired) and jobs & {trial.node, trial.partner}:
             trial.wrong.append("the job that nobody wants any more is left")
 
@@ -63,7 +74,13 @@ def _wrong_order(product: Installation, trial: Trial, states: Sequence[str]) -> 
     if order and states != ["done"]:
         query = "SELECT state, attempts, because FROM jobs_joborder WHERE name = %s ORDER BY id"
         yield f"orders ended {product.rows(query, f'{trial.node}-job')}"
-    if order == "restart":
+    if order == "label" and setup.NEED_RECOVERY in _job(product, trial.node)["metadata"]["labels"]:
+        yield "the label that orders a restart is still there"
+    if PLANS[trial.plan].gang:
+        status = product.kube("GET", f"{setup.GANGS}/{trial.node}-job")["status"]
+        if (status["retryCount"], status["state"]["phase"]) != (1, "Running"):
+            yield f"the gang was not restarted exactly once: {status}"
+    elif order in ("restart", "label"):
         excluded = _excluded(product, trial.node)
         if excluded != [trial.node] and not (excluded == [] and _may_be_skipped(trial)):
             yield f"the job is kept off {excluded}"
@@ -93,10 +110,13 @@ def _may_be_skipped(trial: Trial) -> bool:
     return case is not None and "exclude" in case.point.call and case.failure.status is not None and not case.after
 
 
+def _job(product: Installation, node: str) -> dict[str, Any]:
+    return product.kube("GET", f"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job")
+
+
 def _excluded(product: Installation, node: str) -> list[str]:
     """The hosts that the template of the node's job excludes."""
-    job = product.kube("GET", f"/apis/kubeflow.org/v1/namespaces/default/pytorchjobs/{node}-job")
-    affinity = job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"].get("affinity", {})
+    affinity = _job(product, node)["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"].get("affinity", {})
     required = affinity.get("nodeAffinity", {}).get("requiredDuringSchedulingIgnoredDuringExecution", {})
     found = (one["values"] for term in required.get("nodeSelectorTerms", []) for one in term["matchExpressions"])
     return [host for hosts in found for host in hosts]
@@ -126,6 +146,25 @@ def _wrong_validations(product: Installation, trial: Trial) -> Iterator[str]:
     found = [state for (state,) in product.rows(query, trial.node)]
     if found != ["passed"] * PLANS[trial.plan].validated:
         yield f"validations: {found}"
+
+
+def _wrong_repairs(product: Installation, trial: Trial) -> Iterator[str]:
+    """The repairs of the node: exactly one where the plan asks for one, and it is closed."""
+    found = [state for (state,) in product.rows("SELECT state FROM repairs_repair WHERE node_name = %s", trial.node)]
+    if found != ["closed"] * PLANS[trial.plan].repaired:
+        yield f"repairs: {found}"
+
+
+def _wrong_devices(product: Installation, trial: Trial) -> Iterator[str]:
+    """Rules that taint a device of the node: one was created where the plan asks for one, and none is left."""
+    found = product.kube("GET", "/apis/resource.k8s.io/v1beta2/devicetaintrules")["items"]
+    if left := [one["spec"] for one in found if one["spec"]["deviceSelector"].get("pool") == trial.node]:
+        yield f"device taint rules are left: {left}"
+    made = product.sim_calls(node=trial.node, resource="devicetaintrules")["calls"]
+    if (count := sum(row["count"] for row in made if row["verb"] == "create" and row["applied"])) != PLANS[
+        trial.plan
+    ].published:
+        yield f"{count} device taint rules were created"
 
 
 def _to_be_told(trial: Trial) -> int:
@@ -164,8 +203,16 @@ def _twice(product: Installation, trial: Trial) -> Iterator[str]:
         yield f"{boots} boots"
 
 
-def _left_behind(before: Manifest, after: Manifest) -> Iterator[str]:
-    """What is not on a node as it was before: the portal takes back all it did, and nothing else."""
+def _left_behind(before: Manifest, after: Manifest, *, replaced: bool = False) -> Iterator[str]:
+    """What is not on a node as it was before: the portal takes back all it did, and nothing else. ``replaced``: by
+    another machine, which has some of its own."""
+    if (before["metadata"]["uid"] != after["metadata"]["uid"]) != replaced:
+        yield "another machine" if not replaced else "the same machine"
+    if replaced:
+        before, after = (
+            {**one, "spec": {key: value for key, value in one["spec"].items() if key not in OF_MACHINE}}
+            for one in (before, after)
+        )
     for part in ("labels", "annotations"):
         was, now = before["metadata"].get(part) or {}, after["metadata"].get(part) or {}
         if was != now:

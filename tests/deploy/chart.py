@@ -15,7 +15,14 @@ LEAST: Final = {"host": "gpu.example.com", "settings": {"KCOVER_TRUSTED_PROXIES"
 TRIAL: Final = {"trial": True}
 AGENT_ONLY: Final = {"agent": {"only": True, "url": "https://gpu.example.com"}}
 SWITCHES: Final = ("actions", "rebootJob", "rebootJobPolicy", "readEvents", "writeEvents", "agentTokens")
-SWITCHES_OF_OBJECTS: Final = ("preflightReports", "policyObjects", "claimCheck", "ledgerLease", "pairTests")
+SWITCHES_OF_OBJECTS: Final = (
+    "preflightReports",
+    "policyObjects",
+    "claimCheck",
+    "ledgerLease",
+    "pairTests",
+    "actionLease",
+)
 KINDS: Final = ("kubeflow", "batch", "leaderWorkerSet", "jobSet", "trainer", "ray", "volcano", "statefulSet")
 NOTHING: Final = LEAST | {
     "inCluster": False,
@@ -32,6 +39,7 @@ EVERYTHING: Final = LEAST | {
     "postgresql": {"existingSecret": {"name": "postgres", "key": "uri"}},
     "redis": {"existingSecret": {"name": "redis"}},
     "anchor": {"claim": "anchor"},
+    "engineSecret": {"name": "engine"},
     "secret": {"settings": ["KCOVER_MAIL_URL", "KCOVER_METRICS_TOKEN"]},
     "tolerations": [{"key": "cpu", "operator": "Exists"}],
     "placement": "required",
@@ -39,7 +47,8 @@ EVERYTHING: Final = LEAST | {
     "serviceMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
     "dashboards": {"enabled": True},
     "prometheusRule": {"enabled": True, "labels": {"release": "prometheus"}, "runbooks": "https://docs.example.com/"},
-    "features": {"podLogs": ["training", "default"]},
+    "features": {"podLogs": ["training", "default"], "nvsentinel": True, "clusterApi": True, "karpenter": True}
+    | {"deviceTaints": True, "actionLease": True},
     "agent": {
         "settings": {"KCOVER_AGENT_LISTEN": "0.0.0.0:9412"},
         "podMonitor": {"enabled": True},

@@ -6,6 +6,7 @@ import pytest
 
 from tests.contract import rbac
 from tests.contract.rbac import Asked
+from tests.deploy import chart
 from tests.deploy.manifests import MANIFESTS, PODS, RBAC, of_kind
 
 WRITES = {"create", "patch", "delete", "update", "deletecollection"}
@@ -64,6 +65,32 @@ def test_only_the_worker_acts_on_nodes_and_pods(account: str, writes: set[Asked]
     assert {asked for asked in rights(account) if asked.verb in WRITES} == writes
 
 
-def test_the_doors_read_pods_only() -> None:
-    for account in ("kcover-web", "kcover-live"):
-        assert {asked for asked in rights(account) if asked.verb not in WRITES} == {Asked("list", "", "pods")}
+def test_the_doors_read_pods_and_web_reads_jobs() -> None:
+    pods = {Asked("list", "", "pods")}
+    web, live = ({asked for asked in rights(f"kcover-{name}") if asked.verb not in WRITES} for name in ("web", "live"))
+    assert (live, {asked for asked in web if asked.resource == "pods"}) == (pods, pods)
+    assert {asked.verb for asked in web - pods} == {"get", "list"}
+
+
+def test_the_account_of_a_second_kubeconfig_has_the_rights_of_web_and_live() -> None:
+    assert rights("kcover-portal-read", RBAC) == rights("kcover-web") | rights("kcover-live")
+
+
+def test_only_worker_and_watch_get_the_engines_key() -> None:
+    found: dict[str, set[str]] = {"volume": set(), "mount": set(), "env": set(), "read": set()}
+    for one in [one for one in chart.render(chart.EVERYTHING) if one["kind"] == "Deployment"]:
+        pod = one["spec"]["template"]["spec"]
+        name = pod["containers"][0]["name"]
+        for container in pod["containers"]:
+            env = {each["name"]: each["value"] for each in container.get("env", [])}
+            mounts = {each["mountPath"] for each in container["volumeMounts"]}
+            if env.get("KCOVER_ENGINE_KEY_FILE") == "/etc/kcover-engine/engine_key":
+                found["env"].add(name)
+            if env.get("KCOVER_CLUSTER_ACCESS") == "read":
+                found["read"].add(name)
+            if "/etc/kcover-engine" in mounts:
+                found["mount"].add(name)
+        if any(volume.get("secret", {}).get("secretName") == "engine" for volume in pod["volumes"]):
+            found["volume"].add(name)
+    engine = {"worker", "watch"}
+    assert found == {"volume": engine, "mount": engine, "env": engine, "read": {"web", "live"}}

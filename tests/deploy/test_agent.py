@@ -88,7 +88,10 @@ def test_the_token_is_one_that_the_portal_takes():
     (variable,) = [variable for variable in env.VARIABLES if variable.name == "KCOVER_SERVICE_ACCOUNTS"]
     assert variable.read(variable.default) == [f"{account['namespace']}/{account['name']}"]
     allowed = [rule for document in RBAC if document["kind"] == "ClusterRole" for rule in document["rules"]]
-    assert [rule["verbs"] for rule in allowed if rule["resources"] == ["tokenreviews"]] == [["create"]]
+    assert [rule["verbs"] for rule in allowed if rule["resources"] == ["tokenreviews"]] == [
+        ["create"],
+        ["create"],
+    ]  # both kubeconfigs
 
 
 def test_the_agent_has_no_rights_in_the_cluster():

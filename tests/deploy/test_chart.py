@@ -181,6 +181,21 @@ def test_an_image_can_be_pinned_by_its_digest() -> None:
     assert worker["image"] == f"registry.example.com/kcover-portal:{VERSION}@{digest}"
 
 
+def test_with_digests_no_image_is_named_by_its_tag_alone() -> None:
+    digest = f"sha256:{'0' * 64}"
+    image, jobs = {"image": {"digest": digest}}, ("rebootJobImage", "pairTestImage")
+    features = {name: f"registry.example.com/{name.lower()}:1@{digest}" for name in jobs}
+    made = render(TRIAL | image | dict.fromkeys(("agent", "postgresql", "redis"), image) | {"features": features})
+    agents = [one["spec"]["template"]["spec"] for one in of_kind(made, "DaemonSet").values()]
+    whole = [*pods(made).values(), *agents]
+    found = [one for pod in whole for one in (*pod.get("initContainers", ()), *pod["containers"])]
+    assert len(found) > 8
+    assert {one["image"].partition("@")[2] for one in found} == {digest}
+    policies = of_kind(made, "ValidatingAdmissionPolicy").values()
+    admitted = {policy["spec"]["variables"][0]["expression"] for policy in policies}
+    assert admitted == {f"'{image}'" for image in features.values()}
+
+
 @pytest.mark.parametrize(
     ("placement", "rule"),
     [
@@ -218,6 +233,7 @@ def test_two_releases_in_one_cluster_share_no_name() -> None:
             "jobs": {"name": f"{namespace}-jobs"},
             "preflight": {"name": f"{namespace}-preflight"},
             "events": {"name": f"{namespace}-events"},
+            "lease": {"create": (name, namespace) == ("kcover", "kcover-system")},
         }
         found = render(EVERYTHING | {"namespaces": other}, name=name, namespace=namespace)
         return {(one["kind"], one["metadata"]["name"], one["metadata"].get("namespace", "")) for one in found}
@@ -231,7 +247,16 @@ def test_two_releases_in_one_cluster_share_no_name() -> None:
 @each_whole
 def test_objects_of_a_release_are_in_its_namespaces_and_selectors_name_it(values) -> None:
     manifests = render(values, name="edge", namespace="gpu")
-    allowed = {"gpu", "default", "training", "kcover-jobs", "kcover-preflight", "kce-rescue-system", None}
+    allowed = {
+        "gpu",
+        "default",
+        "training",
+        "kcover-jobs",
+        "kcover-preflight",
+        "kce-rescue-system",
+        "kcover-lease",
+        None,
+    }
     assert {one["metadata"].get("namespace") for one in manifests} <= allowed
     for one in manifests:
         selector = one.get("spec", {}).get("selector")

@@ -13,6 +13,7 @@ from tests.deploy.manifests import PODS, ROOT
 
 DOCKERFILES = sorted((ROOT / "deploy").glob("*/Dockerfile"))
 PORTAL = ROOT / "deploy" / "portal" / "Dockerfile"
+BUILD = PORTAL.with_name("build.sh")
 # In the image's folder: the modules that processes begin with, all tasks, all addresses, and what lies beside the code.
 LOOK = """
 import pathlib, sys
@@ -53,12 +54,28 @@ def copies(file):
 
 def test_packages_are_pinned_and_the_user_is_the_pods():
     (install,) = [step for step in steps(PORTAL, "RUN") if "pip install" in step]
-    assert install.endswith("--require-hashes -r requirements.lock")
+    assert install.endswith("--require-hashes -r ${LOCK}")
+    assert "LOCK=requirements.lock" in steps(PORTAL, "ARG")
     (user,) = steps(PORTAL, "USER")
     for pod in PODS.values():
         context = pod["securityContext"]
         assert f"{context['runAsUser']}:{context['runAsGroup']}" == user
         assert context["fsGroup"] == context["runAsGroup"]  # or it could not read the Secret's files
+
+
+def test_without_docker_the_same_steps_run_on_debians_python():
+    """buildah runs the Dockerfile itself, so that only the base can differ."""
+    script = BUILD.read_text()
+    subprocess.run(["bash", "-n", BUILD], check=True)
+    assert "--file deploy/portal/Dockerfile --ignorefile .dockerignore" in " ".join(script.split()).replace(" \\ ", " ")
+    (include,) = re.findall(r"--include=(\S+)", script)
+    # The Dockerfile calls `python` and its pip, and connects to an index by TLS.
+    assert {"python3", "python-is-python3", "python3-pip", "ca-certificates"} == set(include.split(","))
+    assert steps(PORTAL, "FROM") == ["${BASE}"]
+    assert "BASE=python:3.11-slim" in steps(PORTAL, "ARG")
+    assert re.search(r"^  bookworm ", script, re.MULTILINE)  # whose Python is 3.11
+    for name in re.findall(r"--build-arg (\w+)=", script):
+        assert name in {one.partition("=")[0] for one in steps(PORTAL, "ARG")}, name
 
 
 @pytest.mark.parametrize("file", DOCKERFILES, ids=lambda file: file.parent.name)

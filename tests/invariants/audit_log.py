@@ -37,6 +37,8 @@ class AuditLogCheck:
             self._unanswered[key] = self._unanswered.get(key, 0) + 1
             if verb == "reboot":
                 self._read_ask(entry)
+            elif verb == "replace":
+                self._read_replacement(entry)
         elif self._unanswered.get(key) and end in ("done", "failed"):
             self._unanswered[key] -= 1
         if entry.verb in ("decision.rescue", "decision.approve"):
@@ -53,6 +55,19 @@ class AuditLogCheck:
         for drain in Rescue.objects.get(pk=entry.rescue).steps.filter(name="drain"):
             ended = drain.state in ("done", "skipped") or drain.index > _index_of(wanted["key"])
             must(ended, 21, f"{entry.node} is to be rebooted while its drain is {drain.state}")
+
+    def _read_replacement(self, entry: Entry) -> None:
+        """Invariants 21, 53: one machine a rescue, which was drained; more only by a person's word. An unknown result
+        is not followed by another request."""
+        rescue = Entry.objects.filter(rescue=entry.rescue, sequence__lte=entry.sequence)
+        words = rescue.filter(verb__in=("step.retried", "step.skipped")).count()
+        asks = rescue.filter(verb="replace.begun")
+        uids = {one.data["wanted"]["uid"] for one in asks}
+        must(len(uids) <= 1 + words, 53, f"{entry.node}: the replacement of {uids} was requested")
+        unclear = asks.count() - rescue.filter(verb__in=("replace.failed", "replace.done")).count()
+        must(unclear <= 1 + words, 53, f"{entry.node}: a request with an unknown result was repeated")
+        for drain in Rescue.objects.get(pk=entry.rescue).steps.filter(name="drain", index__lt=entry.data["step"]):
+            must(drain.state in ("done", "skipped"), 21, f"{entry.node} is to be replaced, its drain is {drain.state}")
 
     def _read_decision(self, row: Decision) -> None:
         must(row.mode not in ("paused", "shadow"), 48, f"decision {row.pk} says {row.answer} in mode {row.mode}")

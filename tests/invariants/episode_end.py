@@ -7,15 +7,18 @@ from datetime import datetime, timedelta
 
 from django.db.models import Min, QuerySet
 
-from kcover import marks, probation_mark
+from kcover import marks, probation_mark, readiness_taint
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Probation, Rescue, Step
+from kcover_portal.rescue.queries import capacity
 from tests import proofs
+from tests.invariants import handed_away
 from tests.invariants.observed_cluster import must
 from tests.invariants.testbed import Bed
 
@@ -45,10 +48,15 @@ def settle(bed: Bed, chance: random.Random) -> None:
     cluster_settings.set_guards(bed.cluster, CALM, actor="user:ann", reason="", now=bed.now)
     for storm in Incident.objects.filter(node=None, state="open"):
         incidents.close_by_hand(storm, actor="user:ann", reason="seen to", now=bed.now)
+    bed.away.behave(204)
     for _ in range(1_000):
         bed.kubelets()
         bed.agents()
+        handed_away.finish(bed.away, chance=chance, now=bed.now)
         bed.sync()
+        if not capacity.eligible(bed.cluster).exists():  # people free new nodes: none is in service (invariant 30)
+            for name in bed.names:
+                bed.kube.hands_taint(name, port.Taint(*readiness_taint.TAINT), there=False)
         bed.sweep()
         bed.worker(chance)
         bed.check()
@@ -84,6 +92,7 @@ def _check_end(bed: Bed) -> None:
         must(not rescue.marks, 19, f"{rescue} healed the node and has marks {rescue.marks}")
     for name in bed.names:
         _check_node(bed, name)
+    bed.kube.rules.check_end({name: bed.live(name) for name in bed.names})
     must(ledger.verify("c1").intact, 46, "the ledger does not verify")
     for rescue in Rescue.objects.all():
         reported = ledger.replay("c1", rescue=rescue.pk)

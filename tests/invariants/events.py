@@ -1,30 +1,41 @@
 """The table of events in a walk: each act takes the bed and a random source, and does one thing."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
+from kcover import repairs
 from kcover.faults.fault import Fault
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from tests.invariants import people_events
+from tests.invariants import device_rules, handed_away, people_events
 from tests.invariants.observed_cluster import must
-from tests.invariants.testbed import CODES, Bed
+from tests.invariants.testbed import CODES, HANDED_AWAY, Bed
 
 Act = Callable[[Bed, random.Random], None]
-PCI = ("0000:4e:00", "0000:4f:00")
+PCI = device_rules.PCI
 DAY = 86_400.0
 
 
 def fault(bed: Bed, chance: random.Random) -> None:
     """A node's agent saw something; its clock may be a day off, and the line may be one of an earlier boot."""
+    _see(bed, chance, CODES)
+
+
+def handed_away_fault(bed: Bed, chance: random.Random) -> None:
+    """As above, and another system or the repair desk gets the node, or a single GPU is isolated."""
+    _see(bed, chance, HANDED_AWAY)
+
+
+def _see(bed: Bed, chance: random.Random, codes: Sequence[int]) -> None:
     name = chance.choice(bed.names)
     seen = Fault(
         kind="xid",
-        code=chance.choice(CODES),
+        code=chance.choice(codes),
         pci=chance.choice(PCI),
         source="kmsg",
         sequence=chance.choice((None, chance.randint(1, 30))),
@@ -143,7 +154,10 @@ def api_faults(bed: Bed, chance: random.Random) -> None:
         bed.kube.heal_api()
         return
     verb = chance.choice(
-        ("apply_node", "apply_node", "evict", "ensure_job", "get_node", "list_pods", "delete_job", "job_state", "emit")
+        (
+            *("apply_node", "apply_node", "evict", "ensure_job", "get_node", "list_pods", "delete_job", "job_state"),
+            *("emit", "delete_object", "delete_object", "custom_objects", "create_object", "create_object"),
+        )
     )
     error, after = chance.choice(
         (
@@ -179,6 +193,28 @@ def come_and_go(bed: Bed, chance: random.Random) -> None:
         bed.make_node(name)
 
 
+def claims(bed: Bed, chance: random.Random) -> None:
+    """A cluster autoscaler removes a machine, or somebody makes, moves or loses the object of one."""
+    name = chance.choice(bed.names)
+    if not bed.there(name):
+        return
+    provider = bed.live(name)["spec"]["providerID"]
+    mine = [one for one in bed.kube.list_claims() if one.provider_id == provider]
+    what = chance.choice(("remove", "second", "lose", "anew", "back"))
+    if what == "remove" and mine:
+        bed.kube.delete_claim(mine[0])
+    elif what == "second":
+        bed.claim(f"{name}-second", chance.choice(bed.names), provider)
+    elif mine and what in ("lose", "anew"):
+        bed.kube.remove_custom_object(port.NODE_CLAIM, mine[0].name)
+        if what == "anew":  # under its name, with another uid
+            bed.claim(mine[0].name, chance.choice((name, name, *bed.names)), provider)
+    elif what == "back":
+        for one in mine:
+            bed.kube.remove_custom_object(port.NODE_CLAIM, one.name)
+        bed.claim(f"{name}-back", name, provider)
+
+
 def pods(bed: Bed, chance: random.Random) -> None:
     """Work comes, is protected, or is replaced under its name."""
     what = chance.choice(("add", "add", "add", "protect", "free", "replace"))
@@ -199,8 +235,59 @@ def sweep(bed: Bed, _chance: random.Random) -> None:
     bed.sweep()
 
 
+def isolated_gpu(bed: Bed, chance: random.Random) -> None:
+    """One GPU of a node fails and is isolated, then the other one, for which the node is drained and returned."""
+    name = chance.choice(bed.names)
+    for code, pci in ((123, PCI[0]), (62, PCI[1])):
+        bed.agent(name, Fault(kind="xid", code=code, pci=pci, source="kmsg"))
+        quiet(bed, chance)
+
+
+def devices(bed: Bed, chance: random.Random) -> None:
+    """A DRA driver publishes a GPU split, twice, or not at all, or as before; somebody deletes or makes a rule."""
+    name, rules = chance.choice(bed.names), bed.kube.rules.all()
+    what = chance.choice(("publish", "publish", "split", "lose", "delete", "take"))
+    if what == "delete" and rules:
+        bed.kube.rules.hands_delete(chance.choice(rules)["metadata"]["name"])
+    elif what == "take" and rules:  # somebody's own rule under the name
+        rule = chance.choice(rules)
+        bed.kube.rules.hands_delete(rule["metadata"]["name"])
+        bed.kube.put_custom_object(device_rules.RULES, rule["metadata"]["name"], rule["spec"])
+    elif what in ("publish", "split", "lose") and bed.there(name):
+        found = [device_rules.device(pci) for pci in PCI]
+        if what == "split":
+            found.append(device_rules.device(PCI[0], "part", uuid="MIG-1"))
+        bed.publish(name, *(found[1:] if what == "lose" else found))
+
+
+def other_system(bed: Bed, chance: random.Random) -> None:
+    """The other system answers otherwise, or hands nodes back; or an operator takes nodes over."""
+    what = chance.choice(("answer", "call back", "call back", "take over"))
+    if what == "answer":
+        bed.away.behave(chance.choice((204, 204, 500, 503, 409)), cut=chance.random() < 0.1)
+    elif what == "call back":
+        handed_away.call_back(bed.away, chance=chance, now=bed.now)
+    else:
+        handed_away.take_over(now=bed.now)
+
+
+def repair_desk(bed: Bed, chance: random.Random) -> None:
+    """A repair goes on, is refused, or its machine is validated."""
+    rows = list(Repair.objects.exclude(state="closed").select_related("cluster", "node").order_by("pk"))
+    if not rows:
+        return
+    row = chance.choice(rows)
+    if chance.random() < 0.2:
+        handed_away.go_on(row, repairs.Verb.REFUSE, now=bed.now)
+    elif chance.random() < 0.4:
+        handed_away.validate(row, now=bed.now)
+    else:
+        handed_away.go_on(row, handed_away.VERBS[repairs.State(row.state)], now=bed.now)
+
+
 ACTS: dict[str, tuple[int, Act]] = {
     "fault": (10, fault),
+    "handed_away_fault": (4, handed_away_fault),
     "resend": (2, resend),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
@@ -224,12 +311,17 @@ ACTS: dict[str, tuple[int, Act]] = {
     "api_faults": (6, api_faults),
     "machine": (3, machine),
     "come_and_go": (1, come_and_go),
+    "claims": (2, claims),
     "limits": (2, people_events.limits),
     "driver": (1, people_events.driver),
     "probation": (3, people_events.probation),
     "burn_in": (4, people_events.burn_in),
     "pods": (8, pods),
     "sweep": (2, sweep),
+    "isolated_gpu": (2, isolated_gpu),
+    "devices": (3, devices),
+    "other_system": (4, other_system),
+    "repair_desk": (4, repair_desk),
 }
 # What may happen in the middle of a worker's call; none takes longer than its lease.
 MEANWHILE: tuple[Act, ...] = (
@@ -247,4 +339,7 @@ MEANWHILE: tuple[Act, ...] = (
     watch,
     pods,
     come_and_go,
+    claims,
+    claims,
+    devices,
 )

@@ -5,10 +5,12 @@ write through ``hands_*``; every other write is the portal's.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+
+import msgspec
 
 from kcover import marks, probation_mark, readiness_taint
 from kcover.decisions import guards
@@ -18,11 +20,15 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.kube.fake import Call, FakeCluster
+from kcover_portal.kube.wire import custom_objects as wire
 from kcover_portal.ledger.models import Entry
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Probation, Rescue, Step
+from tests.invariants import device_rules
 
-WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload")
-DESTRUCTIVE = ("evict", "delete_pod", "ensure_job")
+WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload", "delete_object")
+WRITES += ("create_object",)
+DESTRUCTIVE = ("evict", "delete_pod", "ensure_job", "delete_object")
 OURS = (marks.STATE_LABEL, probation_mark.LABEL)  # labels that the portal may write
 ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION)
 STOPPED = ("paused", "shadow")
@@ -60,6 +66,8 @@ class ObservedCluster(FakeCluster):
         self.heard: dict[tuple[str, str], list[datetime]] = {}  # when the agent of a node told of a boot
         self.booted: dict[str, list[datetime]] = {}
         self.asked_uid = ""
+        self.asked_spec: Mapping[str, Any] = {}
+        self.rules = device_rules.DeviceRules(self.objects, must)
         self._flying: set[str] = set()
         self._begun: set[int] = set()
 
@@ -87,6 +95,11 @@ class ObservedCluster(FakeCluster):
 
         self.objects.edit("Node", "", name, edit)
 
+    def delete_claim(self, one: port.CustomObject) -> None:
+        """Somebody deletes the object of a machine."""
+        gone = {"metadata": {"deletionTimestamp": "2026-11-21T08:00:00Z"}}
+        self.objects.merge(f"{one.kind.kind}.{one.kind.group}", "", one.name, gone)
+
     def heal_api(self) -> None:
         """The API server behaves again."""
         self._failures.clear()
@@ -108,6 +121,21 @@ class ObservedCluster(FakeCluster):
     ) -> port.Evicted | port.Gone:
         self.asked_uid = uid
         return super().delete_pod(pod_namespace, pod_name, uid=uid, grace_seconds=grace_seconds)
+
+    def delete_object(self, kind: port.CustomKind, namespace: str, name: str, *, uid: str) -> None:
+        self.asked_uid = uid
+        super().delete_object(kind, namespace, name, uid=uid)
+
+    def create_object(
+        self, kind: port.CustomKind, name: str, spec: Mapping[str, Any], *, owner: port.Node | None = None
+    ) -> port.CustomObject:
+        self.asked_spec = spec
+        return super().create_object(kind, name, spec, owner=owner)
+
+    def list_claims(self) -> list[port.CustomObject]:
+        """The objects that stand for machines, as everybody but the portal reads them."""
+        found = self.objects.list(f"{port.NODE_CLAIM.kind}.{port.NODE_CLAIM.group}")
+        return [msgspec.convert(one, wire.CustomResource).value(port.NODE_CLAIM) for one in found]
 
     @contextlib.contextmanager
     def call(self, verb: str, kind: str, name: str, *, namespace: str = "") -> Iterator[Call]:
@@ -145,7 +173,13 @@ class ObservedCluster(FakeCluster):
         rescue = Rescue.objects.get(pk=entry.rescue)
         if rescue.gate is not None:
             self._inspect_approval(f"{verb} {name}", rescue, entry)
-        if verb in DESTRUCTIVE:
+        given_away = Rescue.objects.filter(node__name=entry.node, hold=Rescue.Hold.EXTERNAL, state="waiting")
+        must(not given_away.exists(), 10, f"{verb} {name}, while another system has {entry.node}")
+        if verb == "create_object":
+            self.rules.creating(name, self.asked_spec, rescue, entry, self.objects.find("Node", "", entry.node))
+        if entry.verb == "untaint_device.begun":
+            self.rules.deleting(name, self.asked_uid, rescue, entry, self.objects.find("Node", "", entry.node))
+        elif verb in DESTRUCTIVE or (verb == "create_object" and self.asked_spec["taint"]["effect"] == "NoExecute"):
             self._inspect_destructive(verb, name, namespace, rescue, entry)
         return entry
 
@@ -170,13 +204,31 @@ class ObservedCluster(FakeCluster):
         if node is not None and verb == "ensure_job":
             must(_mark(node), 21, f"{entry.node} is to be rebooted and carries no mark")
             must(rescue.node_uid == node["metadata"]["uid"], 43, f"another machine named {name} is to be rebooted")
+        if verb == "delete_object":
+            self._inspect_replacement(name, rescue, entry, node)
+            return
         pod = self.objects.find("Pod", namespace, name)
-        if pod is None or verb == "ensure_job" or pod["metadata"]["uid"] != self.asked_uid:
+        if pod is None or verb in ("ensure_job", "create_object") or pod["metadata"]["uid"] != self.asked_uid:
             return  # a pod of another uid is refused by the API server (25)
         owners = [owner["kind"] for owner in pod["metadata"].get("ownerReferences", [])]
         must("DaemonSet" not in owners, 24, f"{verb} of a DaemonSet's pod {name}")
         must("kubernetes.io/config.mirror" not in pod["metadata"]["annotations"], 24, f"{verb} of mirror pod {name}")
         must(pod["spec"]["nodeName"] == entry.node, 25, f"{verb} of {name}, which is on another node")
+
+    def _inspect_replacement(self, name: str, rescue: Rescue, entry: Entry, node: Manifest | None) -> None:
+        """What must be so before the object of a machine is deleted (invariant 53)."""
+        must(entry.verb == "replace.begun", 53, f"{entry.verb} deletes {name}")
+        must(entry.data["wanted"]["uid"] == self.asked_uid, 53, f"{name} is deleted with another uid than was recorded")
+        one = next((found for found in self.list_claims() if found.uid == self.asked_uid), None)
+        if one is None or node is None:
+            return  # nothing is deleted, or the machine has gone
+        must(_mark(node), 21, f"{entry.node} is to be replaced and carries no mark")
+        must(rescue.node_uid == node["metadata"]["uid"], 43, f"another machine named {entry.node} is to be replaced")
+        must(one.node == entry.node, 53, f"{name} stands for {one.node} and not for {entry.node}")
+        provider = node["spec"]["providerID"]
+        must(one.provider_id == provider, 53, f"{name} stands for {one.provider_id} and not for {provider}")
+        same = [found for found in self.list_claims() if found.provider_id == provider]
+        must(len(same) == 1, 53, f"{len(same)} objects stand for {provider}")
 
     def _compare(self, name: str, before: Manifest, after: Manifest, entry: Entry) -> None:
         """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
@@ -184,6 +236,7 @@ class ObservedCluster(FakeCluster):
         must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
         uid = Rescue.objects.filter(pk=entry.rescue).values_list("node_uid", flat=True).first()
         must(uid == before["metadata"]["uid"], 43, f"{entry.verb} wrote to another machine named {name}")
+        self.rules.compare(before, after, Rescue.objects.get(pk=entry.rescue), entry)
         old, new = _taints(before), _taints(after)
         freed = _readiness(old - new)  # the portal's business, whoever added it
         if freed:
@@ -200,14 +253,14 @@ class ObservedCluster(FakeCluster):
         if was and not now:
             asked = Rescue.objects.filter(pk=entry.rescue, steps__args__foreign=True).exists()
             must(asked or not account.theirs, 18, f"{entry.verb} lifted somebody else's cordon of {name}")
-            must(not _mark(after), 22, f"{name} was uncordoned and its mark is left")
+            must(not _mark(after) or _names_devices_only(after), 22, f"{name} was uncordoned and its mark is left")
             if entry.verb == "uncordon.begun":
                 self._inspect_proof(name, entry)
                 planned = Probation.objects.filter(rescue=entry.rescue, began_at=None, ended_at=None)
                 kept_away = _on_probation(after) and probation_mark.TAINT in new
                 must(kept_away or not planned.exists(), 50, f"{name} takes ordinary work at its return")
             account.theirs = False
-        if _mark(before) and not _mark(after):
+        if _mark(before) and (not _mark(after) or (was and not now)):
             state = after["metadata"]["labels"].get(marks.STATE_LABEL)
             before_it = None if account.state == probation_mark.STATE else account.state
             expected = probation_mark.STATE if _on_probation(after) else before_it
@@ -240,6 +293,10 @@ class ObservedCluster(FakeCluster):
             uid = Rescue.objects.get(pk=entry.rescue).node_uid
             passed = mine.filter(machine=uid, validation__requested_at__gte=validated.started_at)
             must(passed.exists(), 38, f"{name} works again, and no validation of it has passed")
+        repaired = steps.get("repair")
+        if repaired is not None and repaired.state == "done" and repaired.progress.get("repair"):
+            closed = Repair.objects.filter(pk=repaired.progress["repair"], state="closed")
+            must(closed.exists(), 52, f"{name} works again, and its repair is not closed")
         verified, ready, reboot = (steps.get(one) for one in ("verify", "ready", "reboot"))
         if verified is None or verified.state != "done" or ready is None or ready.state != "done":
             return  # a person asked for it, or vouches for what was skipped
@@ -264,6 +321,12 @@ def excluded(node: Manifest) -> bool:
 
 def _mark(node: Manifest) -> str:
     return str(node["metadata"].get("annotations", {}).get(marks.ANNOTATION, ""))
+
+
+def _names_devices_only(node: Manifest) -> bool:
+    """Returns whether only single GPUs of the node are isolated, as its mark says."""
+    found = marks.read(marks.parse(_mark(node)))
+    return found is not None and found == marks.Marks(rescue=found.rescue, devices=found.devices)
 
 
 def _on_probation(node: Manifest) -> bool:

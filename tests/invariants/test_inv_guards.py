@@ -10,7 +10,7 @@ import pytest
 
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
@@ -139,6 +139,92 @@ def test_inv_30_a_rescue_under_way_takes_nothing_away_while_nobody_is_eligible(m
         world.pass_time(30)
     assert len(world.kube.called("evict")) == taken + (step == "drain")
     assert len(world.kube.called("ensure_job")) == 1
+
+
+RACK = "topology.kubernetes.io/rack"
+PLACE = {RACK: "A", "kcover.io/switch": "l1", "nvidia.com/gpu.clique": "q", "pool": "p", "zone": "z1"}
+SELECTIONS: tuple[dict[str, Any], ...] = (
+    {"domains": {"rack": ["A", "B"]}},
+    {"domains": {"leaf": ["l1"]}},
+    {"domains": {"nvlink": ["q"]}},
+    {"labels": {"zone": "z1"}},
+    {"pools": ["p", "q"]},
+    {"nodes": [NODE, "gpu-2"]},
+)
+
+
+def maintain(world: World, selection: dict[str, Any]) -> Maintenance:
+    """A window of an hour. Values of the selection that no node has are there for the others."""
+    for number, key in enumerate((RACK, "pool"), start=2):
+        world.kube.label_node(f"gpu-{number}", {key: {RACK: "B", "pool": "q"}[key]})
+    world.sync()
+    return cluster_settings.open_maintenance(
+        world.cluster,
+        selection=selection,
+        starts_at=world.now,
+        ends_at=world.now + timedelta(hours=1),
+        reason="cables",
+        actor="u",
+        now=world.now,
+    )
+
+
+@pytest.mark.parametrize("step", ["drain", "reboot"])
+@pytest.mark.parametrize("selection", SELECTIONS, ids=str)
+def test_inv_37_a_node_inside_a_window_of_any_scope_is_neither_drained_nor_rebooted(
+    make: Any, selection: dict[str, Any], step: str
+) -> None:
+    world = make(HEAL, nodes=3)
+    world.kube.label_node(NODE, PLACE)
+    world.sync()
+    world.kube.add_pod("default", "train-0", node=NODE, labels={"app": "train"})
+    world.kube.add_budget("default", "keep", match={"app": "train"})
+    hurt(world, 1)
+    world.until("waiting", step="drain")
+    if step == "reboot":  # the window begins between the drain's end and the reboot
+        world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+        world.pass_time(5)
+        assert world.kube.called("evict")
+    window = maintain(world, selection)
+    if step == "drain":
+        world.kube.objects.remove("PodDisruptionBudget", "default", "keep")
+    evicted = len(world.kube.called("evict"))
+    # People rebuild the machine, and it comes back without its labels.
+    world.kube.label_node(NODE, dict.fromkeys(PLACE, None))
+    world.sync()
+    for _ in range(5):
+        world.pass_time(60)
+    assert (len(world.kube.called("evict")), world.kube.called("ensure_job")) == (evicted, [])
+    assert "maintenance_because" in (code_of(world.step("drain").because), code_of(world.step("reboot").because))
+    cluster_settings.end_maintenance(window, actor="u", reason="", now=world.now)
+    for _ in range(10):
+        world.pass_time(60)
+    assert len(world.kube.called("ensure_job")) == 1
+
+
+@pytest.mark.parametrize("selection", SELECTIONS[:-1], ids=str)
+def test_inv_37_a_window_covers_the_nodes_that_join_its_scope_later(make: Any, selection: dict[str, Any]) -> None:
+    world = make(nodes=4)
+    world.kube.label_node("gpu-4", PLACE)
+    world.sync()
+    window = maintain(world, selection)
+    world.kube.label_node(NODE, PLACE)
+    world.sync()
+    hurt(world, 1)
+    for name in ("gpu-2", "gpu-3"):
+        world.kube.label_node(name, {RACK: "C", "pool": "c"})
+    world.sync()
+    world.work()
+    assert isolated(world) == []
+    Node.objects.filter(name="gpu-2").update(labels={}, pool="")
+    Maintenance.objects.filter(pk=window.pk).update(members=["gpu-4"])
+    hurt(world, 2)
+    world.work()
+    assert isolated(world) == ["gpu-2"]  # outside of the scope
+    cluster_settings.end_maintenance(Maintenance.objects.get(), actor="u", reason="", now=world.now)
+    world.pass_time(301)
+    world.pass_time(1)
+    assert isolated(world) == [NODE, "gpu-2"]
 
 
 def trip_everything(world: World) -> None:

@@ -14,14 +14,15 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import probations
-from tests.invariants import audit_log, sql
+from tests.invariants import audit_log, handed_away, sql
 from tests.invariants.observed_cluster import Violation, excluded, must
 from tests.invariants.walk_cluster import WalkCluster
 
 __all__ = ["CODES", "Bed", "Killed", "Violation"]
 
 # What each code stands for: see POLICIES. 13 is a program's doing, 999 no rule means.
-CODES = (48, 62, 64, 79, 95, 74, 63, 46, 92, 119, 13, 999)
+CODES = (48, 62, 64, 79, 95, 74, 63, 46, 92, 119, 140, 143, 13, 999)
+HANDED_AWAY = (109, 120, 123, 123, 124)  # what others repair, and GPUs that are isolated by themselves
 POLICIES = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy
@@ -59,7 +60,28 @@ spec:
       validate: light
       probation: 1h
       actions: [{name: cordon}, {name: drain, attribute: {waittime: 1min}}, {name: unCordon}]
+    - priority: 32
+      errorCode: ["140"]
+      actions: [{name: drain, attribute: {waittime: 1min}}, {name: replace}]
+    - priority: 31
+      errorCode: ["143"]
+      onDrainTimeout: proceed
+      actions: [{name: drain, attribute: {waittime: 1min}}, {name: reboot}, {name: replace}]
     - {priority: 30, errorCode: ["92"], actions: [{name: cordon}, {name: drain}], escalate: "swap the board"}
+    - priority: 29
+      errorCode: ["109"]
+      actions:
+        - {name: drain, attribute: {waittime: 1min}}
+        - {name: offline, attribute: {url: "<other system>", waittime: 1h, unCordon: "true"}}
+    - priority: 28
+      errorCode: ["120"]
+      actions:
+        - {name: drain, attribute: {waittime: 1min}}
+        - {name: repair, attribute: {vendor: ACME, queue: gpu, unCordon: "true"}}
+    - {priority: 27, errorCode: ["123"], actions: [{name: quarantineDevice}]}
+    - priority: 26
+      errorCode: ["124"]
+      actions: [{name: quarantineDevice, attribute: {effect: NoExecute, otherwise: hold}}]
 """
 
 
@@ -71,11 +93,19 @@ class Bed(WalkCluster):
     """What may happen is a method; each ends with everything looked at that must hold."""
 
     def __init__(self) -> None:
-        super().__init__(policy=POLICIES)
+        self.away = handed_away.HandedAway()
+        super().__init__(policy=POLICIES.replace("<other system>", self.away.url))
+        self.cluster.decision_secret = handed_away.SECRET
+        self.cluster.save()
+        self._uninstall, self.uninstall = self.uninstall, self._end
         self._boundaries: int | None = None
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
         self._ledger = audit_log.AuditLogCheck()
         self.kube.moment = self._moment
+
+    def _end(self) -> None:
+        self._uninstall()
+        self.away.stop()
 
     # The portal's side
 
@@ -170,6 +200,7 @@ class Bed(WalkCluster):
         )
         must(not twice, 8, "two open rescues on one node")
         self._check_jobs()
+        self.away.check()
         self._ledger.follow()
 
     def _check_jobs(self) -> None:

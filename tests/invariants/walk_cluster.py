@@ -13,6 +13,8 @@ from kcover.faults.fault import Command, CommandResult, Fault
 from kcover_portal.evidence import services as evidence
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
+from kcover_portal.machines import services as machines
+from tests.invariants import device_rules
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
 
@@ -29,6 +31,9 @@ class WalkCluster(World):
         super().__init__(policy=policy, nodes=0, fake=ObservedCluster)
         self.cluster.ready_within = 360  # longer than a command to an agent stands, and short enough to be waited for
         self.cluster.save()
+        machines.make_driver("owner", "karpenter", self.cluster, given={}, actor="user:ann", now=self.now)
+        self.kube.served |= {device_rules.SLICES, device_rules.RULES}
+        self.born = 0  # machines
         self.names = [f"gpu-{number}" for number in range(1, NODES + 1)]
         for name in self.names:
             self.make_node(name)
@@ -48,8 +53,12 @@ class WalkCluster(World):
     def make_node(self, name: str, *, machine: str = "", taints: Sequence[port.Taint] = ()) -> None:
         """A node with what never moves: a DaemonSet's pod, a mirror pod, one that has ended."""
         known = {"labels": {"team": "a"}, "annotations": {"team/note": "ours"}}
-        self.kube.add_node(name, gpus=8, system_uuid=machine, taints=taints, **known)
+        self.born += 1
+        provider = f"walk:///{name}/{self.born}"
+        self.kube.add_node(name, gpus=8, system_uuid=machine, taints=taints, provider_id=provider, **known)
+        self.claim(f"{name}-{self.born}", name, provider)
         self.kube.accounts.pop(name, None)
+        self.publish(name, *(device_rules.device(pci) for pci in device_rules.PCI))
         for kind, more in (
             ("ds", {"owner_kind": "DaemonSet"}),
             ("mirror", {"mirror": True}),
@@ -57,6 +66,18 @@ class WalkCluster(World):
         ):
             if self.kube.objects.find("Pod", "kube-system", f"{kind}-{name}") is None:
                 self.kube.add_pod("kube-system", f"{kind}-{name}", node=name, **more)
+
+    def publish(self, name: str, *devices: dict[str, Any]) -> None:
+        """The DRA driver of the node publishes these devices."""
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "gpu.nvidia.com", "nodeName": name, "pool": pool, "devices": list(devices)}
+        self.kube.put_custom_object(device_rules.SLICES, name, spec)
+
+    def claim(self, name: str, node: str, provider: str) -> None:
+        """An object that stands for a node's machine, unless there is one with this name."""
+        if all(one.name != name for one in self.kube.list_claims()):
+            status = {"providerID": provider, "nodeName": node}
+            self.kube.put_custom_object(port.NODE_CLAIM, name, {}, status=status, finalizer=True)
 
     def there(self, name: str) -> bool:
         """Returns whether the cluster has the node now."""
@@ -85,6 +106,7 @@ class WalkCluster(World):
     def kubelets(self) -> None:
         """Pods that were told to go are gone; reboot jobs run: each compares boot ids first, as its script does."""
         self.kube.finish_deletions()
+        self.karpenter()
         for job in self.kube.objects.list("Job"):
             if job.get("status"):
                 continue
@@ -94,6 +116,16 @@ class WalkCluster(World):
             if self.there(node) and self.boot(node) == env:
                 self.restart(node)
             self.kube.finish_job(job["metadata"]["namespace"], name)
+
+    def karpenter(self) -> None:
+        """Machines whose objects were deleted are terminated; another one comes under the name."""
+        for one in self.kube.list_claims():
+            if not one.deleting:
+                continue
+            self.kube.remove_custom_object(port.NODE_CLAIM, one.name)
+            if self.there(one.node) and self.live(one.node)["spec"].get("providerID") == one.provider_id:
+                self.kube.delete_node(one.node)
+                self.make_node(one.node, machine=str(uuid.UUID(int=self.born + 1)))
 
     # The agents
 

@@ -8,7 +8,10 @@ from kcover.policy import document
 
 RULE = ("spec", "rules", 0)
 KNOWN = "cordon, drain, reboot, enableWarmStandby, unCordon"
-OWN = "taint, label, gpuReset, powerCycle, restartJobs, stopJobs, notify, webhook, runChecks"
+OWN = (
+    "taint, label, quarantineDevice, gpuReset, powerCycle, offline, replace, repair, restartJobs, stopJobs, notify, "
+    "webhook, runChecks"
+)
 
 
 def policy(*rules: Any, api: str = document.KCOVER, **changes: Any) -> dict[str, Any]:

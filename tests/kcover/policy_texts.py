@@ -42,24 +42,42 @@ ATTRIBUTES: dict[str, st.SearchStrategy[dict[str, str]]] = {
     "unCordon": st.just({}),
     "taint": _attributes(key=KEYS, value=st.just("x-<code>"), effect=st.just("NoExecute")),
     "label": st.fixed_dictionaries({"key": st.just("app")}, optional={"value": st.just("<code>")}),
+    "quarantineDevice": _attributes(
+        effect=st.sampled_from(("NoSchedule", "NoExecute")), otherwise=st.sampled_from(("cordon", "hold"))
+    ),
     "gpuReset": _attributes(unCordon=TRUTHS),
     "powerCycle": _attributes(unCordon=TRUTHS),
+    "offline": st.fixed_dictionaries(
+        {"url": st.just("https://x.example/y")}, optional={"waittime": WAIT_TEXTS, "unCordon": TRUTHS}
+    ),
+    "replace": st.just({}),
+    "repair": _attributes(vendor=st.just("ACME"), queue=st.just("rma 2"), unCordon=TRUTHS),
     "restartJobs": st.just({}),
     "stopJobs": st.just({}),
     "notify": _attributes(channel=st.just("on-call"), message=SENTENCES),
     "webhook": st.fixed_dictionaries({"url": st.just("https://x.example/y")}, optional={"waittime": WAIT_TEXTS}),
     "runChecks": _attributes(checks=st.just("pciebw,dcgm")),
 }
-REPAIRS = (("reboot",), ("gpuReset",), ("powerCycle",), ("reboot", "powerCycle"))  # KCE's first
+BESIDE_DEVICE = ("label", "notify", "webhook", "runChecks")  # that quarantineDevice does not exclude
+LAST = ("offline", "replace", "repair")  # repairs of which a rule has at most one
+REPAIRS = (
+    *(("reboot",), ("gpuReset",), ("powerCycle",), ("reboot", "powerCycle")),  # KCE's first
+    *(("reboot", last) for last in LAST),
+)
 
 
 @st.composite
 def _actions(draw: Callable[..., Any], *, own: bool) -> tuple[document.Action, ...]:
     """Actions whose preconditions hold."""
+    if own and draw(st.sampled_from((*REPAIRS, "device"))) == "device":
+        beside = draw(st.lists(st.sampled_from(BESIDE_DEVICE), unique=True))
+        listed = draw(st.permutations(("quarantineDevice", *beside)))
+        return tuple(document.Action(name=name, attribute=draw(ATTRIBUTES[name])) for name in listed)
     asked = ["cordon", "drain", *draw(st.lists(st.sampled_from(sorted(ATTRIBUTES)), unique=True))]
     repairs = draw(st.sampled_from(REPAIRS if own else REPAIRS[:1]))
     moved = draw(st.sampled_from(("restartJobs", "stopJobs")))
-    others = {"reboot", "gpuReset", "powerCycle", "restartJobs", "stopJobs"} - {*repairs, moved}
+    others = {"reboot", "gpuReset", "powerCycle", "restartJobs", "stopJobs", "quarantineDevice", *LAST}
+    others -= {*repairs, moved}
     asked = [name for name in dict.fromkeys([*asked, *repairs]) if name not in others]
     names = [name for name in asked if own or not in_policies()[name].own]
     return tuple(document.Action(name=name, attribute=draw(ATTRIBUTES[name])) for name in draw(st.permutations(names)))
@@ -75,6 +93,7 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
         sxids, checks = draw(_some(CODES)), draw(_some(WORDS))
         taken = {kind for kind, listed in (("xid", codes), ("sxid", sxids), ("check", checks)) if listed}
         free = [kind for kind in fault.KINDS if kind not in taken]
+        drains = any(action.name == "drain" for action in listed_actions)
         verify, kinds = draw(st.booleans()), draw(_some(st.sampled_from(free)))
         more = {
             "sxids": sxids,
@@ -92,7 +111,7 @@ def _rule(draw: Callable[..., Any], index: int, *, own: bool) -> document.Rule:
             "approval": draw(
                 st.none() | st.builds(document.Approval, approvers=st.integers(1, 2), expires=st.none() | WAITS)
             ),
-            "on_drain_timeout": draw(st.sampled_from(document.DRAIN_TIMEOUTS)),
+            "on_drain_timeout": draw(st.sampled_from(document.DRAIN_TIMEOUTS if drains else ("hold",))),
             "verify": verify,
             "verify_agent": draw(st.booleans()) if verify else True,
             "validate": draw(st.none() | st.sampled_from(validate.PROFILES)),

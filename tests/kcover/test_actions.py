@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import actions, reasons
+from kcover import actions, reasons, sentences
 from kcover.kube_names import ObjectName
 
 ASKED = reasons.of("agent_command", command="1")
@@ -15,10 +15,10 @@ SPECS = pytest.mark.parametrize("spec", actions.ACTIONS.values(), ids=lambda spe
 
 def test_the_fixed_order() -> None:
     assert [spec.name for spec in actions.in_order()] == [
-        *("cordon", "taint", "label"),
+        *("cordon", "taint", "label", "quarantine_device"),
         "notify",
         *("standby", "restart_jobs", "stop_jobs", "drain"),
-        *("webhook", "reset", "reboot", "power_cycle", "ready"),
+        *("webhook", "reset", "reboot", "power_cycle", "offline", "replace", "repair", "ready"),
         *("run_checks", "verify", "validate"),
         *("uncordon", "release"),
         "escalate",
@@ -39,15 +39,19 @@ def test_policies_list_the_five_of_kce_first() -> None:
 @pytest.mark.parametrize(
     ("trait", "expected"),
     [
-        ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
-        ("isolates", {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}),
-        ("mends", {"reset", "reboot", "power_cycle"}),
+        ("takes_work_away", {"restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle", "replace"}),
+        (
+            "isolates",
+            {"cordon", "taint", "restart_jobs", "stop_jobs", "drain", "reset", "reboot", "power_cycle"}
+            | {"offline", "replace", "repair", "quarantine_device"},
+        ),
+        ("mends", {"reset", "reboot", "power_cycle", "replace"}),
         ("ends_boot", {"reboot", "power_cycle"}),
-        ("destroys_evidence", {"reset", "reboot", "power_cycle"}),
+        ("destroys_evidence", {"reset", "reboot", "power_cycle", "replace"}),
         ("proves", {"verify", "validate"}),
         ("returns_node", {"uncordon", "release"}),
         ("calls_person", {"escalate"}),
-        ("gives_node_away", {"webhook"}),
+        ("gives_node_away", {"webhook", "offline"}),
         ("leaves_jobs", {"reboot"}),
     ],
 )
@@ -76,7 +80,8 @@ def test_implied_steps_and_needed_actions_exist(spec: actions.ActionSpec) -> Non
 
 def test_only_a_taint_that_evicts_takes_work_away() -> None:
     effects = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-    assert [one for one in effects if actions.takes_away("taint", {"effect": one})] == ["NoExecute"]
+    for name in ("taint", "quarantine_device"):
+        assert [one for one in effects if actions.takes_away(name, {"effect": one})] == ["NoExecute"]
     assert actions.takes_away("drain", {"seconds": 1})
     assert not actions.takes_away("cordon", {})
 
@@ -185,3 +190,9 @@ def test_fields_of_the_base_class_come_last() -> None:
         "evidence",
         "retry",
     ]
+
+
+def test_guards_can_name_every_action_that_takes_work_away() -> None:
+    """A guard that holds one says which: without the sentence the step would fail instead of waiting."""
+    names = [name for name, spec in actions.ACTIONS.items() if spec.takes_work_away]
+    assert [name for name in names if f"act_{name}" not in sentences.SENTENCES] == []

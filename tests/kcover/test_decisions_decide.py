@@ -11,7 +11,7 @@ from kcover.decisions import decide, guards, match
 from kcover.policy import document
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
-MATCHES = "Rule heal#1 (priority 10) matches xid 62."
+MATCHES = "Rule heal#1 (priority 10) matches Xid 62."
 
 
 def candidate(*names: str, **fields: Any) -> match.Candidate:
@@ -315,7 +315,7 @@ def test_the_ladder_ends_at_an_inspection() -> None:
     ladder = {"ladder": {"reboots": 2, "window": 3 * 86400}}
     assert weigh(REBOOTS, node=SOME, settings=ladder) == (
         "hold",
-        (MATCHES, "2 reboots within 3 d did not fix xid 62. The hardware must be inspected."),
+        (MATCHES, "2 reboots within 3 d did not fix Xid 62. The hardware must be inspected."),
     )
     assert weigh(REBOOTS, node={"reboots_for_code": 3}, settings=ladder)[0] == "hold"
     assert weigh(REBOOTS, node={"reboots_for_code": 1}, settings=ladder)[0] == "rescue"

@@ -112,17 +112,17 @@ def test_a_rule_without_codes_meets_any_fault_of_the_node(code: str) -> None:
 
 @pytest.mark.parametrize("code", ["13", "31", "43", "45"])
 def test_a_programs_code_must_be_listed(code: str) -> None:
-    assert why(candidate(), code=code) == f"xid {code} is not a node fault; only a rule that lists it matches."
+    assert why(candidate(), code=code) == f"Xid {code} is not a node fault; only a rule that lists it matches."
     assert meet(candidate(codes=(code,)), code=code) == "p#1"
 
 
 def test_what_a_previous_xid_caused_must_be_listed() -> None:
-    assert why(candidate(), code="62", cause=149).startswith("xid 62 is not a node fault")
+    assert why(candidate(), code="62", cause=149).startswith("Xid 62 is not a node fault")
     assert meet(candidate(codes=("62",)), code="62", cause=149) == "p#1"
 
 
 def test_a_harmless_sxid_is_no_fault_of_the_node() -> None:
-    assert why(candidate(), kind="sxid", code="12021").startswith("sxid 12021 is not a node fault")
+    assert why(candidate(), kind="sxid", code="12021").startswith("SXid 12021 is not a node fault")
 
 
 @pytest.mark.parametrize("rule", [candidate(), candidate(kinds=("sxid",))])
@@ -161,7 +161,7 @@ def test_codes_of_other_kinds_are_listed_by_kind(kind: str, code: str) -> None:
     rule = candidate(phrases={kind: (code, "x")})
     assert meet(rule, kind=kind, code=code) == "p#1"
     assert why(rule, kind=kind, code="other") == f"Matches {kind} {code}, {kind} x, not {kind} other."
-    assert why(rule, code="62") == f"Matches {kind} {code}, {kind} x, not xid 62."
+    assert why(rule, code="62") == f"Matches {kind} {code}, {kind} x, not Xid 62."
     assert meet(candidate(kinds=(kind,)), kind=kind, code=code) == "p#1"
 
 
@@ -217,27 +217,28 @@ def test_what_a_rule_names_is_enough() -> None:
     rule = candidate(codes=("79",), sxids=("12021",), checks=("remapped",), kinds=("agent",))
     for kind, code in (("xid", "79"), ("sxid", "12021"), ("check", "remapped"), ("agent", "silent")):
         assert meet(rule, kind=kind, code=code) == "p#1"
-    named = "Matches xid 79, sxid 12021, check remapped, agent *, not {}."
+    named = "Matches Xid 79, SXid 12021, check remapped, agent *, not {}."
     for kind, code in (("xid", "62"), ("sxid", "11004"), ("check", "dcgm"), ("pod", "error"), ("xid", "12021")):
-        assert why(rule, kind=kind, code=code) == named.format(f"{kind} {code}")
+        spelled = {"xid": "Xid", "sxid": "SXid"}.get(kind, kind)
+        assert why(rule, kind=kind, code=code) == named.format(f"{spelled} {code}")
 
 
 @pytest.mark.parametrize(
     ("more", "named"),
     [
-        ({"sxids": ("12028",)}, "sxid 12028"),
+        ({"sxids": ("12028",)}, "SXid 12028"),
         ({"checks": ("remapped",)}, "check remapped"),
         ({"kinds": ("agent",)}, "agent *"),
     ],
 )
 def test_what_a_rule_names_beside_codes_is_said_too(more: dict[str, tuple[str, ...]], named: str) -> None:
-    assert why(candidate(codes=("79",), **more)) == f"Matches xid 79, {named}, not xid 62."
+    assert why(candidate(codes=("79",), **more)) == f"Matches Xid 79, {named}, not Xid 62."
 
 
 def test_a_kind_means_its_faults_of_the_node() -> None:
     assert meet(candidate(kinds=("sxid",)), kind="sxid", code="11004") == "p#1"
-    assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("sxid 12021 is not a node fault")
-    assert why(candidate(kinds=("sxid",)), code="62") == "Matches sxid *, not xid 62."
+    assert why(candidate(kinds=("sxid",)), kind="sxid", code="12021").startswith("SXid 12021 is not a node fault")
+    assert why(candidate(kinds=("sxid",)), code="62") == "Matches SXid *, not Xid 62."
     assert meet(candidate(kinds=("check",)), kind="check", code="anything") == "p#1"
     assert meet(candidate(kinds=("other",)), kind=machine_check.KIND, code=machine_check.CODE) == "p#1"
     assert (

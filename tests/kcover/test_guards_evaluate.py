@@ -323,7 +323,9 @@ def test_maintenance_holds_where_it_says(scope: str, name: str, *, holds: bool) 
 
 
 def test_every_scope_is_known() -> None:
-    assert guards.SCOPES == ("all", "cluster", "pool", "node")
+    assert guards.SCOPES == ("all", "cluster", "pool", "node", "label", "rack", "leaf", "nvlink")
+    for covers in (True, False):
+        assert bool(held(settings(), facts(maintenance=(window(scope="rack", name="7", covers=covers),)))) is covers
     with pytest.raises(KeyError):
         held(settings(), facts(maintenance=(window(scope="rack", name="7"),)))
 
@@ -739,6 +741,7 @@ def test_facts_as_json() -> None:
                 "scope": "all",
                 "name": "",
                 "reason": "x",
+                "covers": None,
             }
         ],
         "rules": {

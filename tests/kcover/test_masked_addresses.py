@@ -4,6 +4,8 @@ import pytest
 
 from kcover import masked_addresses
 
+_CHAT = "https://hooks.x.example/services/T0123ABCD/B0123ABCD/…"
+
 
 @pytest.mark.parametrize(
     ("text", "shown"),
@@ -20,9 +22,17 @@ from kcover import masked_addresses
             "url: https://x.example/a?…\nurl: 'http://b/?…'",
         ),
         ("no address? k=1", "no address? k=1"),
+        ("https://hooks.x.example/services/T0123ABCD/B0123ABCD/aB3dE5gH7jK9mN1pQ3sT", _CHAT),
+        ("https://api.x.example/bot123456789:AAHdqTcvCH1vGWJxfSeofSAs0K5PALDsaw/send", "https://api.x.example/…/send"),
+        ("https://x.example/in/0b9a3f52-55a1-4c54-9a4b-0f8f1f1e2d3c?k=1", "https://x.example/in/…?…"),
+        ("https://x.example/XXXXXXXXXXXXXXXXXXXXXXXX", "https://x.example/…"),
+        ("https://x.example/api/v1/kubernetes-cluster-01/createRescueAction", ""),
+        ("https://x.example/notifications-of-production/gpu-h100-8/2026-11-26", ""),
+        ("https://gpu-0123456789abcdef0123.x.example/in", ""),
     ],
 )
 def test_a_text(text: str, shown: str) -> None:
+    shown = shown or text
     assert masked_addresses.mask_text(text) == shown
     assert masked_addresses.has_key(text) == (shown != text)
 

@@ -12,6 +12,7 @@ Step = plan.PlannedStep
 CORDON, READY, UNCORDON = Step(name="cordon"), Step(name="ready"), Step(name="uncordon")
 DRAIN = Step(name="drain", args={"seconds": 600, "on_timeout": "hold"})
 CYCLE = Step(name="power_cycle")
+OFFLINE = Step(name="offline", args={"url": "https://x.example/y", "wait_seconds": 7 * 86400})
 REBOOT, VERIFY = Step(name="reboot"), Step(name="verify", args={"agent": True})
 
 
@@ -32,7 +33,19 @@ def of(*asked: str | tuple[str, dict[str, str]], **fields: Any) -> tuple[Step, .
         (("drain", "reboot"), (CORDON, DRAIN, REBOOT, READY, VERIFY)),
         (("reboot",), (CORDON, REBOOT, READY, VERIFY)),
         (("drain", "powerCycle", "reboot"), (CORDON, DRAIN, REBOOT, CYCLE, READY, VERIFY)),
+        (("repair",), (CORDON, DRAIN, Step(name="repair"), VERIFY)),
+        (
+            (("offline", {"url": "https://x.example/y"}), "reboot"),
+            (CORDON, DRAIN, REBOOT, OFFLINE, READY, VERIFY),
+        ),
         (("drain", "reboot", "unCordon"), (CORDON, DRAIN, REBOOT, READY, VERIFY, UNCORDON)),
+        (
+            (("quarantineDevice", {"otherwise": "hold"}), ("label", {"key": "a"})),
+            (
+                Step(name="label", args={"key": "a", "value": "true"}),
+                Step(name="quarantine_device", args={"value": "62", "effect": "NoSchedule", "otherwise": "hold"}),
+            ),
+        ),
         ((), ()),
     ],
 )

@@ -108,6 +108,15 @@ def test_a_reset_excludes_a_reboot() -> None:
     ]
 
 
+def test_one_device_is_not_isolated_together_with_its_node() -> None:
+    for other in ("cordon", "taint", "drain", "repair"):
+        problems = rule_problems(api=document.KCOVER, actions=actions("quarantineDevice", other))
+        assert [path for path, _ in problems] == [("actions", 0, "name")]
+    wrong = {"effect": "PreferNoSchedule", "otherwise": "node"}
+    problems = rule_problems(api=document.KCOVER, actions=[{"name": "quarantineDevice", "attribute": wrong}])
+    assert [path[-1] for path, _ in problems] == ["effect", "otherwise"]
+
+
 def test_a_precondition_has_the_path_of_its_action_after_an_invalid_one() -> None:
     found = rule_problems(actions=["bad", {"name": "explode"}, *actions("reboot")])
     assert [path for path, _ in found] == [("actions", 0), ("actions", 1, "name"), ("actions", 2, "name")]

@@ -114,16 +114,19 @@ def test_an_invalid_match_is_a_problem(match: object, path: tuple[str | int, ...
 
 
 @pytest.mark.parametrize(
-    ("fields", "key", "kind"),
+    "fields",
     [
-        ({"errorCode": ["79"], "match": {"kinds": ["check", "xid"]}}, "errorCode", "xid"),
-        ({"match": {"kinds": ["check", "sxid"], "sxid": ["1"]}}, "sxid", "sxid"),
-        ({"match": {"kinds": ["pod", "check"], "checks": ["dcgm"]}}, "checks", "check"),
+        {"errorCode": ["79"], "match": {"kinds": ["agent", "xid"]}},
+        {"match": {"kinds": ["agent", "sxid"], "sxid": ["1"]}},
+        {"match": {"kinds": ["agent", "check"], "checks": ["dcgm"]}},
+        {"match": {"kinds": ["agent", "event"], "codes": {"event": ["XidError"]}}},
     ],
 )
-def test_some_faults_of_a_kind_contradict_the_whole_kind(fields: dict[str, Any], key: str, kind: str) -> None:
-    message = f"{key} selects some faults of kind {kind}, but kinds selects all of them: remove one of the two"
-    assert rule_problems(**fields) == [(("match", "kinds", 1), message)]
+def test_a_kind_beside_its_codes_selects_these_codes_only(fields: dict[str, Any]) -> None:
+    read = rule(**fields)
+    assert (read.kinds, read.any_fault) == (("agent",), False)
+    alone = rule(**(fields | {"match": fields["match"] | {"kinds": fields["match"]["kinds"][1:]}}))
+    assert (alone.kinds, alone.any_fault) == ((), False)
 
 
 @pytest.mark.parametrize("value", [True, False])
@@ -185,8 +188,3 @@ def test_an_error_of_codes_says_what_to_write() -> None:
     [problem] = rule_reasons(match={"codes": {"preflight": ["Slow"]}})
     form = fault.CODE_WORD.pattern
     assert problem.reason == reasons.of("match_code_invalid", code="'Slow'", kind="preflight", form=form)
-
-
-def test_codes_of_a_whole_kind_are_redundant() -> None:
-    [problem] = rule_reasons(match={"kinds": ["event"], "codes": {"event": ["XidError"]}})
-    assert problem.reason == reasons.of("match_covered", key="codes.event", kind="event")

@@ -64,7 +64,10 @@ def test_a_validation_names_a_profile(value: object) -> None:
 def test_only_an_isolated_node_is_validated(names: tuple[str, ...]) -> None:
     asked = [{"name": name, **({"attribute": {"key": "a"}} if name == "label" else {})} for name in names]
     [problem] = rule_reasons(validate="light", actions=asked)
-    isolating = "cordon, drain, gpuReset, powerCycle, reboot, restartJobs, stopJobs, taint"
+    isolating = (
+        "cordon, drain, gpuReset, offline, powerCycle, quarantineDevice, reboot, repair, replace, restartJobs, "
+        "stopJobs, taint"
+    )
     assert problem.path[-1] == "validate"
     assert problem.reason == reasons.of("validate_unisolated", known=isolating)
 

@@ -57,11 +57,11 @@ def test_what_cannot_be_read_is_refused(given: str, code: str) -> None:
 def test_a_pair_is_as_fast_as_its_slower_node() -> None:
     first = bandwidth.Bandwidth({8: 100.0, 16: 400.0}, GPU)
     second = bandwidth.Bandwidth({8: 120.0, 16: 300.0, 32: 500.0}, GPU)
-    pair = bandwidth.of_pair(first, second)
+    pair = bandwidth.of_nodes([first, second])
     assert (dict(pair.by_size), pair.best, pair.device) == ({8: 100.0, 16: 300.0}, 300.0, GPU)
-    assert bandwidth.of_pair(second, first) == pair
-    assert bandwidth.of_pair(first, bandwidth.Bandwidth({8: 1.0})).device == ""
-    assert bandwidth.of_pair(bandwidth.Bandwidth({8: 1.0}), first).device == ""
+    assert bandwidth.of_nodes([second, first]) == pair
+    assert bandwidth.of_nodes([first, bandwidth.Bandwidth({8: 1.0})]).device == ""
+    assert bandwidth.of_nodes([bandwidth.Bandwidth({8: 1.0}), first]).device == ""
     with pytest.raises(bandwidth.BandwidthInvalid) as refused:
-        bandwidth.of_pair(first, bandwidth.Bandwidth({64: 1.0}, GPU))
+        bandwidth.of_nodes([first, bandwidth.Bandwidth({64: 1.0}, GPU)])
     assert refused.value.reason.code == "bandwidth_no_common_size"

@@ -47,6 +47,7 @@ def test_only_a_passed_validation_closes_a_repair(state: State, validation: Vali
         Validation.MISSING: "repair_not_validated",
         Validation.RUNNING: "repair_validation_runs",
         Validation.FAILED: "repair_validation_failed",
+        Validation.OTHER_MACHINE: "repair_other_machine",
     }
     assert (refusal.code if refusal else None) == codes.get(validation)
 
@@ -61,6 +62,7 @@ def test_other_verbs_do_not_look_at_the_validation(verb: Verb, state: State, val
 def test_the_portal_moves_only_machines_that_are_back(state: State, validation: Validation) -> None:
     after = repairs.after_validation(state, validation)
     moved = {Validation.MISSING: State.RETURNED, Validation.FAILED: State.ACCEPTED}
+    moved[Validation.OTHER_MACHINE] = State.RETURNED
     assert after is (moved.get(validation, State.VALIDATING) if state in repairs.AT_THE_DESK else state)
     assert after is state or after in repairs.REPAIR[state]
 

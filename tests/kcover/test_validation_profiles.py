@@ -8,7 +8,7 @@ import pytest
 
 from agents import config, setup
 from kcover import autopilot
-from kcover.validation import profiles
+from kcover.validation import nccl, profiles
 
 DCGM = {"check": "dcgm", "level": 2}
 
@@ -31,13 +31,15 @@ def test_the_built_in_profiles_are_deeper_and_deeper() -> None:
     light, full, burn_in = profiles.DEFAULTS.values()
     assert (light.level, full.level, burn_in.level) == (1, 2, 4)
     assert set(light.names) < set(full.names) == set(burn_in.names)
+    assert [list(one.nccl_limits) for one in (light, full, burn_in)] == [[], ["nccl"], ["nccl", "nccl_pair"]]
     assert not any(autopilot.is_invasive(name, level=light.level) for name in light.names)
     assert timedelta() < light.time_limit < full.time_limit < burn_in.time_limit
 
 
 def test_agents_have_every_check_and_probe() -> None:
-    assert profiles.ARGUMENTS.keys() <= setup.check_runner(config.Config(node="n")).checks.keys()
-    assert profiles.ARGUMENTS.keys() <= autopilot.CHECKS.keys()
+    of_agents = profiles.ARGUMENTS.keys() - set(nccl.NAMES)
+    assert of_agents <= setup.check_runner(config.Config(node="n")).checks.keys()
+    assert of_agents <= autopilot.CHECKS.keys()
     source = "".join(path.read_text(encoding="utf-8") for path in Path(setup.__file__).parent.rglob("probes/**/*.py"))
     assert [name for name in profiles.PROBES if f'"{name}"' not in source] == []
 
@@ -64,6 +66,9 @@ def test_dcgm_runs_last_and_its_level_is_not_a_limit() -> None:
         ({"checks": [DCGM, DCGM]}, [("checks/1/check", "profile_check_twice")]),
         ({"checks": [{**DCGM, "threshold": 1}]}, [("checks/0/threshold", "profile_argument_unknown")]),
         ({"checks": [{**DCGM, "required": False}]}, [("checks", "profile_requires_nothing")]),
+        ({"checks": [{"check": "nccl", "busbw": 1}, {"check": "nccl_pair"}]}, [("checks", "profile_only_nccl")]),
+        ({"checks": [DCGM, {"check": "nccl", "level": 1}]}, [("checks/1/level", "profile_argument_unknown")]),
+        ({"checks": [DCGM, {"check": "nccl", "busbw": 0}]}, [("checks/1/busbw", "profile_limit_invalid")]),
         ({"checks": [DCGM, {"check": "gpumem", "required": 1}]}, [("checks/1/required", "not_a_flag")]),
         *(
             ({"checks": [{"check": "dcgm", "level": level}]}, [("checks/0/level", "number_out_of_range")])

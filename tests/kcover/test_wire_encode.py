@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kcover import wire
 from kcover.faults import fault
-from kcover.faults.fault import Check, Command, CommandResult, Fault, Gpu, Inventory
+from kcover.faults.fault import Check, Command, CommandResult, Fault, Gpu, Inventory, Nic
 from kcover.wire import Answer, Rejected, Report
 
 AT = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -200,6 +200,11 @@ INVENTORIES = st.builds(
     driver=TEXT.map(lambda text: text[:64]),
     kernel=TEXT.map(lambda text: text[:128]),
     gpus=st.lists(GPUS, max_size=3, unique_by=(lambda gpu: gpu.index, lambda gpu: gpu.uuid)).map(tuple),
+    machine_serial=TEXT.map(lambda text: text[:64]),
+    board_serial=TEXT.map(lambda text: text[:64]),
+    nics=st.lists(
+        st.builds(Nic, serial=TEXT.map(lambda text: text[:64]), name=st.just("mlx5_0"), pci=PCIS), max_size=2
+    ).map(tuple),
 )
 REPORTS = st.builds(
     Report,

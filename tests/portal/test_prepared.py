@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.db.transaction import TransactionManagementError
 
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.prepared import Prepared, PreparedUpdate
 
 pytestmark = pytest.mark.django_db
 
@@ -65,6 +65,31 @@ def test_a_parameter_that_the_statement_does_not_use(nodes: list[Node]) -> None:
     statement = Prepared(lambda node, name: Node.objects.filter(pk=node), node=int, name=str)
     with pytest.raises(ValueError, match="name"):
         statement.rows(node=nodes[0].pk, name="gpu-1")
+
+
+def test_columns_are_set(nodes: list[Node], now: datetime, django_assert_num_queries: Any) -> None:
+    built = []
+
+    def build(node: int, name: str) -> QuerySet[Node, Node]:
+        built.append(node)
+        return Node.objects.filter(pk=node, name=name)
+
+    statement = PreparedUpdate(build, node=int, name=str)
+    for node in nodes:
+        later = node.created_at + timedelta(days=1)
+        columns = {"labels": {"name": node.name}, "ready_since": later, "unschedulable": True, "gpus": F("gpus") + 8}
+        with django_assert_num_queries(1):
+            assert statement.run(columns, node=node.pk, name=node.name) == 1
+        node.refresh_from_db()
+        assert (node.labels, node.ready_since, node.unschedulable, node.gpus) == ({"name": node.name}, later, True, 8)
+        assert statement.run({"ready_since": None}, node=node.pk, name=node.name) == 1
+        node.refresh_from_db()
+        assert (node.ready_since, node.gpus) == (None, 8)
+        assert statement.run({"gpus": F("gpus") + 1}, node=node.pk, name="") == 0
+    assert statement.run({"gpus": F("gpus") + 2}, node=nodes[0].pk, name=nodes[0].name) == 1
+    nodes[0].refresh_from_db()
+    assert nodes[0].gpus == 10
+    assert len(built) == 4  # one for each set of columns; another expression is another statement
 
 
 @pytest.mark.django_db(transaction=True)

@@ -733,6 +733,20 @@ def test_a_job_counts_for_the_node_it_is_pinned_to(running):
     assert running.api.calls.destructive(node="gpu-7") == 1
 
 
+def test_requests_about_a_machine_count_for_its_node(running):
+    machine = {"metadata": {"name": "m", "namespace": "default"}, "status": {"nodeRef": {"name": "gpu-7"}}}
+    running.put("Machine", machine)
+    running.put("NodeClaim", {"metadata": {"name": "c"}, "status": {"nodeName": "gpu-7"}})
+    reset = {"metadata": {"name": "r"}, "spec": {"nodeName": "gpu-7"}}
+    for verb, path, body in (
+        ("DELETE", "/apis/cluster.x-k8s.io/v1beta2/namespaces/default/machines/m", None),
+        ("DELETE", "/apis/karpenter.sh/v1/nodeclaims/c", None),
+        ("POST", "/apis/janitor.dgxc.nvidia.com/v1alpha1/gpuresets", reset),
+    ):
+        assert raw(running, verb, path, body)[0] < 300
+    assert running.api.calls.destructive(node="gpu-7") == 3
+
+
 @pytest.mark.parametrize(("status", "reason"), [(429, "TooManyRequests"), (409, "Conflict"), (500, "InternalError")])
 def test_a_planned_refusal_comes_as_often_as_planned(running, core, status, reason):
     running.put("Node", node("a"))

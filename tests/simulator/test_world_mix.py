@@ -100,6 +100,7 @@ def test_weather_shows_in_the_kernel_logs(cluster):
     weather.start()
     cluster.clock.advance(600, cluster.agenda)
     assert weather.seen["program"] > 300
-    hardware = sum(count for id, count in weather.seen.items() if id != "program")
+    assert weather.seen.get("program_death", 0) < 10  # jobs fail at the pace of people, not of the compressed faults
+    hardware = sum(count for id, count in weather.seen.items() if not id.startswith("program"))
     assert hardware > 10
     assert any(host.faults or len(host.boots) > 1 for host in cluster.world.machines.values())

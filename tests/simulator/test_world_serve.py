@@ -169,7 +169,7 @@ def test_calls_are_counted_and_api_faults_happen(served):
             core.patch_node("gpu-0007", {"spec": {"unschedulable": True}})
         assert refused.value.status == 500
         core.patch_node("gpu-0007", {"spec": {"unschedulable": True}})
-    counted = ask(url, "/sim/calls?verb=patch&node=gpu-0007")[1]
+    counted = ask(url, "/sim/calls?verb=PATCH&node=gpu-0007")[1]
     assert (counted["total"], counted["destructive"]) == (2, 2)
     assert sorted(row["status"] for row in counted["calls"]) == [200, 500]
     assert ask(url, "/sim/api-faults", {"status": 418})[1]["field"] == "status"

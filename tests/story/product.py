@@ -50,7 +50,8 @@ class Product:
         self.names = ["serve"] if one_command else ["live", "worker", "beat", "watch"] if redis else ["standalone"]
         self.listener = servers.listener()  # of whatever process serves; a client waits while that starts
         self.port = self.listener.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.ports: dict[str, int] = {}  # of processes that listen elsewhere
+        self.url = self.agents_url = f"http://127.0.0.1:{self.port}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")},
@@ -81,7 +82,7 @@ class Product:
         ``simulator``: more options for it.
         """
         kubeconfig, enrolment = self.folder / "kubeconfig", self.folder / "enrolment"
-        options = ["--portal", self.url, "--enrol-token-file", str(enrolment)] if agents else []
+        options = ["--portal", self.agents_url, "--enrol-token-file", str(enrolment)] if agents else []
         self._start(
             "simulator",
             *("-m", "simulator", "serve", "--port", "0", "--nodes", str(nodes), "--gpus", "8"),
@@ -93,7 +94,7 @@ class Product:
         path.write_text(policies, encoding="utf-8")
         commands = [
             ["migrate", "--verbosity", "0"],
-            ["cluster", "add", "sim", "--kubeconfig", str(kubeconfig)],
+            ["cluster", "add", "sim", "--kubeconfig", str(self.reached_by(kubeconfig))],
             ["cluster", "guards", "sim", "--set", guards],
             self.anna(),
             ["token", "create", "--kind", "operator", "--cluster", "sim"],
@@ -105,6 +106,10 @@ class Product:
         self.start_processes()
         enrolment.write_text(secret, encoding="utf-8")
         self.wait(self._lists_every_node, "the watch to list the nodes")
+
+    def reached_by(self, kubeconfig: Path) -> Path:
+        """The kubeconfig by which the portal reaches the simulator, given the simulator's own."""
+        return kubeconfig
 
     def anna(self) -> list[str]:
         """The command that makes the administrator anna, with ``PASSWORD``."""
@@ -119,10 +124,11 @@ class Product:
         self.wait(self._answers, "the portal to answer")
 
     def start(self, name: str) -> None:
-        """Starts one process of the portal unless it runs."""
+        """Starts one process of the portal unless it runs. ``web-2`` is a second web server."""
         if name in self.processes and self.processes[name].poll() is None:
             return
-        socket = str(self.listener.fileno())
+        kind = name.partition("-")[0]
+        port, socket = self.ports.get(name), str(self.listener.fileno())
         command = {
             "standalone": ("manage.py", "standalone", "--fd", socket),
             "serve": ("manage.py", "serve", "--fd", socket),
@@ -130,10 +136,11 @@ class Product:
                 *("-m", "gunicorn", "--worker-class", "kcover_portal.operate.web_worker.WebWorker"),
                 *("--workers", "2", "--threads", "8"),
                 *("--log-level", "warning", "--no-control-socket"),
-                *("--bind", f"fd://{socket}", "kcover_portal.wsgi"),
+                *("--bind", f"127.0.0.1:{port}" if port else f"fd://{socket}", "kcover_portal.wsgi"),
             ),
             "live": (
-                *("-m", "uvicorn", "--fd", socket, "--log-level", "warning", "--no-access-log"),
+                *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", socket))),
+                *("--log-level", "warning", "--no-access-log"),
                 *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *LIVE_LIMITS),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
@@ -141,10 +148,13 @@ class Product:
                 *("-m", "celery", "-A", "kcover_portal", "worker", "--loglevel", "WARNING"),
                 *("--without-mingle", "--without-gossip", "--without-heartbeat"),
             ),
-            "beat": ("-m", "celery", "-A", "kcover_portal", "beat", "--schedule", str(self.folder / "beat")),
+            "beat": (
+                *("-m", "celery", "-A", "kcover_portal", "beat"),
+                *("--schedule", str(self.folder / f"{name}-schedule")),
+            ),
             "watch": ("manage.py", "watch"),
-        }[name]
-        self._start(name, *command, serves=name in SERVING)
+        }[kind]
+        self._start(name, *command, serves=kind in SERVING)
 
     def kill(self, name: str) -> None:
         """kill -9."""
@@ -256,7 +266,7 @@ class Product:
         found = self.get(f"/api/v1/rescues?node={node}")["results"]
         return found[0] if found else None
 
-    def wait_rescue(self, node: str, *states: str, seconds: float = 120, after: int = 0) -> dict[str, Any]:
+    def wait_rescue(self, node: str, *states: str, seconds: float = 300, after: int = 0) -> dict[str, Any]:
         """Waits until the newest rescue of the node (newer than ``after``) is in one of the states."""
 
         def look() -> dict[str, Any] | None:
@@ -268,7 +278,7 @@ class Product:
         except AssertionError as error:
             raise AssertionError(f"{json.dumps(self.rescue_of(node), indent=1)}\n{error}") from error
 
-    def wait(self, look: Callable[[], T], what: str, *, seconds: float = 120) -> T:
+    def wait(self, look: Callable[[], T], what: str, *, seconds: float = 300) -> T:
         """Looks until there is something; fails with every process's log."""
         deadline = time.monotonic() + seconds
         while True:

@@ -94,3 +94,48 @@ def test_a_machine_that_no_reboot_brings_back_is_power_cycled(product: Product) 
     assert after["status"]["nodeInfo"]["bootID"] != before["status"]["nodeInfo"]["bootID"]
     assert not after["spec"].get("unschedulable")
     assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")
+
+
+SWAP = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: swap}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["79"]
+      actions: [{name: drain, attribute: {waittime: 1min}}, {name: replace}]
+"""
+
+
+def test_a_broken_machine_is_replaced_and_the_new_one_is_burnt_in(product: Product) -> None:
+    """Karpenter's NodeClaim is deleted once; another machine comes under the name and is validated before it works."""
+    product.set_up(policies=SWAP, nodes=8)
+    product.manage("driver", "add", "nodes", "--kind", "karpenter", "--cluster", "sim")
+    product.manage("cluster", "set", "sim", "burn_in=tainted", "burn_in_profile=light")
+    node = "gpu-0001"
+    product.post_sim(f"/sim/nodes/{node}/owner", {"kind": "NodeClaim"})
+    before = product.sim_node(node)
+    product.wait(lambda: product.get(f"/api/v1/nodes/sim/{node}")["agent"], "the agent's first report")
+    assert "stands for" in product.manage("driver", "test", "nodes", "--node", node)
+
+    product.inject(node, 79, gpu=0, cure="repair")
+    rescue = product.wait_rescue(node, "cancelled")
+
+    assert [(step["name"], step["state"]) for step in rescue["steps"]] == [
+        *(("cordon", "done"), ("drain", "done"), ("replace", "cancelled"))
+    ]
+    assert rescue["outcome"] == "replaced"
+
+    def burnt_in() -> bool:
+        rescues = product.get(f"/api/v1/rescues?node={node}")["results"]
+        return any(one["state"] == "succeeded" and one["id"] > rescue["id"] for one in rescues)
+
+    product.wait(burnt_in, "the burn-in of the new machine")
+    after = product.sim_node(node)
+    assert after["status"]["nodeInfo"]["systemUUID"] != before["status"]["nodeInfo"]["systemUUID"]
+    assert not [taint for taint in after["spec"].get("taints", []) if taint["key"] == "kcover.io/not-ready"]
+    assert not after["spec"].get("unschedulable")
+    made = product.sim_calls(node=node)["calls"]
+    assert sum(row["count"] for row in made if (row["verb"], row["resource"]) == ("delete", "nodeclaims")) == 1
+    assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")

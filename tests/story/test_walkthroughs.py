@@ -120,7 +120,7 @@ def test_a_fault_heals_and_everything_is_on_record(product: Product) -> None:
     assert (incident["kind"], incident["code"], incident["state"]) == ("xid", 48, "closed")
     decision = product.get(f"/api/v1/decisions?node={node}&answer=rescue")["results"][0]
     assert decision["rule"] == "heal#1"
-    assert decision["because"][0] == "Rule heal#1 (priority 5) matches xid 48."
+    assert decision["because"][0] == "Rule heal#1 (priority 5) matches Xid 48."
     assert "intact" in product.manage("ledger", "verify", "--cluster", "sim")
 
 

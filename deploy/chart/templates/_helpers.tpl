@@ -115,8 +115,37 @@ initContainers:
       - {name: tmp, mountPath: /tmp}
 volumes:
   {{- include "kcover.secretVolume" $root | nindent 2 }}
+  {{- if include "kcover.hasEngineKey" . }}
+  - name: engine
+    secret: {secretName: {{ $root.Values.engineSecret.name }}, defaultMode: 0440}
+  {{- end }}
   - name: tmp
     emptyDir: {medium: Memory, sizeLimit: 64Mi}
+{{- end }}
+
+{{/* "true" for the processes that decrypt the engine's kubeconfigs. Call it with (list . "worker"). */}}
+{{- define "kcover.hasEngineKey" -}}
+{{- if and (index . 0).Values.engineSecret.name (has (index . 1) (list "worker" "watch")) }}true{{ end -}}
+{{- end }}
+
+{{/* How a process reaches clusters: worker and watch with the engine's key, web and live with fewer rights. An entry of
+     env overrides the ConfigMap. The anchor of worker is part of it, because a container has one list env. */}}
+{{- define "kcover.access" -}}
+{{- $root := index . 0 -}}
+{{- $process := index . 1 -}}
+{{- $env := list -}}
+{{- if has $process (list "web" "live") }}{{ $env = append $env (dict "name" "KCOVER_CLUSTER_ACCESS" "value" "read") }}{{ end -}}
+{{- if include "kcover.hasEngineKey" . }}{{ $env = append $env (dict "name" "KCOVER_ENGINE_KEY_FILE" "value" "/etc/kcover-engine/engine_key") }}{{ end -}}
+{{- if and (eq $process "worker") $root.Values.anchor.claim }}{{ $env = append $env (dict "name" "KCOVER_ANCHOR" "value" "/var/lib/kcover/anchor/heads.jsonl") }}{{ end -}}
+{{- if $env }}env: {{ toJson $env }}{{ end -}}
+{{- end }}
+
+{{- define "kcover.mounts" -}}
+- {name: secret, mountPath: /etc/kcover, readOnly: true}
+{{- if include "kcover.hasEngineKey" . }}
+- {name: engine, mountPath: /etc/kcover-engine, readOnly: true}
+{{- end }}
+- {name: tmp, mountPath: /tmp}
 {{- end }}
 
 {{- define "kcover.container" -}}

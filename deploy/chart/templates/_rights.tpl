@@ -1,9 +1,10 @@
 {{/* Rules of the ClusterRoles of the worker and of a kubeconfig's account. The port of the API client uses exactly these
      (tests/contract/test_features.py). A feature that is off takes its rules away. */}}
 
-{{- define "kcover.rules.jobs" -}}
-{{- $verbs := ternary "get, list, patch" "get, list" .Values.features.actions -}}
-{{- $jobs := .Values.features.jobs -}}
+{{/* Kinds of training jobs, with these verbs. Call it with (list . "get, list"). */}}
+{{- define "kcover.rules.jobKinds" -}}
+{{- $verbs := index . 1 -}}
+{{- $jobs := (index . 0).Values.features.jobs -}}
 {{- if $jobs.kubeflow }}
 - apiGroups: [kubeflow.org]
   resources: [pytorchjobs, tfjobs, mpijobs, mxjobs, xgboostjobs, paddlejobs]
@@ -44,6 +45,11 @@
   resources: [statefulsets]
   verbs: [{{ $verbs }}]
 {{- end }}
+{{- end }}
+
+{{- define "kcover.rules.jobs" -}}
+{{- $jobs := .Values.features.jobs -}}
+{{- include "kcover.rules.jobKinds" (list . (ternary "get, list, patch" "get, list" .Values.features.actions)) }}
 {{- if and $jobs.volcano .Values.features.actions }}
 # Restarts and stops a Volcano job as a whole. Single deletions could leave its gang below minAvailable.
 - apiGroups: [bus.volcano.sh]
@@ -70,6 +76,38 @@
 {{- end }}
 {{- end }}
 
+{{- define "kcover.rules.machines" -}}
+{{- if and .Values.features.actions .Values.features.nvsentinel }}
+# create: asks NVSentinel's janitor for a reboot, or for the reset of one GPU. get: finds a request that an earlier call
+# made. list: reads the result.
+- apiGroups: [janitor.dgxc.nvidia.com]
+  resources: [rebootnodes, gpuresets]
+  verbs: [create, get, list]
+{{- end }}
+{{- if and .Values.features.actions .Values.features.clusterApi }}
+# list: finds the Machine of a node by its identity. delete: has it replaced, with its uid as a precondition.
+- apiGroups: [cluster.x-k8s.io]
+  resources: [machines]
+  verbs: [list, delete]
+{{- end }}
+{{- if and .Values.features.actions .Values.features.karpenter }}
+- apiGroups: [karpenter.sh]
+  resources: [nodeclaims]
+  verbs: [list, delete]
+{{- end }}
+{{- if and .Values.features.actions .Values.features.deviceTaints }}
+# The action quarantineDevice. list: finds the device in the slices of its node, and the portal's own rules.
+- apiGroups: [resource.k8s.io]
+  resources: [resourceslices]
+  verbs: [list]
+# create: taints one device. get: finds a rule that an earlier call made. delete: its own rules only, with their uid as a
+# precondition.
+- apiGroups: [resource.k8s.io]
+  resources: [devicetaintrules]
+  verbs: [create, get, list, delete]
+{{- end }}
+{{- end }}
+
 {{- define "kcover.rules.jobNamespace" -}}
 {{- if and .Values.features.actions .Values.features.rebootJob }}
 # create: reboots a node whose agent cannot. get: reads the result. delete: withdraws the job of a cancelled rescue.
@@ -89,4 +127,14 @@
   resources: [leases]
   verbs: [create, get, patch]
 {{- end }}
+{{- end }}
+
+{{/* What pages and previews read. */}}
+{{- define "kcover.rules.pages" -}}
+# Previews of drains, checks and orders list pods.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+# list: the page of jobs. get: the preview of an order about a job.
+{{- include "kcover.rules.jobKinds" (list . "get, list") }}
 {{- end }}

@@ -33,6 +33,7 @@ from kcover.decisions.guards.facts import (
 from kcover.decisions.guards.figures import ISOLATION, figures
 from kcover.decisions.guards.looser_settings import loosened
 from kcover.decisions.guards.reason_codes import guard_of
+from kcover.decisions.guards.room import headroom
 from kcover.decisions.guards.settings import BudgetScope, SettingError, Settings, merge, parse, to_json
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "during_storm",
     "figures",
     "guard_of",
+    "headroom",
     "isolation",
     "loosened",
     "merge",

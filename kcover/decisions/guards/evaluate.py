@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from kcover import limits, reasons
-from kcover.decisions.guards import chance
+from kcover.decisions.guards import chance, room
 from kcover.decisions.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Slots, Symptom, pool_name, scope_name
 from kcover.decisions.guards.settings import Settings
 
@@ -252,7 +252,7 @@ def _rate(facts: Facts, *, act: str) -> _Finding:
 
 def _breaker(settings: Settings, facts: Facts) -> _Finding:
     limit = settings.breaker.limit.of(facts.eligible)
-    holds = not facts.holds_slot and facts.isolated_lately >= limit
+    holds = not facts.holds_slot and room.of_breaker(settings.breaker, facts) < 1
     reason = reasons.of(
         "breaker" if holds else "breaker_closed",
         isolated=facts.isolated_lately,
@@ -266,7 +266,7 @@ def _breaker(settings: Settings, facts: Facts) -> _Finding:
 def _budget(slots: Slots, limit: limits.Limit, facts: Facts) -> _Finding:
     """A node that already holds a slot does not need another."""
     most = limit.of(slots.eligible)
-    holds = not facts.holds_slot and slots.taken >= most
+    holds = not facts.holds_slot and room.of_budget(limit, slots) < 1
     reason = reasons.of(
         "budget" if holds else "budget_left",
         scope=scope_name(slots.by, slots.name),
@@ -281,7 +281,7 @@ def _floor(percent: int, facts: Facts) -> _Finding:
     """Isolating a node that takes no work does not reduce the pool."""
     pool, name = facts.pool, pool_name(facts.pool.name)
     floor = limits.Limit(percent=percent).of(pool.eligible)
-    holds = facts.serving and pool.healthy - 1 < floor
+    holds = facts.serving and room.of_floor(percent, pool) < 1
     reason = reasons.of(
         "floor" if holds else "above_floor", pool=name, healthy=pool.healthy, floor=floor, eligible=pool.eligible
     )

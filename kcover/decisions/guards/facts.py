@@ -14,7 +14,7 @@ from kcover import reasons
 EXCLUDE_LABEL = "kcover.io/exclude"
 
 TRAITS = ("code", "job", "switch", "agent_version")
-SCOPES = ("all", "cluster", "pool", "node")
+SCOPES = ("all", "cluster", "pool", "node", "label", "rack", "leaf", "nvlink")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,13 +91,18 @@ class FaultHistory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Maintenance:
-    """A maintenance window from ``start`` until before ``end``, for all clusters or for one cluster, pool or node."""
+    """A maintenance window from ``start`` until before ``end``, for all clusters, a cluster or some of its nodes.
+
+    ``scope``: one of ``SCOPES``. ``name``: of the cluster, pool, label, domain or node, several with commas.
+    ``covers``: whether the node at hand is inside, where its name, pool and cluster do not tell; else None.
+    """
 
     start: datetime
     end: datetime
     scope: str = "all"
     name: str = ""
     reason: str = ""
+    covers: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +143,9 @@ class Facts:
     rules: Mapping[str, RuleFacts] = field(default_factory=dict)
 
     def is_covered_by(self, window: Maintenance) -> bool:
-        """Returns whether the window is for this node. Raises KeyError for an unknown scope."""
+        """Returns whether the window is for this node. Raises KeyError for a scope that ``covers`` has to tell."""
+        if window.covers is not None:
+            return window.covers
         names = {"cluster": self.cluster, "pool": self.pool.name, "node": self.node}
         return window.scope == "all" or window.name == names[window.scope]
 

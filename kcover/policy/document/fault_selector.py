@@ -45,10 +45,9 @@ def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> FaultSel
     sxids = _strings(content, "sxid", _sxid_error, where, problems)
     checks = _strings(content, "checks", _check_error, where, problems)
     phrases = _phrases(content, where, problems)
-    listed = [("xid", codes, "errorCode"), ("sxid", sxids, "sxid"), ("check", checks, "checks")]
-    for kind, selected, key in (*listed, *((kind, listed, f"codes.{kind}") for kind, listed in phrases.items())):
-        if kind in kinds and selected:
-            problems.add((*where, "kinds", kinds.index(kind)), "match_covered", key=key, kind=kind)
+    # A kind that stands beside its codes selects these codes only.
+    listed = {"xid": codes, "sxid": sxids, "check": checks, **phrases}
+    kinds = tuple(kind for kind in kinds if not listed.get(kind))
     return FaultSelector(
         codes=codes,
         sxids=sxids,

@@ -6,13 +6,9 @@ users, a pause of everything). Only a binding without a pool covers what belongs
 storms, runs over many nodes).
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TypeVar
-
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Model, Q, QuerySet, prefetch_related_objects
+from django.db.models import QuerySet, prefetch_related_objects
 
 from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, User, Verb
 from kcover_portal.accounts.queries.people import (
@@ -32,6 +28,8 @@ from kcover_portal.accounts.queries.people import (
     shell_actor,
     users_with_second_factor,
 )
+from kcover_portal.accounts.queries.role_names import role_in
+from kcover_portal.accounts.queries.scopes import Grant, Row, Scope
 from kcover_portal.fleet.models import Cluster, Node
 
 __all__ = [
@@ -62,6 +60,7 @@ __all__ = [
     "person",
     "place_key",
     "revoked_since",
+    "role_in",
     "role_with",
     "scope",
     "second_factor_required",
@@ -72,80 +71,20 @@ __all__ = [
     "verbs_in",
     "verbs_of_kind",
     "visible",
+    "wall_scope",
 ]
 
 Place = Cluster | Node | None  # None: the whole installation
-Row = TypeVar("Row", bound=Model)
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
 READ = Verb.READ.value
 
-# The roles of programs' tokens. Tokens of agents and sources have none: only their own endpoints accept them.
+# The roles of programs' tokens. Tokens of agents, sources and walls have none: only their own doors accept them.
 TOKEN_ROLES = {
     ApiToken.Kind.VIEWER.value: Role.VIEWER.value,
     ApiToken.Kind.OPERATOR.value: Role.OPERATOR.value,
     ApiToken.Kind.DECISION.value: Role.OPERATOR.value,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Grant:
-    """Verbs in one pool of a cluster, in a cluster (``pool`` ""), or everywhere (``cluster`` None)."""
-
-    verbs: frozenset[str]
-    cluster: int | None
-    pool: str = ""
-
-    def covers(self, cluster: int | None, pool: str) -> bool:
-        """Returns whether the place is this grant's, or part of it."""
-        return self.cluster is None or (self.cluster == cluster and self.pool in ("", pool))
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """The part of the fleet in which somebody holds a verb: everything, whole clusters, and pools of others by cluster.
-
-    Rows are filtered here and nowhere else. A row that is not about one node is visible only with its whole cluster.
-    """
-
-    wide: bool
-    whole: frozenset[int]
-    pools: Mapping[int, frozenset[str]]
-
-    def where(self, cluster: str = "cluster", node: str | None = "node") -> Q:
-        """The condition on rows. ``cluster``, ``node``: paths from a row to them.
-
-        ``node`` "": the rows are nodes; None: the rows are not about one node.
-        """
-        if self.wide:
-            return Q()
-        found = Q(**{f"{cluster}__in": self.whole})
-        if node is not None:
-            pool = f"{node}__pool__in" if node else "pool__in"
-            for pk, names in self.pools.items():
-                found |= Q(**{cluster: pk, pool: names})
-        return found
-
-    def rows(self, rows: QuerySet[Row], cluster: str = "cluster", node: str | None = "node") -> QuerySet[Row]:
-        """The rows inside the scope. See ``where``."""
-        return rows if self.wide else rows.filter(self.where(cluster, node))
-
-    def clusters(self) -> QuerySet[Cluster]:
-        """The clusters of which at least a pool is inside the scope."""
-        return Cluster.objects.all() if self.wide else Cluster.objects.filter(pk__in={*self.whole, *self.pools})
-
-    @property
-    def has_clusters(self) -> bool:
-        """Returns whether at least one whole cluster is inside the scope."""
-        return self.wide or bool(self.whole)
-
-    def __contains__(self, cluster: Cluster) -> bool:
-        return self.wide or cluster.pk in self.whole
-
-    @classmethod
-    def of(cls, *clusters: Cluster) -> "Scope":
-        """These whole clusters, whoever asks."""
-        return cls(False, frozenset(cluster.pk for cluster in clusters), {})
 
 
 def may(who: Principal, needed: str, place: Place) -> bool:
@@ -176,7 +115,21 @@ def may_somewhere(who: Principal, needed: str) -> bool:
 
 def scope(who: Principal, needed: str = READ) -> Scope:
     """Returns the part of the fleet in which the user or token holds the verb or role."""
-    grants, verbs = _grants(who), needs(needed)
+    return _scope(_grants(who), needed)
+
+
+def wall_scope(token: ApiToken) -> Scope:
+    """Returns the part of the fleet that the wallboard shows by a token of kind wall: what its owner may see today.
+
+    Such a token has no verb, so that no other check lets it in.
+    """
+    if token.kind != ApiToken.Kind.WALL:
+        return Scope.of()
+    return _scope(_within_owner(token, Grant(VERBS_OF[Role.VIEWER], token.cluster_id)), READ)
+
+
+def _scope(grants: list[Grant], needed: str) -> Scope:
+    verbs = needs(needed)
     places = {(grant.cluster, grant.pool) for grant in grants if verbs <= _held(grants, grant.cluster, grant.pool)}
     if (None, "") in places:
         return Scope(True, frozenset(), {})
@@ -279,7 +232,10 @@ def _given_to(user: User) -> list[Grant]:
 
 def _grants_of_token(token: ApiToken) -> list[Grant]:
     verbs = verbs_of_kind(token.kind)
-    own = Grant(verbs & frozenset(token.verbs) if token.verbs else verbs, token.cluster_id)
+    return _within_owner(token, Grant(verbs & frozenset(token.verbs) if token.verbs else verbs, token.cluster_id))
+
+
+def _within_owner(token: ApiToken, own: Grant) -> list[Grant]:
     if token.owner is None:
         return [own]
     held = _grants(token.owner)

@@ -1,6 +1,6 @@
 """Changes to users, roles, sessions, tokens and agents' credentials. Every change is in the audit log."""
 
-from kcover_portal.accounts.services.enrolment import EnrolledOften, InUse, enrol, enrol_proven
+from kcover_portal.accounts.services.enrolment import EnrolledOften, InUse, enrol, enrol_proven, enrol_together
 from kcover_portal.accounts.services.lookup import WrongAddress, find_token, find_tokens
 from kcover_portal.accounts.services.parked_names import UnknownNode
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
@@ -97,6 +97,7 @@ __all__ = [
     "enable",
     "enrol",
     "enrol_proven",
+    "enrol_together",
     "find_token",
     "find_tokens",
     "known_roles",

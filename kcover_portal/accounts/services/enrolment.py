@@ -1,8 +1,11 @@
 """Enrolment: gives an agent its node's credential, for an enrolment token or a pod token of the cluster."""
 
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Self
 
 from django.db import transaction
 
@@ -38,6 +41,19 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
     Raises Refused if the enrolment token is expired or revoked, its owner is disabled, or does not administer the
     cluster any more.
     """
+    (answer,) = enrol_together(token, [node], expires_at=expires_at, now=now)
+    if isinstance(answer, tokens.Refused):
+        raise answer
+    return answer
+
+
+def enrol_together(
+    token: ApiToken, nodes: Sequence[str], *, expires_at: datetime, now: datetime
+) -> list[tuple[ApiToken, str] | tokens.Refused]:
+    """Like ``enrol``, for many nodes in one transaction: a credential or what refuses it for each, in their order.
+
+    Raises Refused if the enrolment token is no longer valid.
+    """
     with transaction.atomic(), ledger.last():
         # Of two concurrent enrolments of one node, the second waits for this lock and sees the first one's credential.
         cluster = Cluster.objects.get(tokens=token)
@@ -47,12 +63,63 @@ def enrol(token: ApiToken, node: str, *, expires_at: datetime, now: datetime) ->
         if current is None:
             raise tokens.Refused(reasons.of("enrolment_token_invalid"))
         tokens.check_owner(current)
-        existing = tokens.of_node(cluster, node, now=now)
-        for credential in existing:
+        known = _Known.of(cluster, nodes, now=now)
+        answers: dict[int, tuple[ApiToken, str] | tokens.Refused] = {}
+        # Unknown names are inserted by name, as the watch inserts them: otherwise each could wait for the other.
+        for place in sorted(range(len(nodes)), key=nodes.__getitem__):
+            node = nodes[place]
+            try:
+                known.refuse(node, now=now)
+                if node not in known.listed:
+                    parked_names.park_unknown(token, cluster, node, now=now)
+            except tokens.Refused as refused:  # nothing was written for this node
+                answers[place] = refused
+                continue
+            existing = known.credentials[node]
+            made = _replace(existing, cluster, node, by=token.prefix, parent=token, expires_at=expires_at, now=now)
+            known.add(made[0])
+            answers[place] = made
+    return [answers[place] for place in range(len(nodes))]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the database has about the nodes of a batch; read once, under the lock of ``tokens.lock_nodes``.
+
+    ``listed``: those that the cluster has. ``credentials``: the valid ones of each, oldest first. ``enrolled``: the
+    times of each node's enrolments and renewals within REPEATS_WINDOW, latest first.
+    """
+
+    listed: frozenset[str]
+    credentials: defaultdict[str, list[ApiToken]]
+    enrolled: defaultdict[str, list[datetime]]
+
+    @classmethod
+    def of(cls, cluster: Cluster, nodes: Sequence[str], *, now: datetime) -> Self:
+        found = cls(parked_nodes.listed(cluster, nodes), defaultdict(list), defaultdict(list))
+        for credential in tokens.of_nodes(cluster, nodes, now=now):
+            found.credentials[credential.node].append(credential)
+        recent = ApiToken.objects.filter(cluster=cluster, node__in=set(nodes), created_at__gt=now - REPEATS_WINDOW)
+        by_tokens = recent.filter(origin__in=(ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL))
+        for node, created_at in by_tokens.order_by("-created_at").values_list("node", "created_at"):
+            found.enrolled[node].append(created_at)
+        return found
+
+    def refuse(self, node: str, *, now: datetime) -> None:
+        """Raises InUse or EnrolledOften."""
+        for credential in self.credentials[node]:
             _refuse_if_in_use(credential, now=now)
-        _refuse_if_enrolled_often(cluster, node, now=now)
-        parked_names.park_unknown(token, cluster, node, now=now)
-        return _replace(existing, cluster, node, by=token.prefix, parent=token, expires_at=expires_at, now=now)
+        latest = self.enrolled[node][:MAX_REPEATS]
+        if len(latest) < MAX_REPEATS or node not in self.listed:  # parked_names has the bounds for other names
+            return
+        limit = reasons.of("node_enrolled_often", node=node, limit=MAX_REPEATS, window=reasons.span(REPEATS_WINDOW))
+        raise EnrolledOften(limit, retry_after=math.ceil((latest[-1] + REPEATS_WINDOW - now).total_seconds()))
+
+    def add(self, created: ApiToken) -> None:
+        """Notes the new credential of a node that was just enrolled; it replaced all but those that people gave."""
+        kept = [one for one in self.credentials[created.node] if one.origin == ApiToken.Origin.GIVEN]
+        self.credentials[created.node] = [*kept, created]
+        self.enrolled[created.node].insert(0, created.created_at)
 
 
 def enrol_proven(
@@ -112,16 +179,6 @@ def _refuse_if_in_use(credential: ApiToken, *, now: datetime) -> None:
             ),
             retry_after=math.ceil(wait.total_seconds()),
         )
-
-
-def _refuse_if_enrolled_often(cluster: Cluster, node: str, *, now: datetime) -> None:
-    recent = ApiToken.objects.filter(cluster=cluster, node=node, created_at__gt=now - REPEATS_WINDOW)
-    by_tokens = recent.filter(origin__in=(ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL))
-    latest = list(by_tokens.order_by("-created_at").values_list("created_at", flat=True)[:MAX_REPEATS])
-    if len(latest) < MAX_REPEATS or not parked_nodes.in_cluster(cluster, node):
-        return  # parked_names has the bounds for other names
-    limit = reasons.of("node_enrolled_often", node=node, limit=MAX_REPEATS, window=reasons.span(REPEATS_WINDOW))
-    raise EnrolledOften(limit, retry_after=math.ceil((latest[-1] + REPEATS_WINDOW - now).total_seconds()))
 
 
 def _used_at(credential: ApiToken) -> datetime | None:

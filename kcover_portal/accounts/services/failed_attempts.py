@@ -30,9 +30,14 @@ NOBODY = "nobody"  # the actor: a failed attempt proves nothing about who made i
 Kind = type[audit.FailedAttempts]
 
 
-def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime) -> None:
-    """Notes a failed attempt on the account ``name``, which need not exist."""
-    user = name if User.objects.filter(username=name).exists() else _hidden(name)
+def note(kind: Kind, name: str, *, address: str, refused: bool, now: datetime, exists: bool | None = None) -> None:
+    """Notes a failed attempt on the account ``name``, which need not exist.
+
+    ``exists``: whether it does; None: the name is that of a user.
+    """
+    if exists is None:
+        exists = User.objects.filter(username=name).exists()
+    user = name if exists else _hidden(name)
     counted = {"count": F("count") + 1, "refused": F("refused") + int(refused)}
     rows = FailedAttempts.objects.filter(verb=kind.VERB)
     if rows.filter(user=user, address=address, recorded_at__gt=now - RECORD_INTERVAL).update(**counted):
@@ -78,5 +83,11 @@ def flush(*, now: datetime) -> None:
 
 KINDS: dict[str, Kind] = {
     kind.VERB: kind
-    for kind in (audit.SignInFailed, audit.PasswordChangeFailed, audit.FactorFailed, audit.SingleSignOnFailed)
+    for kind in (
+        audit.SignInFailed,
+        audit.PasswordChangeFailed,
+        audit.FactorFailed,
+        audit.SingleSignOnFailed,
+        audit.VendorSignatureFailed,
+    )
 }

@@ -102,6 +102,12 @@ def of_passkey(*, address: str) -> Attempt:
     return {"address": _key("address", proxies.network(address))}
 
 
+def of_vendor(sink: str, *, address: str) -> Attempt:
+    """An event of a vendor with a wrong signature. Its counters are not those of sign-ins."""
+    network = proxies.network(address)
+    return {"pair": _key("vendor", sink, network), "address": _key("vendor address", network)}
+
+
 def charge(attempt: Attempt, *, now: datetime) -> None:
     """Counts the attempt as a failure until ``forgive`` or ``refund``. Raises Throttled; then nothing is counted."""
     seen = AttemptCounter.objects.filter(key__in=attempt.values(), last_at__gt=now - FORGET_AFTER)

@@ -24,6 +24,7 @@ PREFIXES = {
     "operator": "kco_",
     "viewer": "kcv_",
     "source": "kcs_",
+    "wall": "kcw_",
 }
 SHOWN_CHARACTERS = 8  # characters of a secret that stay readable: the prefix and four more
 LOCK_TIMEOUT_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
@@ -98,7 +99,7 @@ def make_token(
     _check_verbs(kind, verbs)
     networks = _networks(kind, networks)
     secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
-    with transaction.atomic():
+    with transaction.atomic(savepoint=not node):  # no owner's rights refuse the credential of a node below
         token = ApiToken.objects.create(
             kind=kind,
             name=name,
@@ -209,8 +210,14 @@ def lock_nodes(cluster: Cluster | None) -> None:
 
 def of_node(cluster: Cluster | None, node: str, *, now: datetime) -> list[ApiToken]:
     """Returns the valid credentials of a node, oldest first."""
-    rows = ApiToken.objects.select_related("cluster").filter(kind=ApiToken.Kind.AGENT, cluster=cluster, node=node)
-    return list(rows.filter(in_force(now)).order_by("pk"))
+    return of_nodes(cluster, [node], now=now)
+
+
+def of_nodes(cluster: Cluster | None, nodes: Collection[str], *, now: datetime) -> list[ApiToken]:
+    """Returns the valid credentials of nodes, oldest first."""
+    rows = ApiToken.objects.select_related("cluster").filter(kind=ApiToken.Kind.AGENT, cluster=cluster)
+    of = rows.filter(node=next(iter(nodes))) if len(nodes) == 1 else rows.filter(node__in=set(nodes))
+    return list(of.filter(in_force(now)).order_by("pk"))
 
 
 def in_force(now: datetime) -> Q:

@@ -1,10 +1,15 @@
 """Enrolment and renewal of the nodes' credentials."""
 
 import json
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 from django.db import close_old_connections
+from django.db.utils import Error as DatabaseError
+from django.db.utils import InterfaceError, OperationalError
 from django.utils import timezone
 
 from kcover import reasons
@@ -13,6 +18,11 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
+
+log = logging.getLogger(__name__)
+
+Asked: TypeAlias = tuple[Credential, str]  # and the node
+Bound: TypeAlias = tuple[str, datetime] | Exception
 
 CREDENTIAL_LIFETIME = timedelta(days=30)  # the agent renews it after half of this time
 POD_CREDENTIAL_LIFETIME = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
@@ -40,35 +50,96 @@ def node_of(body: bytes) -> str:
     return node
 
 
-def bind(credential: Credential, node: str) -> tuple[str, datetime]:
-    """Creates or renews the node's credential; returns its secret and its expiry. Raises Refusal."""
-    if credential.node:
-        speaks_for(credential, node)
-    if credential.account:
-        return _bind_proven(credential)
+def bind(asked: Sequence[Asked]) -> list[Bound]:
+    """Creates or renews the credentials of nodes; returns the secret and the expiry of each, or an error.
+
+    Enrolments by one token are one transaction.
+    """
     close_old_connections()
+    answers: dict[int, Bound] = {}
+    blocked: dict[int, DatabaseError] = {}
+    enrolling: defaultdict[str, list[int]] = defaultdict(list)  # by token
+    for place, (credential, _node) in enumerate(asked):
+        if credential.node or credential.account:
+            (answers[place],) = _attempt([asked[place]], _bind_own, blocked)
+        else:
+            enrolling[credential.digest].append(place)
+    for places in enrolling.values():
+        answers |= zip(places, _attempt([asked[place] for place in places], _enrol, blocked), strict=True)
+    return [answers[place] for place in range(len(asked))]
+
+
+def _attempt(
+    asked: Sequence[Asked], work: Callable[[Sequence[Asked]], Sequence[Bound]], blocked: dict[int, DatabaseError]
+) -> Sequence[Bound]:
+    """Enrolments of one cluster together; if they fail by what they contain, one by one, so that only one is refused.
+
+    ``blocked``: clusters for which the database failed, as their lock may be held. They are not waited for again.
+    """
+    cluster = asked[0][0].cluster.pk
+    if cluster in blocked:
+        return [blocked[cluster]] * len(asked)
+    try:
+        return work(asked)
+    except Refusal as refusal:
+        return [refusal] * len(asked)
+    except (OperationalError, InterfaceError) as error:
+        blocked[cluster] = error
+        return [error] * len(asked)
+    except Exception as error:  # one request must not refuse those that wait with it
+        if len(asked) > 1:
+            log.warning("%d enrolments failed together and are tried one by one: %s", len(asked), error)
+            return [answer for one in asked for answer in _attempt([one], work, blocked)]
+        return [error]
+
+
+def _enrol(asked: Sequence[Asked]) -> Sequence[Bound]:
+    """Enrols nodes by one enrolment token. Raises Refusal."""
     now = timezone.now()
-    token = ApiToken.objects.select_related("cluster").get(digest=credential.digest)
+    expires_at = now + CREDENTIAL_LIFETIME
+    token = _token(asked[0][0])
+    try:
+        enrolled = accounts.enrol_together(token, [node for _, node in asked], expires_at=expires_at, now=now)
+    except accounts.Refused as error:
+        raise _refusal(error) from error
+    return [_refusal(one) if isinstance(one, accounts.Refused) else (one[1], expires_at) for one in enrolled]
+
+
+def _bind_own(asked: Sequence[Asked]) -> Sequence[Bound]:
+    """Renews one node's credential, or enrols it by the token of its pod. Raises Refusal."""
+    ((credential, node),) = asked
+    speaks_for(credential, node)
+    if credential.account:
+        return [_bind_proven(credential)]
+    now = timezone.now()
     expires_at = now + CREDENTIAL_LIFETIME
     try:
-        if token.node:
-            _, secret = accounts.renew(token, expires_at=expires_at, now=now)
-        else:
-            _, secret = accounts.enrol(token, node, expires_at=expires_at, now=now)
-    except accounts.InUse as error:
-        raise Refusal(409, error.reason, retry_after=error.retry_after) from error
-    except (accounts.RenewedLately, accounts.EnrolledOften, accounts.UnknownNode) as error:
-        raise Refusal(429, error.reason, retry_after=error.retry_after) from error
-    except (accounts.NotRenewable, accounts.OwnerWithoutRole) as error:
-        raise Refusal(403, error.reason) from error
+        return [(accounts.renew(_token(credential), expires_at=expires_at, now=now)[1], expires_at)]
     except accounts.Refused as error:
-        raise Refusal(401, error.reason) from error
-    return secret, expires_at
+        raise _refusal(error) from error
+
+
+def _token(credential: Credential) -> ApiToken:
+    """Raises Refusal if it was deleted with its cluster, which the cache of credentials does not see."""
+    found = ApiToken.objects.select_related("cluster").filter(digest=credential.digest).first()
+    if found is None:
+        raise Refusal(401, reasons.of("token_invalid"))
+    return found
+
+
+def _refusal(error: accounts.Refused) -> Refusal:
+    match error:
+        case accounts.InUse():
+            return Refusal(409, error.reason, retry_after=error.retry_after)
+        case accounts.RetryLater():
+            return Refusal(429, error.reason, retry_after=error.retry_after)
+        case accounts.NotRenewable() | accounts.OwnerWithoutRole():
+            return Refusal(403, error.reason)
+    return Refusal(401, error.reason)
 
 
 def _bind_proven(credential: Credential) -> tuple[str, datetime]:
     """Enrols by a service account's token, whose node the cluster has confirmed."""
-    close_old_connections()
     now = timezone.now()
     expires_at = now + POD_CREDENTIAL_LIFETIME
     _, secret = accounts.enrol_proven(

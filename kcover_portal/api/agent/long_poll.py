@@ -7,7 +7,7 @@ import asyncio
 import math
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
@@ -22,6 +22,7 @@ from kcover_portal.api.agent.report_rates import NodeKey
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
+from kcover_portal.prepared import Prepared
 
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
 MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection
@@ -122,10 +123,24 @@ class Polls:
 def _commands_of(names: Sequence[tuple[int, str]]) -> list[tuple[int | None, list[Command]]]:
     """Returns for each (cluster, name) the node's id, None if unknown, and its commands on offer."""
     close_old_connections()
-    rows = Node.objects.filter(cluster__in={of for of, _ in names}, name__in={name for _, name in names})
-    ids = {(cluster, name): pk for pk, cluster, name in rows.values_list("pk", "cluster_id", "name")}
+    if len(names) == 1:
+        ((of, name),) = names
+        rows: Iterable[tuple[int, int, str]] = _NODE.rows(cluster=of, name=name)
+    else:
+        among = Node.objects.filter(cluster__in={of for of, _ in names}, name__in={name for _, name in names})
+        rows = among.order_by().values_list("pk", "cluster_id", "name")
+    ids = {(cluster, name): pk for pk, cluster, name in rows}
     offered = fleet.commands_on_offer(list(ids.values()), now=timezone.now())
     return [(pk, offered.get(pk, []) if pk else []) for pk in (ids.get(key) for key in names)]
+
+
+_NODE: Prepared[tuple[int, int, str]] = Prepared(
+    lambda cluster, name: (
+        Node.objects.order_by().filter(cluster=cluster, name=name).values_list("pk", "cluster_id", "name")
+    ),
+    cluster=int,
+    name=str,
+)
 
 
 def _nodes_with_offers() -> set[int]:

@@ -39,10 +39,21 @@ class _Gpu(Struct, kw_only=True, omit_defaults=True, gc=False):
     serial: Text64 = field(default_factory=str)
 
 
+class _Nic(Struct, kw_only=True, omit_defaults=True, gc=False):
+    serial: Text64
+    name: Text64 = field(default_factory=str)
+    pci: str | None = None
+    model: Text128 = field(default_factory=str)
+
+
 class _Inventory(Struct, kw_only=True, omit_defaults=True, gc=False):
     driver: Text64 = field(default_factory=str)
     kernel: Text128 = field(default_factory=str)
     gpus: Annotated[tuple[_Gpu, ...], Meta(max_length=fields.MAX_GPUS)] = field(default_factory=lambda: ())
+    # wire.encode leaves these out where they are empty, so that inventories without them keep their digest.
+    machine_serial: Text64 = ""
+    board_serial: Text64 = ""
+    nics: Annotated[tuple[_Nic, ...], Meta(max_length=fields.MAX_NICS)] = ()
 
 
 class _Check(Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -139,11 +150,15 @@ def _valid_inventory(part: Raw) -> _Inventory:
     gpus = inventory.gpus
     uuids = [gpu.uuid for gpu in gpus]
     _matching(_IDENTIFIERS, "".join(uuids))
-    if not all(map(fields.PCI.fullmatch, [gpu.pci for gpu in gpus if gpu.pci is not None])):
+    if not all(map(fields.PCI.fullmatch, [pci for pci in _addresses(inventory) if pci is not None])):
         raise ValueError("not a PCI address in lower case")
     if len({gpu.index for gpu in gpus}) < len(gpus) or len(set(uuids)) < len(gpus):
         raise ValueError("an index or a UUID occurs twice")
     return inventory
+
+
+def _addresses(inventory: _Inventory) -> list[str | None]:
+    return [gpu.pci for gpu in inventory.gpus] + [nic.pci for nic in inventory.nics]
 
 
 def _valid_checks(part: Raw) -> tuple[_Check, ...]:

@@ -25,7 +25,7 @@ from kcover_portal.views import audit
 class EntrySerializer(serializers.ModelSerializer[Entry]):
     """An entry of the audit log. ``digest`` covers the entry and its predecessor, so that changes are detected.
 
-    Queries of addresses in ``data`` are masked; the digest covers the data as stored.
+    What may be a key in an address in ``data`` is masked; the digest covers the data as stored.
     """
 
     class Meta:

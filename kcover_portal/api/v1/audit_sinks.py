@@ -20,7 +20,7 @@ from kcover_portal.api.v1.reason_fields import SentenceField
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import topics
-from kcover_portal.audit_stream.services import sinks
+from kcover_portal.audit_stream.services import kinds
 
 
 class SinkSerializer(serializers.ModelSerializer[Sink]):
@@ -28,6 +28,8 @@ class SinkSerializer(serializers.ModelSerializer[Sink]):
 
     address = serializers.CharField(source="shown_address", read_only=True)
     signed = serializers.SerializerMethodField()
+    receives = serializers.SerializerMethodField()
+    options = serializers.DictField(child=serializers.CharField(), read_only=True)
     behind = serializers.SerializerMethodField()
     lag_seconds = serializers.SerializerMethodField()
     problem = SentenceField()
@@ -35,12 +37,28 @@ class SinkSerializer(serializers.ModelSerializer[Sink]):
     class Meta:
         model = Sink
         fields = (
-            *("id", "name", "kind", "address", "signed", "topics", "enabled", "created_by", "created_at"),
+            *(
+                "id",
+                "name",
+                "kind",
+                "address",
+                "signed",
+                "receives",
+                "options",
+                "topics",
+                "enabled",
+                "created_by",
+                "created_at",
+            ),
             *("behind", "lag_seconds", "sent", "sent_at", "failures", "attempts", "due_at", "problem"),
         )
 
     def get_signed(self, row: Sink) -> bool:
         return encryption.is_set(row, "secret")
+
+    def get_receives(self, row: Sink) -> bool:
+        """Returns whether the portal takes signed messages for the sink."""
+        return encryption.is_set(row, "incoming_key")
 
     def get_behind(self, row: Sink) -> int:
         return queries.lag(row, now=timezone.now()).records
@@ -50,10 +68,22 @@ class SinkSerializer(serializers.ModelSerializer[Sink]):
 
 
 class SinkSettings(base.StrictSerializer):
-    """Settings of a sink. ``secret`` and the path of a webhook's address are never shown again."""
+    """Settings of a sink. ``secret`` and the path of a webhook's address are never shown again.
 
-    address = serializers.CharField(required=False, max_length=sinks.LONGEST_ADDRESS)
-    secret = serializers.CharField(required=False, allow_blank=True, max_length=sinks.LONGEST_SECRET)
+    ``options``: ``tenant`` and ``user`` of Loki, ``region`` of an S3 bucket, ``vendor`` of a webhook;
+    ``project``, ``user``, ``issue_type``, ``labels``, ``close_transition`` and ``states`` of Jira;
+    ``reply_to`` and ``senders`` of mail. ``vendors``: whose repairs the sink receives, with semicolons between them.
+    """
+
+    address = serializers.CharField(required=False, max_length=kinds.LONGEST_ADDRESS)
+    secret = serializers.CharField(required=False, allow_blank=True, max_length=kinds.LONGEST_SECRET)
+    incoming_secret = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=kinds.LONGEST_SECRET,
+        help_text="of Jira and mail: signs what arrives",
+    )
+    options = serializers.DictField(child=serializers.CharField(allow_blank=True), required=False)
     topics = serializers.ListField(
         child=serializers.ChoiceField(sorted(topics.TOPICS)), required=False, min_length=1, max_length=20
     )

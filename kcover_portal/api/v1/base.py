@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from django.db.models import Model, QuerySet
 from rest_framework import serializers
@@ -29,11 +29,15 @@ MAX_REASON_CHARACTERS = 500  # as in the database
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A request body that rejects unknown keys."""
+    """A request body that rejects unknown keys. ``aliases``: other names of fields, such as those of the answer."""
+
+    aliases: ClassVar[dict[str, str]] = {}
 
     def to_internal_value(self, data: Any) -> Any:
         """Validates the body. Raises FieldErrors for unknown keys, ValidationError for invalid values."""
         if isinstance(data, dict):
+            meant = {key: self.aliases.get(key, key) for key in data}
+            data = {meant[key] if meant[key] not in data else key: value for key, value in data.items()}
             unknown = [FieldError(key, reasons.of("unknown_field")) for key in data if key not in self.fields]
             if unknown:
                 raise FieldErrors(unknown)

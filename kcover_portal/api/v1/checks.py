@@ -10,18 +10,22 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from kcover import autopilot
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Verb
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import idempotency, pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.status import responses
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.filtersets import CheckRunFilter
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet.filtersets import CheckFilter
 from kcover_portal.fleet.models import CheckResult, Cluster
+from kcover_portal.fleet.services import node_scopes, scope_checks
+
+MAX_BATCH = 100_000
 
 
 class CheckSerializer(serializers.ModelSerializer[CheckResult]):
@@ -63,6 +67,20 @@ class CheckRunSerializer(serializers.ModelSerializer[CheckRun]):
         )
 
 
+class CheckRunBody(scopes.ScopeBody):
+    """A new check run on the nodes of a scope; without a selection, on all nodes with GPUs.
+
+    ``r``: dcgm's level. ``batch``: nodes at a time; 0: all.
+    """
+
+    cluster = serializers.CharField(max_length=100)
+    checks = serializers.ListField(
+        child=serializers.ChoiceField(list(autopilot.CHECKS)), min_length=1, max_length=len(autopilot.CHECKS)
+    )
+    r = serializers.ChoiceField(list(autopilot.DCGM_LEVELS), required=False, default=1)
+    batch = serializers.IntegerField(required=False, min_value=0, max_value=MAX_BATCH, default=0)
+
+
 class CheckRuns(base.ReadViewSet[CheckRun]):
     """Check runs, newest first."""
 
@@ -85,6 +103,26 @@ class CheckRuns(base.ReadViewSet[CheckRun]):
                 "summary": summary,
             }
         )
+
+    @extend_schema(request=CheckRunBody, responses={202: CheckRunSerializer})
+    @idempotency.once
+    def create(self, request: Request) -> Response:
+        """Starts a check run. 409 if too many are running in the cluster."""
+        base.known_only(request)
+        body, who = base.body_of(request, CheckRunBody), principal(request)
+        cluster = base.cluster_named(request, body["cluster"])
+        require(request, Verb.CHECK, cluster)
+        run = check_runs.begin(
+            cluster,
+            scope_checks.select_for_gpus(cluster, node_scopes.read(scopes.given(body))),
+            checks=list(dict.fromkeys(body["checks"])),
+            level=body["r"],
+            batch=body["batch"],
+            actor=accounts.actor(who),
+            requester=CheckRun.Requester.PERSON if isinstance(who, User) else CheckRun.Requester.TOKEN,
+            now=timezone.now(),
+        )
+        return Response(CheckRunSerializer(run).data, status=202)
 
 
 class Stop(base.ActionView):

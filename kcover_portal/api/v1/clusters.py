@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 import django_filters as filters
@@ -26,7 +27,7 @@ from kcover_portal.api.v1 import base, changes, deadlines
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.errors import FieldError
-from kcover_portal.fleet.models import OBJECT_NAME, Cluster
+from kcover_portal.fleet.models import MAX_NCCL_EVERY, OBJECT_NAME, Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.runtime.models import Mode
 
@@ -34,7 +35,7 @@ NAMESPACE = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$"
 
 
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
-    """A cluster; its credentials are never shown, and the query of its ``decision_url`` is masked."""
+    """A cluster; its credentials are never shown, and what may be a key in its ``decision_url`` is masked."""
 
     decision_url = MaskedTextField()
     watch_error = SentenceField()
@@ -66,15 +67,22 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "nccl_image",
             "nccl_namespace",
             "nccl_resources",
+            "nccl_every",
+            "standby_tested",
             "storage_class",
             "topology",
             "hand_approval",
             "second_admin",
             "second_factor",
             "job_recovery",
+            "action_lease",
+            "acts_until",
+            "lease_holder",
             "ledger_lease",
             "burn_in",
             "burn_in_profile",
+            "gpu_hour_price",
+            "lemon_repairs",
             "in_cluster",
             "version",
             "watched_at",
@@ -130,6 +138,15 @@ class ClusterBody(base.StrictSerializer):
     nccl_resources = serializers.CharField(
         required=False, allow_blank=True, max_length=500, help_text="of the Jobs of pair tests, such as rdma/hca=1"
     )
+    nccl_every = serializers.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MAX_NCCL_EVERY,
+        help_text="hours between pair tests of the idle nodes; 0: none",
+    )
+    standby_tested = serializers.BooleanField(
+        required=False, help_text="a standby is free only while its preflight gate is passed"
+    )
     storage_class = serializers.CharField(required=False, allow_blank=True, max_length=253)
     topology = serializers.DictField(
         child=serializers.CharField(allow_blank=True, max_length=317),
@@ -145,10 +162,19 @@ class ClusterBody(base.StrictSerializer):
         max_length=120,
         help_text="another system that acts there; empty: none",
     )
+    action_lease = serializers.BooleanField(
+        required=False, help_text="act only while this portal holds the Lease kcover-lease/kcover-portal there"
+    )
     ledger_lease = serializers.BooleanField(required=False)
     job_recovery = serializers.ChoiceField(Cluster.JobRecovery.choices, required=False)
     burn_in = serializers.ChoiceField(Cluster.BurnIn.choices, required=False)
     burn_in_profile = serializers.ChoiceField(tuple(profiles.DEFAULTS), required=False)
+    lemon_repairs = serializers.BooleanField(
+        required=False, help_text="the portal reports a repair of a node with four episodes of faults in 56 days"
+    )
+    gpu_hour_price = serializers.DecimalField(
+        10, 4, required=False, allow_null=True, min_value=Decimal(0), help_text="null: not known"
+    )
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS)
 
     def validate_storage_class(self, name: str) -> str:
@@ -158,17 +184,35 @@ class ClusterBody(base.StrictSerializer):
         return name
 
 
-# Settings that require an admin: who decides, programs with full rights on a node, who sees which node, who approves.
+# Settings that require an admin: who decides, who reports, programs with full rights on a node, who sees which nodes,
+# who approves.
 ADMINS = frozenset(
     {
         *("decision_url", "decision_secret", "decision_timeout", "decision_fallback", "reboot", "job_image"),
-        *("nccl_image", "nccl_namespace", "nccl_resources"),
-        *("job_namespace", "preflight_namespaces", "topology", "hand_approval", "second_admin", "job_recovery"),
-        *("ledger_lease", "second_factor", "burn_in", "burn_in_profile"),
+        *("nccl_image", "nccl_namespace", "nccl_resources", "nccl_every", "standby_tested"),
+        *(
+            "job_namespace",
+            "event_namespace",
+            "preflight_namespaces",
+            "topology",
+            "hand_approval",
+            "second_admin",
+            "job_recovery",
+        ),
+        *("action_lease", "ledger_lease", "second_factor", "burn_in", "burn_in_profile"),
     }
 )
 # A change of these can wait for another admin.
-LOOSENS = ("mode", "hand_approval", "second_admin", "second_factor", "acted_on_by", "job_recovery")
+LOOSENS = (
+    "mode",
+    "hand_approval",
+    "second_admin",
+    "second_factor",
+    "acted_on_by",
+    "action_lease",
+    "job_recovery",
+    "drills",
+)
 
 
 class Clusters(base.ReadViewSet[Cluster]):

@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -11,14 +12,16 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from kcover import reasons
+from kcover import audit, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.evidence import queries
 from kcover_portal.evidence.models import Bundle
+from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.runtime.services import concurrency_limits
 
 MEDIA_TYPE = "application/gzip"
 
@@ -70,12 +73,16 @@ class EvidenceFile(base.ActionView):
 
     @extend_schema(operation_id="rescues_evidence_file", responses={(200, MEDIA_TYPE): OpenApiTypes.BINARY})
     def get(self, request: Request, pk: int, n: int) -> HttpResponse:
-        """Returns the bundle as gzip. 404 if it is not stored: it did not arrive, or was deleted."""
+        """Returns the bundle as gzip. 404 if it is not stored: it did not arrive, or was deleted.
+
+        Each download is in the audit log. A person or token can make ten a minute, exports included (429).
+        """
         base.known_only(request)
         rescue = _rescue(request, pk)
         row = Bundle.objects.filter(rescue=rescue.pk, number=n, state=Bundle.State.KEPT).first()
         if row is None:
             raise http_errors.NotFound(reasons.of("no_evidence", rescue=str(pk), number=str(n)))
+        _note_download(request, rescue, row)
         headers = {
             "Content-Disposition": f'attachment; filename="rescue-{pk}-evidence-{n}.log.gz"',
             "ETag": f'"{row.sha256}"',
@@ -85,8 +92,16 @@ class EvidenceFile(base.ActionView):
         return HttpResponse(b"".join(queries.content(row)), content_type=MEDIA_TYPE, headers=headers)
 
 
+def _note_download(request: Request, rescue: Rescue, row: Bundle) -> None:
+    """Raises Busy after too many downloads and exports within a minute."""
+    who, now = principal(request), timezone.now()
+    concurrency_limits.take(concurrency_limits.EXPORT_STARTS, accounts.place_key(who), now=now)
+    act = audit.EvidenceRead(node=rescue.node.name, of_rescue=rescue.pk, number=row.number, sha256=row.sha256)
+    ledger.record(rescue.cluster.name, act, actor=accounts.actor(who), now=now)
+
+
 def _rescue(request: Request, pk: int) -> Rescue:
-    visible = accounts.visible(principal(request), Rescue.objects.only("pk"))
+    visible = accounts.visible(principal(request), Rescue.objects.select_related("cluster", "node"))
     return get_object_or_404(visible, pk=pk)
 
 

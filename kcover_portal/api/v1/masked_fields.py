@@ -1,4 +1,4 @@
-"""Fields whose addresses are masked, because queries and user names of addresses often hold keys."""
+"""Fields in which the parts of addresses that may be keys are masked."""
 
 from typing import Any
 

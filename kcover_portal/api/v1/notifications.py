@@ -43,7 +43,7 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
         model = Channel
         fields = (
             *("id", "name", "kind", "host", "signed", "recipients", "language", "person", "batching", "min_interval"),
-            *("remind", "for_owners"),
+            *("remind", "for_owners", "quiet_hours", "digest_at", "time_zone"),
             *("enabled", "created_by", "created_at", "tried_at", "sent_at", "trouble"),
         )
 
@@ -56,10 +56,12 @@ class ChannelSettings(base.StrictSerializer):
 
     ``remind``: seconds until an unanswered approval is sent again; null means half of its time, 0 never.
     ``for_owners``: owners of training jobs may name the channel in the annotation ``kcover.io/notify``.
+    ``quiet_hours``: spans without messages, such as ``Mon-Fri 22:00-07:00; Sat-Sun 00:00-24:00``. ``digest_at``: the
+    time of one message a day, such as ``08:30``. Urgent events ignore both. ``time_zone``: of both.
     """
 
     url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
-    secret = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    secret = serializers.CharField(required=False, allow_blank=True, max_length=4000)
     recipients = serializers.ListField(child=serializers.EmailField(), required=False, max_length=20)
     language = serializers.ChoiceField(settings.LANGUAGES, required=False)
     person = serializers.CharField(required=False, allow_null=True, max_length=150)
@@ -67,6 +69,9 @@ class ChannelSettings(base.StrictSerializer):
     min_interval = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
     remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
     for_owners = serializers.BooleanField(required=False)
+    quiet_hours = serializers.CharField(required=False, allow_blank=True, max_length=200)
+    digest_at = serializers.CharField(required=False, allow_blank=True, max_length=5)
+    time_zone = serializers.CharField(required=False, allow_blank=True, max_length=60)
     enabled = serializers.BooleanField(required=False)
 
 
@@ -202,7 +207,7 @@ class Routes(base.ReadViewSet[Route]):
     @extend_schema(request=RouteBody, responses={201: RouteSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Create a route from events to a channel."""
+        """Creates a route from events to a channel."""
         base.known_only(request)
         require(request, Verb.WRITE_CHANNELS, None)
         body: dict[str, Any] = base.body_of(request, RouteBody)
@@ -222,7 +227,7 @@ class Routes(base.ReadViewSet[Route]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Delete a route."""
+        """Deletes a route."""
         base.known_only(request)
         services.delete_route(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)

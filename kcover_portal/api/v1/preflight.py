@@ -206,7 +206,7 @@ class Runs(base.ReadViewSet[PreflightRun]):
     filterset_class = PreflightRunFilter
 
     def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """Returns the runs.
+        """Lists the runs of preflight.
 
         With ``namespace``, ``workload`` and ``uid``, the fields of one run are also returned beside ``results``: of
         the waiting run with the most reports, or else of the newest run. A program that waits for one run then does

@@ -10,23 +10,28 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
+from kcover.scopes import Scope
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.fleet.services import node_scopes, scope_checks
 from kcover_portal.preflight.filtersets import PairPlanFilter
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import pair_plans
 
+OLDER_FIELDS = {"labels": "selector"}  # the field of an error, where ``selector`` names the labels
+
 
 class PairTestSerializer(serializers.ModelSerializer[PairTest]):
-    """A test of two nodes. ``busbw``: GB/s by message size in bytes. ``confirms``: a suspect, after the rounds.
+    """A test of two nodes, or of one node alone in a validation. ``busbw``: GB/s by message size in bytes.
+
+    ``confirms``: a suspect, after the rounds.
 
     ``proof``: hardware, or none if no GPU was measured; then ``because`` says why.
     """
@@ -44,8 +49,8 @@ class PairTestSerializer(serializers.ModelSerializer[PairTest]):
         )
 
     def get_nodes(self, row: PairTest) -> list[str]:
-        """The names of both nodes."""
-        return [row.first.name, row.second.name]
+        """The names of both nodes, or of the only one."""
+        return [node.name for node in row.nodes]
 
     def get_proof(self, row: PairTest) -> str:
         """Whether a GPU was measured."""
@@ -77,7 +82,10 @@ class PairVerdictSerializer(serializers.ModelSerializer[PairPlan]):
 
 
 class PairPlanSerializer(serializers.ModelSerializer[PairPlan]):
-    """A plan. ``verdict``: null until it is finished, and if it was cancelled."""
+    """A plan. ``verdict``: null until it is finished, and if it was cancelled. ``rule``: validation, if one began it.
+
+    ``limits``: of a validation, GB/s by NCCL test; null: the default. ``gpus`` 0: as many as the nodes of a test have.
+    """
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     verdict = serializers.SerializerMethodField()
@@ -85,7 +93,19 @@ class PairPlanSerializer(serializers.ModelSerializer[PairPlan]):
     class Meta:
         model = PairPlan
         fields = (
-            *("id", "cluster", "state", "rule", "rounds", "threshold", "gpus", "image", "busy_nodes", "reason"),
+            *(
+                "id",
+                "cluster",
+                "state",
+                "rule",
+                "rounds",
+                "threshold",
+                "limits",
+                "gpus",
+                "image",
+                "busy_nodes",
+                "reason",
+            ),
             *("verdict", "requested_by", "requested_at", "finished_at"),
         )
 
@@ -104,13 +124,13 @@ class PairPlanDetailSerializer(PairPlanSerializer):
         fields = (*PairPlanSerializer.Meta.fields, "matrix")  # type: ignore[assignment]
 
 
-class PairPlanBody(base.StrictSerializer):
-    """A new plan: ``nodes``, or a ``selector`` such as ``pool=a100``; without both, all nodes with GPUs."""
+class PairPlanBody(scopes.ScopeBody):
+    """A new plan for the nodes of a scope; without a selection, for all nodes with GPUs. At most 512 nodes.
+
+    ``selector``: an older way to name one label, such as ``pool=a100``.
+    """
 
     cluster = serializers.CharField(max_length=100)
-    nodes = serializers.ListField(
-        child=serializers.CharField(max_length=253), required=False, max_length=pair_plans.MAX_NODES, default=list
-    )
     selector = serializers.CharField(max_length=400, required=False, allow_blank=True, default="")
     rounds = serializers.IntegerField(required=False, default=pair_plans.Wish().rounds)
     rule = serializers.CharField(max_length=20, required=False, default=pair_plans.Wish().rule)
@@ -153,18 +173,27 @@ class PairPlans(base.ReadViewSet[PairPlan]):
         body, who = base.body_of(request, PairPlanBody), principal(request)
         cluster = base.cluster_named(request, body["cluster"])
         require(request, Verb.CHECK, cluster)
-        if body["nodes"] and body["selector"]:
-            raise FieldError("selector", reasons.of("pair_selection"))
-        try:
-            nodes = node_selection.nodes(cluster, hosts=body["nodes"], nodelabel=body["selector"])
-        except FieldError as error:
-            raise FieldError({"host": "nodes", "nodelabel": "selector"}[error.field], error.reason) from error
+        fields = OLDER_FIELDS if body["selector"] else scope_checks.SAME
+        nodes = scope_checks.select_for_gpus(cluster, _scope(body), fields=fields)
         wish = pair_plans.Wish(**{name: body[name] for name in ("rounds", "rule", "threshold", "busy_nodes", "reason")})
         plan = pair_plans.begin(cluster, nodes, wish, actor=accounts.actor(who), now=timezone.now())
         pairs: dict[int, list[list[str]]] = {}
         for test in plan.tests.select_related("first", "second"):
             pairs.setdefault(test.round, []).append([test.first.name, test.second.name])
         return Response({"id": plan.pk, "rounds": list(pairs.values())}, status=202)
+
+
+def _scope(body: dict[str, Any]) -> Scope:
+    """The scope in the body, or that of its older field. Raises FieldError."""
+    given = scopes.given(body)
+    if not body["selector"]:
+        return node_scopes.read(given)
+    if given:
+        raise FieldError("selector", reasons.of("pair_selection"))
+    try:
+        return node_scopes.read({"labels": body["selector"]})
+    except FieldError as error:
+        raise FieldError(OLDER_FIELDS[error.field], error.reason) from error
 
 
 class Cancel(base.ActionView):

@@ -57,7 +57,7 @@ class NodeProbation(base.ActionView):
 
     @extend_schema(operation_id="nodes_probation", responses={200: ProbationSerializer})
     def get(self, request: Request, cluster: str, name: str) -> Response:
-        """Returns it. 404 if the node is on none."""
+        """Returns the probation of the node. 404 if it is on none."""
         base.known_only(request)
         row = probations.on_node(_node(request, cluster, name))
         if row is None:
@@ -76,7 +76,7 @@ class EndProbation(base.ActionView):
     )
     @idempotency.once
     def post(self, request: Request, cluster: str, name: str) -> Response:
-        """Requests the end (202). A worker removes label and taint. 409 if the node is on no probation."""
+        """Requests the end of the probation (202). A worker removes label and taint. 409 if it is on none."""
         base.known_only(request)
         node = _node(request, cluster, name)
         require(request, Verb.REPAIR, node)

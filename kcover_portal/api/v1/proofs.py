@@ -36,8 +36,8 @@ class Proof(base.ActionView):
     def get(self, request: Request, pk: int) -> Response:
         """Returns the proof as a file. The proof of an open rescue states what was done so far.
 
-        It states the rules as they are. If an address in them has a query or a user part, which may be a key, the proof
-        requires the right to change policies (403).
+        It states the rules as they are. If an address in them has a part that may be a key, the proof requires the
+        right to change policies (403).
         """
         base.known_only(request)
         seen = Rescue.objects.filter(cluster__in=accounts.clusters_of(principal(request)))

@@ -70,7 +70,16 @@ class RepairSerializer(serializers.ModelSerializer[Repair]):
         model = Repair
         fields = (
             *("id", "state", "machine", "part", "vendor", "queue", "ticket", "assignee", "due", "action"),
-            *("opened_because", "opened_because_reasons", "opened_by", "rescue", "evidence", "verbs"),
+            *(
+                "removed_serial",
+                "opened_because",
+                "opened_because_reasons",
+                "opened_by",
+                "opened_role",
+                "rescue",
+                "evidence",
+                "verbs",
+            ),
             *(f"{state}_at" for state in core.State),
         )
 
@@ -110,6 +119,7 @@ class RepairVerbBody(DetailsBody):
     """A reason, and details to change. ``refuse`` hands the repair back, whatever ``assignee`` and ``due`` say."""
 
     action = serializers.CharField(required=False, allow_blank=True, max_length=200, help_text="to the part")
+    machine = SerialBody(required=False)
 
 
 class RecordBody(DetailsBody):
@@ -167,7 +177,13 @@ class Repairs(base.ReadViewSet[Repair]):
         require(request, Verb.HANDLE_REPAIRS, node)
         part = core.Part(**body.pop("part", {}))
         made = services.report(
-            node, part=part, details=_columns(body), actor=accounts.actor(who), reason=reason, now=timezone.now()
+            node,
+            part=part,
+            details=_columns(body),
+            actor=accounts.actor(who),
+            role=accounts.role_in(who, Verb.HANDLE_REPAIRS, node),
+            reason=reason,
+            now=timezone.now(),
         )
         return Response(RepairSerializer(made).data, status=201)
 
@@ -196,7 +212,7 @@ class RepairAct(base.ActionView):
     def post(self, request: Request, pk: int, verb: str) -> Response:
         """Executes the verb. 409 if the state does not allow it, or for ``close`` without a passed validation.
 
-        ``refuse`` hands the repair back to whoever reported it.
+        ``refuse`` hands the repair back to the role that reported it.
         """
         base.known_only(request)
         if verb not in VERBS:

@@ -1,11 +1,12 @@
 """Guards of a cluster, and maintenance windows."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
@@ -13,17 +14,22 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover.recurrence import PERIODS, Recurrence, RecurrenceError
+from kcover.scopes import Scope
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base, changes
+from kcover_portal.api.v1 import base, changes, scopes
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.views import maintenance_scopes
+
+SERIES = OpenApiParameter("series", bool, description="also the windows that repeat it")
 
 
 class Guards(base.ActionView):
@@ -65,17 +71,53 @@ class Guards(base.ActionView):
 
 
 class MaintenanceSerializer(serializers.ModelSerializer[Maintenance]):
-    """A maintenance window; null ``cluster`` means all clusters."""
+    """A maintenance window; null ``cluster`` means all clusters.
+
+    ``scope``: the ``nodes``, ``labels``, ``pools`` or ``domains`` that it covers; {} for the whole cluster. A single
+    pool or node is in ``pool`` or ``node``, too. Nodes that you may not see are left out.
+    ``series`` is the same for a window and its repetitions, each of which is a window of its own.
+    """
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
+    node = serializers.SerializerMethodField()
+    scope = serializers.SerializerMethodField()
 
     class Meta:
         model = Maintenance
-        fields = ("id", "cluster", "pool", "node", "starts_at", "ends_at", "reason", "created_by")
+        fields = (
+            "id",
+            "cluster",
+            "pool",
+            "node",
+            "scope",
+            "starts_at",
+            "ends_at",
+            "reason",
+            "created_by",
+            "series",
+            "repeats",
+        )
+
+    def get_node(self, window: Maintenance) -> str:
+        return window.node if window.node in self._scope(window).nodes else ""
+
+    def get_scope(self, window: Maintenance) -> dict[str, Any]:
+        return self._scope(window).to_json()
+
+    def _scope(self, window: Maintenance) -> Scope:
+        return maintenance_scopes.seen_by(principal(self.context["request"]), window)
 
 
-class MaintenanceBody(base.StrictSerializer):
-    """A new window."""
+class RepeatsBody(base.StrictSerializer):
+    """How a window repeats: at the same local time of a zone, also when its clocks change."""
+
+    every = serializers.ChoiceField(list(PERIODS))
+    zone = serializers.CharField(max_length=100, help_text="an IANA name such as Europe/Berlin, or UTC")
+    until = serializers.DateTimeField(help_text="the last time at which a repetition may start")
+
+
+class MaintenanceBody(scopes.ScopeBody):
+    """A new window for a scope, or by its older fields for a ``pool`` or a ``node``."""
 
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
     pool = serializers.CharField(required=False, allow_blank=True, max_length=120, default="")
@@ -83,6 +125,7 @@ class MaintenanceBody(base.StrictSerializer):
     starts_at = serializers.DateTimeField()
     ends_at = serializers.DateTimeField()
     reason = serializers.CharField(max_length=base.MAX_REASON_CHARACTERS)
+    repeats = RepeatsBody(required=False, allow_null=True, default=None)
 
 
 class Windows(base.ReadViewSet[Maintenance]):
@@ -96,32 +139,49 @@ class Windows(base.ReadViewSet[Maintenance]):
         """Returns the windows of visible clusters and of all clusters."""
         who = principal(self.request)
         seen = Q(cluster=None) | Q(cluster__in=accounts.clusters_of(who))
-        return Maintenance.objects.select_related("cluster").filter(seen).order_by("-pk")
+        return Maintenance.objects.select_related("cluster").defer("members").filter(seen).order_by("-pk")
 
     @extend_schema(request=MaintenanceBody, responses={201: MaintenanceSerializer})
     @idempotency.once
     def create(self, request: Request) -> Response:
-        """Creates a window."""
+        """Creates a window and returns it. With ``repeats`` also its repetitions: at most 60 windows in all."""
         base.known_only(request)
         body: dict[str, Any] = base.body_of(request, MaintenanceBody)
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         require(request, Verb.MAINTAIN, cluster)
         window = cluster_settings.open_maintenance(
-            **{**body, "cluster": cluster}, actor=accounts.actor(principal(request)), now=timezone.now()
+            cluster,
+            **{name: body[name] for name in ("pool", "node", "starts_at", "ends_at", "reason")},
+            selection=scopes.given(body),
+            repeats=_recurrence(body["repeats"]),
+            actor=accounts.actor(principal(request)),
+            now=timezone.now(),
         )
-        return Response(MaintenanceSerializer(window).data, status=201)
+        return Response(MaintenanceSerializer(window, context={"request": request}).data, status=201)
 
-    @extend_schema(request=None, responses={204: None})
+    @extend_schema(parameters=[SERIES], request=None, responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Ends a window now, or deletes one that has not begun."""
-        base.known_only(request)
+        """Ends a window now, or deletes one that has not begun. With ``series`` also all that repeat it."""
+        base.known_only(request, ("series",))
         window = get_object_or_404(self.get_queryset(), pk=pk)
         require(request, Verb.MAINTAIN, window.cluster)
         step_up(request)
         cluster_settings.end_maintenance(
-            window, actor=accounts.actor(principal(request)), reason="", now=timezone.now()
+            window,
+            actor=accounts.actor(principal(request)),
+            reason="",
+            now=timezone.now(),
+            whole_series=base.flag(request, "series"),
         )
         return Response(status=204)
+
+
+def _recurrence(given: Mapping[str, Any] | None) -> Recurrence | None:
+    """Raises FieldError for a zone that does not exist."""
+    try:
+        return Recurrence(**given) if given else None
+    except RecurrenceError as error:
+        raise FieldError(f"repeats.{error.field}", error.reason) from error
 
 
 def _cluster(request: Request, name: str) -> Cluster:

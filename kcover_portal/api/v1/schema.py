@@ -55,6 +55,10 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 class Schema(AutoSchema):
     """Adds problem documents to the responses."""
 
+    def get_tags(self) -> list[str]:
+        """Returns the part of the path after the version: the kind of record."""
+        return [self.path.removeprefix("/api/v1/").partition("/")[0]]
+
     def _get_response_bodies(self, direction: Literal["request", "response"] = "response") -> dict[str, Any]:
         bodies: dict[str, Any] = super()._get_response_bodies(direction)
         reference = self.resolve_serializer(Problem, "response").ref

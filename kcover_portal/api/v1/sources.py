@@ -21,7 +21,7 @@ from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors, pagination
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.body_parsers import StrictJsonParser
+from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require, step_up
 from kcover_portal.api.v1 import base
@@ -29,6 +29,7 @@ from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
@@ -183,7 +184,8 @@ class Test(base.ActionView):
         rows = accounts.visible(principal(request), Source.objects.select_related("cluster"), node=None)
         row = get_object_or_404(rows, name=name)
         require(request, Verb.GUARD, row.cluster)
-        trial = services.try_source(row, now=timezone.now())
+        with base.place(request, concurrency_limits.SOURCE_TESTS):
+            trial = services.try_here_or_by_worker(row, clock=timezone.now)
         said = localization.say(trial.error) if trial.error is not None else None
         answer = {"ok": trial.ok, "seen": trial.seen, "lag_seconds": trial.lag_seconds, "error": said}
         return Response(answer)
@@ -242,6 +244,7 @@ class Events(base.ActionView):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
             raise http_errors.RetryAfter(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
         _check_owner(token, source)
+        refuse_encoded(request)
         taken = services.receive(
             source,
             request.data,

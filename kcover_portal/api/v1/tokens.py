@@ -189,7 +189,7 @@ class Tokens(base.ReadViewSet[ApiToken]):
 
     @extend_schema(responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
-        """Revoke a token."""
+        """Revokes a token."""
         base.known_only(request)
         token = self.get_object()
         require(request, Verb.ADMINISTER, token.cluster)

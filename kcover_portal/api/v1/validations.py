@@ -17,7 +17,7 @@ from kcover_portal.accounts.models import User, Verb
 from kcover_portal.api import http_errors, idempotency, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base
+from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.checks import queries
 from kcover_portal.checks.filtersets import ValidationFilter
@@ -25,7 +25,7 @@ from kcover_portal.checks.models import CheckRun, ValidatedNode, Validation
 from kcover_portal.checks.services import validation_profiles, validations
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.fleet.services import scope_checks
 
 
 class ProfileSerializer(serializers.Serializer[Any]):
@@ -96,7 +96,10 @@ class NodeVerdictSerializer(serializers.ModelSerializer[ValidatedNode]):
 
 
 class ResultSerializer(serializers.Serializer[Any]):
-    """One result. ``proof`` is none for a check that was skipped, that broke or that nobody answered."""
+    """One result. ``proof`` is none for a check that was skipped, that broke or that nobody answered.
+
+    ``busbw``: of an NCCL test, GB/s of bus bandwidth by message size in bytes; ``value`` is the highest.
+    """
 
     node = serializers.CharField()
     check = serializers.CharField()
@@ -106,18 +109,20 @@ class ResultSerializer(serializers.Serializer[Any]):
     unit = serializers.CharField()
     message = serializers.CharField()
     proof = serializers.ChoiceField(["hardware", "none"])
+    busbw = serializers.DictField(child=serializers.FloatField(), required=False)
 
 
 class ValidationSerializer(serializers.ModelSerializer[Validation]):
-    """A validation. ``check_run``: the run of its checks, once it has begun."""
+    """A validation. ``check_run``: the run of its checks, once it has begun. ``preflight_plan``: its NCCL tests."""
 
     cluster = serializers.SlugRelatedField[Cluster](slug_field="name", read_only=True)
     check_run = serializers.IntegerField(source="run_id", read_only=True, allow_null=True)
+    preflight_plan = serializers.IntegerField(source="nccl_plan_id", read_only=True, allow_null=True)
 
     class Meta:
         model = Validation
         fields = (
-            *("id", "cluster", "profile", "state", "reason", "check_run"),
+            *("id", "cluster", "profile", "state", "reason", "check_run", "preflight_plan"),
             *("requested_by", "requested_at", "finished_at"),
         )
 
@@ -142,13 +147,10 @@ class ValidationDetailSerializer(ValidationSerializer):
         return list(ResultSerializer(shown, many=True).data)
 
 
-class ValidationBody(base.StrictSerializer):
-    """A new validation."""
+class ValidationBody(scopes.ScopeBody):
+    """A new validation of the nodes of a scope."""
 
     cluster = serializers.CharField(max_length=100)
-    nodes = serializers.ListField(
-        child=serializers.CharField(max_length=253), min_length=1, max_length=validations.MAX_NODES
-    )
     profile = serializers.CharField(max_length=16)
     reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
@@ -182,10 +184,7 @@ class Validations(base.ReadViewSet[Validation]):
         body, who = base.body_of(request, ValidationBody), principal(request)
         cluster = base.cluster_named(request, body["cluster"])
         require(request, Verb.CHECK, cluster)
-        try:
-            nodes = node_selection.nodes(cluster, hosts=body["nodes"])
-        except FieldError as error:
-            raise FieldError("nodes", error.reason) from error
+        nodes = list(scope_checks.select(cluster, scopes.selection(body)))
         row = validations.begin(
             cluster,
             nodes,

@@ -10,15 +10,17 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from kcover import reasons
-from kcover_portal.audit_stream.models import Sink
-from kcover_portal.audit_stream.queries import topics
+from kcover_portal.audit_stream.models import Issue, Refusal, Sink
+from kcover_portal.audit_stream.queries import healing, topics
 from kcover_portal.audit_stream.queries.topics import Record
 
 MAX_RECORDS = 500  # in one batch
 MAX_BYTES = 1024 * 1024  # of a batch's records as JSON, unless one record alone is larger
 LAG_LATE = timedelta(minutes=5)  # age of the oldest record that a healthy sink has not received
 
+JIRA = Sink.Kind.JIRA
 Part = tuple[str, str]  # topic, part
+BUILT_IN_TOPICS = (topics.AUDIT, healing.HEALING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +45,27 @@ def due(*, now: datetime) -> list[Sink]:
     """The sinks that may be tried now and have records to receive."""
     rows: QuerySet[Sink] = Sink.objects.filter(enabled=True, due_at__lte=now).prefetch_related("positions")
     heads = Heads()
-    return [sink for sink in rows if any(heads.unread(sink))]
+    return [sink for sink in rows if any(heads.unread(sink)) or (sink.kind == JIRA and _to_close(sink, now=now))]
+
+
+def _to_close(sink: Sink, *, now: datetime) -> bool:
+    return Issue.objects.filter(sink=sink, closing=True, due_at__lte=now).exists()
+
+
+def receiving(name: str, kind: str) -> Sink | None:
+    """The enabled sink of this name and kind that takes signed messages; None without one."""
+    return Sink.objects.filter(name=name, kind=kind, enabled=True).exclude(incoming_key="").first()
+
+
+def issue_of(sink: Sink, key: str, *, number: str) -> Issue | None:
+    """The issue that the sink has for a repair; None without one.
+
+    ``number``: Jira's id. An issue that was moved to another project keeps it, and gets another key. Of an issue that
+    was created before the portal kept ids, only the key is known.
+    """
+    rows = Issue.objects.filter(sink=sink)
+    moved = rows.filter(number=number).first() if number else None
+    return moved or (rows.filter(key=key, number="").first() if key else None)
 
 
 class Heads:
@@ -71,7 +93,8 @@ def lag(sink: Sink, *, now: datetime, heads: Heads | None = None) -> Lag:
     unread = list((heads or Heads()).unread(sink))
     first = itertools.chain.from_iterable(topics.TOPICS[topic].read(part, at, 1) for (topic, part), at, _ in unread)
     oldest = min((record.at for record in first), default=now)
-    return Lag(records=sum(newest - at for _, at, newest in unread), age=max(now - oldest, timedelta(0)))
+    records = sum(topics.TOPICS[topic].between(part, at, newest) for (topic, part), at, newest in unread)
+    return Lag(records=records, age=max(now - oldest, timedelta(0)))
 
 
 def batch(sink: Sink, *, most: int = MAX_RECORDS) -> list[Record]:
@@ -92,10 +115,37 @@ def batch(sink: Sink, *, most: int = MAX_RECORDS) -> list[Record]:
     return found
 
 
+def open_issue(sink: Sink) -> reasons.Reason | None:
+    """Why the first issue of an ended repair is still open; None if there is none, or the sink has no issues."""
+    if sink.kind != JIRA:
+        return None
+    row = Issue.objects.filter(sink=sink, closing=True, attempts__gt=0).order_by("pk").first()
+    return reasons.both(reasons.of("jira_issue_open", issue=row.key), row.why) if row is not None else None
+
+
+def set_aside(sink: Sink) -> reasons.Reason | None:
+    """The records that the sink's receiver refused for good, with why the first was; None without any."""
+    if sink.kind != Sink.Kind.MAIL:
+        return None
+    rows = Refusal.objects.filter(sink=sink).exclude(set_aside_at=None).order_by("pk")
+    first, count = rows.first(), rows.count()
+    if first is None:
+        return None
+    told = reasons.of("sink_set_aside", sink=sink.name, count=count, repair=str(first.repair))
+    return reasons.both(told, first.why)
+
+
+def count_set_aside(sink: Sink) -> int:
+    """The number of records that the sink's receiver refused for good and that wait for a person."""
+    return Refusal.objects.filter(sink=sink).exclude(set_aside_at=None).count()
+
+
 def trouble(sink: Sink, found: Lag) -> reasons.Reason | None:
     """The problem of an enabled sink, for people; None if it keeps up."""
-    if not sink.enabled or not found.records:
+    if not sink.enabled:
         return None
+    if not found.records:
+        return open_issue(sink) or set_aside(sink)
     behind = reasons.of("sink_behind", sink=sink.name, count=found.records, span=reasons.span(found.age))
     if sink.why is not None:
         return reasons.both(behind, sink.why)

@@ -1,7 +1,7 @@
 """Topics: ordered sources of records.
 
-A topic has parts. Within a part, records have numbers without gaps and become visible in that order, so that a position
-is one number and no record is ever skipped. To add a topic, register it in ``AppConfig.ready`` of its app.
+A topic has parts. Within a part, records have rising numbers and become visible in that order, so that a position is
+one number and no record is ever skipped. To add a topic, register it in ``AppConfig.ready`` of its app.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,6 +14,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 
 AUDIT: Final = "audit"
+TICKETS: Final = "tickets"  # of the repairs, which register it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +34,19 @@ class Record:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topic:
-    """``heads``: the newest number of each part. ``read``: at most ``most`` records of a part after a number."""
+    """``heads``: the newest number of each part. ``read``: at most ``most`` records of a part after a number.
+
+    ``count``: the number of records of a part between two numbers, without the first; None: numbers have no gaps.
+    """
 
     name: str
     heads: Callable[[], dict[str, int]]
     read: Callable[[str, int, int], Sequence[Record]]
+    count: Callable[[str, int, int], int] | None = None
+
+    def between(self, part: str, after: int, newest: int) -> int:
+        """The number of records of a part after ``after``, up to ``newest``."""
+        return newest - after if self.count is None else self.count(part, after, newest)
 
 
 TOPICS: dict[str, Topic] = {}

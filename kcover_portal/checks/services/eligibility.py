@@ -43,7 +43,7 @@ def _reason(node: Node, windows: Iterable[Maintenance], *, in_rescue: bool) -> r
     if in_rescue:
         return reasons.of("node_in_rescue")
     for window in windows:
-        if window.node == node.name if window.node else window.pool in ("", node.pool):
+        if window.covers(node):
             until = reasons.moment(window.ends_at)
             return reasons.of("node_in_maintenance", until=until, why=window.reason[:400])
     return None

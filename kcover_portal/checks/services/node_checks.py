@@ -13,6 +13,7 @@ from kcover_portal.fleet.models import Command
 
 GOOD_STATUSES = ([autopilot.OK], [autopilot.NOT_CHECKED])
 BECAUSE = "because"  # key of the reason in a stored result that the portal wrote itself
+BUSBW = "busbw"  # key of the GB/s by message size in a stored result of an NCCL test
 PICKUP_TIMEOUT = timedelta(minutes=1)  # added to the time that the checks may take
 WRITTEN_FIELDS = ("state", "invasive", "command", "results", "statuses", "note", "requested_at", "finished_at")
 
@@ -32,7 +33,7 @@ def results_of(target: CheckTarget) -> list[fault.Check]:
 
 def as_values(results: Iterable[Mapping[str, Any]]) -> list[fault.Check]:
     """Stored results as values."""
-    fields = [{name: value for name, value in result.items() if name != BECAUSE} for result in results]
+    fields = [{name: value for name, value in result.items() if name not in (BECAUSE, BUSBW)} for result in results]
     return [fault.Check(**result) for result in fields]
 
 

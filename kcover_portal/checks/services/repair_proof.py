@@ -1,4 +1,4 @@
-"""The proof that a repaired machine is sound: the validations of its node since it was returned."""
+"""The proof that a repaired machine is sound: its validations since it was returned."""
 
 from datetime import datetime
 
@@ -10,18 +10,24 @@ from kcover_portal.repairs.services import Proof
 State = Validation.State
 
 
-def of_node(node: Node, since: datetime) -> Proof:
-    """The proof by validations that were requested since then, of the machine that has the node's name now.
+def of_node(node: Node, since: datetime, serial: str) -> Proof:
+    """The proof by validations of the machine that were requested since then, under the name that it has now.
 
-    A failure counts more than a later validation that passed: that one may have tested something else.
+    ``serial``: the machine's serial number, "" if unknown. A validation of a machine with another number proves
+    nothing. Where one of the two numbers is unknown, the node's name counts, and the reason says so. A failure counts
+    more than a later validation that passed: that one may have tested something else.
     """
     rows = ValidatedNode.objects.filter(node=node, machine=node.uid, validation__requested_at__gte=since)
-    found = dict(rows.order_by("pk").values_list("state", "validation"))
+    verdicts = list(rows.order_by("pk").values_list("state", "validation", "serial"))
+    same = [one for one in verdicts if not (serial and one[2]) or one[2] == serial]
+    found = {state: (validation, reported) for state, validation, reported in same}
+    passed = "repair_validation_passed" if serial and found.get(State.PASSED, (0, ""))[1] else "repair_passed_by_name"
     for state, validation, code in (
         (State.FAILED, repairs.Validation.FAILED, "repair_failed_validation"),
         (State.WAITING, repairs.Validation.RUNNING, "repair_validation_begun"),
-        (State.PASSED, repairs.Validation.PASSED, "repair_validation_passed"),
+        (State.PASSED, repairs.Validation.PASSED, passed),
     ):
         if state in found:
-            return Proof(validation=validation, because=reasons.of(code, validation=str(found[state])))
-    return Proof(validation=repairs.Validation.MISSING)
+            return Proof(validation=validation, because=reasons.of(code, validation=str(found[state][0])))
+    other = any(state == State.PASSED for state, _validation, _serial in verdicts)
+    return Proof(validation=repairs.Validation.OTHER_MACHINE if other else repairs.Validation.MISSING)

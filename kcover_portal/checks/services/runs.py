@@ -15,7 +15,6 @@ from kcover_portal.ledger import services as ledger
 
 CLUSTER_CALL_LEASE = timedelta(seconds=60)  # longer than one step's calls of the cluster
 RETRY_AFTER = timedelta(seconds=30)  # for a cluster that did not answer
-MAX_NAMED_NODES = 50  # in an entry of the audit log
 MAX_RUNS = 20  # running at one time in a cluster
 PRUNE_BATCH = 1_000  # rows per DELETE
 
@@ -73,7 +72,7 @@ def begin(
             checks=tuple(checks),
             level=level,
             batch=batch,
-            nodes=tuple(node.name for node in nodes[:MAX_NAMED_NODES]),
+            nodes=tuple(node.name for node in nodes[: audit.MAX_NAMED_NODES]),
             count=len(nodes),
         )
         ledger.record(cluster.name, act, actor=actor, now=now)
@@ -209,7 +208,7 @@ def _note_end(run: CheckRun, *, now: datetime) -> None:
     act = audit.CheckRunFinished(
         check_run=run.pk,
         count=run.total,
-        wrong={target.node.name: tuple(target.statuses) for target in failed[:MAX_NAMED_NODES]},
+        wrong={target.node.name: tuple(target.statuses) for target in failed[: audit.MAX_NAMED_NODES]},
         wrong_count=len(failed),
     )
     ledger.record(run.cluster.name, act, actor="system", now=now)

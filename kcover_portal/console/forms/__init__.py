@@ -8,13 +8,9 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from kcover.notify import events
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
-from kcover_portal.console import lists, presentation
-from kcover_portal.console.access import Request
-from kcover_portal.console.fault_names import KINDS
 from kcover_portal.console.forms import widgets
+from kcover_portal.console.forms.list_filters import shown as shown
 from kcover_portal.fleet.models import Cluster
 
 CONFIRM_FROM_PODS = 10  # number of evicted pods from which on the node's name must be typed
@@ -115,42 +111,6 @@ class Inject(forms.Form):
     code = forms.TypedChoiceField(choices=[(code, f"Xid {code}") for code in DEMO_CODES], coerce=int, initial=62)
     node = forms.CharField(max_length=253, required=False)
     gpu = forms.IntegerField(min_value=0, max_value=63, required=False)
-
-
-def shown(request: Request, found: lists.ListResult, *names: str) -> list[dict[str, Any]]:
-    """The filters above a list, in order, as the template renders them. Clusters are a choice."""
-    chosen = found.filter
-    drawn = []
-    for name in names:
-        field = chosen.form[name]
-        kind = "select" if isinstance(field.field, forms.ChoiceField | forms.NullBooleanField) else "text"
-        choices: list[tuple[str, Any]] = []
-        if kind == "select":
-            choices = [(str(value), _label(name, value, label)) for value, label in getattr(field.field, "choices", ())]
-        if isinstance(field.field, forms.NullBooleanField):
-            choices = [("true", _("yes")), ("false", _("no"))]
-        if name == "cluster":
-            names_seen = accounts.scope(request.user).clusters().order_by("name").values_list("name", flat=True)
-            kind, choices = "select", [(cluster, cluster) for cluster in names_seen]
-        given = chosen.data.getlist(name) if hasattr(chosen.data, "getlist") else []
-        drawn.append(
-            {
-                "name": name,
-                "label": field.label,
-                "kind": "search" if name == "q" else kind,
-                "choices": [choice for choice in choices if choice[0] not in ("", "unknown")],
-                "value": ",".join(given),
-                "errors": field.errors,
-            }
-        )
-    return drawn
-
-
-def _label(name: str, value: Any, label: Any) -> Any:
-    """The label of a filter's choice, as the pages show that value."""
-    if name == "kind":
-        return presentation.event_kind(value) if value in events.KINDS else KINDS.get(value, label)
-    return presentation.of(name, value).label if value and name in ("severity", "mode") else label
 
 
 def query(**parts: str) -> str:

@@ -16,6 +16,7 @@ from kcover_portal.console.forms import Somewhere
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import Channel, Route
+from kcover_portal.notify.senders import pagers
 from kcover_portal.notify.services import channels
 
 ADDRESSES = {  # the form of the address of each kind, and where people get it
@@ -37,10 +38,14 @@ ADDRESSES = {  # the form of the address of each kind, and where people get it
     Channel.Kind.OPSGENIE: gettext_lazy(
         "Leave blank for https://api.opsgenie.com. European accounts: https://api.eu.opsgenie.com"
     ),
+    Channel.Kind.ALERTMANAGER: gettext_lazy("The address of Alertmanager, e.g. http://alertmanager.monitoring:9093"),
 }
 KEYS = {  # where people get a pager's key
     Channel.Kind.PAGERDUTY: gettext_lazy("The integration key of an Events API v2 integration: 32 letters and digits."),
     Channel.Kind.OPSGENIE: gettext_lazy("The key of an API integration, without the GenieKey prefix."),
+    Channel.Kind.ALERTMANAGER: gettext_lazy(
+        "A bearer token, or USER:PASSWORD for basic authentication. Leave blank if it needs none."
+    ),
 }
 KEEP_VALUE_HINT = gettext_lazy("Leave blank to keep the current value, which is never shown.")
 
@@ -76,7 +81,7 @@ class ChannelForm(forms.Form):
         help_text=gettext_lazy("The name that rules use, e.g. on-call. Cannot be changed later."),
     )
     url = forms.CharField(label=gettext_lazy("Address"), max_length=1000, widget=_hidden())
-    secret = forms.CharField(label=gettext_lazy("Secret"), max_length=200, widget=_hidden())
+    secret = forms.CharField(label=gettext_lazy("Secret"), max_length=4000, widget=_hidden())
     recipients = forms.CharField(
         label=gettext_lazy("Recipients"),
         max_length=4000,
@@ -117,6 +122,31 @@ class ChannelForm(forms.Form):
         ),
         required=False,
     )
+    quiet_hours = forms.CharField(
+        label=gettext_lazy("Quiet hours"),
+        max_length=200,
+        required=False,
+        widget=_line(),
+        help_text=gettext_lazy(
+            "For example Mon-Fri 22:00-07:00; Sat-Sun 00:00-24:00. Only urgent events are sent in this time."
+        ),
+    )
+    digest_at = forms.CharField(
+        label=gettext_lazy("Daily digest at"),
+        max_length=5,
+        required=False,
+        widget=_line(),
+        help_text=gettext_lazy(
+            "For example 08:30. Events that are not urgent become one message a day. Blank: at once."
+        ),
+    )
+    time_zone = forms.CharField(
+        label=gettext_lazy("Time zone"),
+        max_length=60,
+        required=False,
+        widget=_line(),
+        help_text=gettext_lazy("Of quiet hours and digest, e.g. Asia/Shanghai. Blank: the time zone of the portal."),
+    )
     for_owners = _yes_or_no(
         gettext_lazy("Owners of jobs may use it"),
         gettext_lazy(
@@ -141,17 +171,19 @@ class ChannelForm(forms.Form):
         dropped += ["enabled", "reason"] if channel is None else ["name"]
         dropped += [] if kind in channels.SIGNS else ["secret"]
         dropped += ["person"] if kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS else []
-        dropped += ["remind", "for_owners"] if kind in Channel.PAGERS else []
+        dropped += ["remind", "for_owners", "quiet_hours", "digest_at", "time_zone"] if kind in Channel.PAGERS else []
         for name in set(dropped):
             del self.fields[name]
         if not mail:
             self.fields["url"].help_text = ADDRESSES[Channel.Kind(kind)]
         if "secret" in self.fields:
-            self.fields["secret"].required = kind == Channel.Kind.WEBHOOK or kind in Channel.PAGERS
+            self.fields["secret"].required = kind == Channel.Kind.WEBHOOK
             self.fields["secret"].help_text = _("Used to sign messages.")
         if kind in Channel.PAGERS:
-            self.fields["url"].required = False
-            self.fields["secret"].label = _("Integration key")
+            has_default = bool(pagers.SERVICES[kind].url)
+            self.fields["url"].required = not has_default
+            self.fields["secret"].required = has_default
+            self.fields["secret"].label = _("Integration key") if has_default else _("Secret")
             self.fields["secret"].help_text = KEYS[Channel.Kind(kind)]
         if channel is not None:
             for name in ("url", "secret"):
@@ -206,6 +238,9 @@ def _initial(channel: Channel) -> dict[str, Any]:
         "min_interval": channel.min_interval,
         "remind": channel.remind,
         "for_owners": "yes" if channel.for_owners else "no",
+        "quiet_hours": channel.quiet_hours,
+        "digest_at": channel.digest_at,
+        "time_zone": channel.time_zone,
         "enabled": "yes" if channel.enabled else "no",
     }
 

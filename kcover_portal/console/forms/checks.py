@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy as _
 from kcover import autopilot
 from kcover.preflight import pair_tests
 from kcover.validation.profiles import Profile
+from kcover_portal.console.forms.scopes import ScopeFields
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight.models import PairPlan
 from kcover_portal.preflight.services import pair_plans
@@ -17,12 +18,10 @@ from kcover_portal.preflight.services import pair_plans
 OFFERED = tuple(autopilot.CHECKS)
 
 
-def _line() -> forms.TextInput:
-    return forms.TextInput(attrs={"class": "form-control mono", "autocomplete": "off", "spellcheck": "false"})
-
-
-class _OnNodes(forms.Form):
+class _OnNodes(ScopeFields):
     """The nodes of a cluster to check."""
+
+    whole = _("Every GPU node")
 
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),
@@ -31,24 +30,12 @@ class _OnNodes(forms.Form):
         empty_label=None,
         widget=forms.Select(attrs={"class": "form-select"}),
     )
-    host = forms.CharField(
-        required=False,
-        max_length=10_000,
-        label=_("Nodes"),
-        help_text=_("Comma-separated names. Leave this and the label blank for every GPU node."),
-        widget=_line(),
-    )
-    nodelabel = forms.CharField(required=False, max_length=400, label=_("Label (key=value)"), widget=_line())
 
     def __init__(self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any]) -> None:
         super().__init__(data, initial=initial)
         field = self.fields["cluster"]
         assert isinstance(field, forms.ModelChoiceField)
         field.queryset = clusters.order_by("name")
-
-    def clean_host(self) -> list[str]:
-        """The node names without duplicates."""
-        return list(dict.fromkeys(name for part in self.cleaned_data["host"].split(",") if (name := part.strip())))
 
 
 class Checks(_OnNodes):
@@ -75,7 +62,7 @@ class Checks(_OnNodes):
         help_text=_("Leave blank for all at once."),
         widget=forms.NumberInput(attrs={"class": "form-control"}),
     )
-    field_order = ("cluster", "checks", "level", "host", "nodelabel", "batch")
+    field_order = ("cluster", "by", "which", "checks", "level", "batch")
 
 
 class Validate(_OnNodes):
@@ -88,7 +75,7 @@ class Validate(_OnNodes):
         label=_("Reason"),
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
-    field_order = ("cluster", "profile", "host", "nodelabel", "reason")
+    field_order = ("cluster", "by", "which", "profile", "reason")
 
     def __init__(
         self, data: Any, *, clusters: QuerySet[Cluster], initial: dict[str, Any], in_force: Mapping[str, Profile]
@@ -116,7 +103,7 @@ class TestPairs(_OnNodes):
         widget=forms.NumberInput(attrs={"class": "form-control"}),
     )
     rule = forms.ChoiceField(
-        choices=PairPlan.Rule.choices,
+        choices=[(rule.value, rule.label) for rule in pair_plans.RULES],
         initial=PairPlan.Rule.CONFIRMED,
         label=_("Verdict"),
         widget=forms.Select(attrs={"class": "form-select"}),
@@ -139,4 +126,4 @@ class TestPairs(_OnNodes):
         help_text=_("A node with too few free GPUs is not measured."),
         widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
     )
-    field_order = ("cluster", "host", "nodelabel", "rounds", "rule", "threshold", "busy_nodes", "reason")
+    field_order = ("cluster", "by", "which", "rounds", "rule", "threshold", "busy_nodes", "reason")

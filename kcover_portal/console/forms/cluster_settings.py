@@ -84,3 +84,38 @@ class TwoPeople(Act):
     def refuse(self, error: FieldError) -> None:
         """Attach the service's error to its field."""
         self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))
+
+
+class Price(Act):
+    """What an hour of one GPU costs."""
+
+    gpu_hour_price = forms.DecimalField(
+        label=gettext_lazy("Price of a GPU hour"),
+        required=False,
+        min_value=0,
+        max_digits=10,
+        decimal_places=4,
+        widget=widgets.number(),
+        help_text=gettext_lazy("In your currency. Leave blank if it is not known."),
+    )
+    field_order = ("gpu_hour_price", "reason")
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        self.initial = {"gpu_hour_price": cluster.gpu_hour_price}
+
+
+class LemonRepairs(Act):
+    """The setting ``lemon_repairs``: the portal reports repairs of nodes that fail repeatedly."""
+
+    lemon_repairs = forms.BooleanField(
+        label=gettext_lazy("Report a repair of a node with four faults in 56 days"),
+        required=False,
+        widget=widgets.checkbox(),
+        help_text=gettext_lazy("Faults before its last repair do not count. The node itself is not changed."),
+    )
+    field_order = ("lemon_repairs", "reason")
+
+    def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
+        super().__init__(data)
+        self.initial = {"lemon_repairs": cluster.lemon_repairs}

@@ -15,8 +15,10 @@ from django.utils.translation import gettext_lazy
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover.recurrence import Recurrence, RecurrenceError
 from kcover_portal import localization
 from kcover_portal.console.forms import Act, Somewhere, widgets
+from kcover_portal.console.forms.scopes import ScopeFields
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.models import Mode
 
@@ -142,15 +144,9 @@ class ClusterMode(Act):
         self.initial["mode"] = mode
 
 
-class Window(Somewhere, Act):
+class Window(Somewhere, ScopeFields, Act):
     """A maintenance window: where, from when, for how long, and why."""
 
-    pool = forms.CharField(
-        label=gettext_lazy("Pool"), required=False, max_length=120, widget=forms.TextInput(attrs=_LINE)
-    )
-    node = forms.CharField(
-        label=gettext_lazy("Node"), required=False, max_length=253, widget=forms.TextInput(attrs=_LINE)
-    )
     begins = forms.DateTimeField(
         required=False,
         input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
@@ -161,20 +157,92 @@ class Window(Somewhere, Act):
         help_text=gettext_lazy("For example 90 s, 5 min, 1 h 30 min or 7 d."),
         widget=forms.TextInput(attrs=_LINE),
     )
-    field_order = ("cluster", "pool", "node", "begins", "lasts", "reason")
+    repeats = forms.ChoiceField(
+        label=gettext_lazy("Repetition"),
+        choices=[
+            ("", gettext_lazy("does not repeat")),
+            ("day", gettext_lazy("every day")),
+            ("week", gettext_lazy("every week")),
+        ],
+        required=False,
+        widget=forms.Select(attrs={"class": "form-select"}),
+        help_text=gettext_lazy("At the same local time, also when clocks change. At most 60 windows."),
+    )
+    repeats_until = forms.DateTimeField(
+        required=False,
+        input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S"],
+        widget=forms.DateTimeInput(attrs={"class": "form-control", "type": "datetime-local"}),
+    )
+    field_order = ("cluster", "by", "which", "begins", "lasts", "repeats", "repeats_until", "reason")
     # The field of this form at which an error of the service is shown.
-    placed: Mapping[str, str] = {"starts_at": "begins", "ends_at": "lasts"}
+    placed: Mapping[str, str] = {
+        "starts_at": "begins",
+        "ends_at": "lasts",
+        "repeats.every": "repeats",
+        "repeats.zone": "repeats",
+        "repeats.until": "repeats_until",
+    }
 
-    def __init__(self, data: Any, *, clusters: QuerySet[Cluster], everywhere: bool, zone: str) -> None:
-        Act.__init__(self, data)
+    def __init__(
+        self,
+        data: Any,
+        *,
+        clusters: QuerySet[Cluster],
+        everywhere: bool,
+        zone: str,
+        initial: Mapping[str, str],
+    ) -> None:
+        super().__init__(data)
+        self.initial.update(initial)
         cluster = self.fields["cluster"]
         assert isinstance(cluster, forms.ModelChoiceField)
         cluster.queryset = clusters.order_by("name")
         if not everywhere:
             cluster.required, cluster.empty_label = True, None
         self.fields["begins"].label = _("Starts (%(zone)s; blank = now)") % {"zone": zone}
+        self.fields["repeats_until"].label = _("Last start (%(zone)s)") % {"zone": zone}
+        self._zone = zone
+
+    def clean(self) -> dict[str, Any] | None:
+        """Adds ``recurrence`` to the cleaned data; None if the window does not repeat."""
+        given = super().clean() or self.cleaned_data
+        every, until = given.get("repeats", ""), given.get("repeats_until")
+        given["recurrence"] = None
+        if every and until is not None:
+            try:
+                given["recurrence"] = Recurrence(every, self._zone, until)
+            except RecurrenceError as error:
+                self.add_error("repeats", localization.say(error.reason))
+        elif every and "repeats_until" not in self.errors:
+            self.add_error("repeats_until", _("Say when the last window starts."))
+        elif until is not None:
+            self.add_error("repeats", _("Say how often the window repeats, or leave the last start blank."))
+        return given
 
     def span(self, *, now: datetime) -> tuple[datetime, datetime]:
         """(start, end) of the window."""
         begins = self.cleaned_data["begins"] or now
         return begins, begins + timedelta(seconds=self.cleaned_data["lasts"])
+
+
+class EndWindow(Act):
+    """The end of a maintenance window, and of those that repeat it."""
+
+    which = forms.ChoiceField(
+        label=gettext_lazy("End"),
+        choices=[
+            ("one", gettext_lazy("this window only")),
+            ("series", gettext_lazy("this window and all repetitions")),
+        ],
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    field_order = ("which", "reason")
+
+    def __init__(self, data: Any = None, *, repeats: bool) -> None:
+        super().__init__(data)
+        if not repeats:
+            del self.fields["which"]
+
+    @property
+    def whole_series(self) -> bool:
+        return self.cleaned_data.get("which") == "series"

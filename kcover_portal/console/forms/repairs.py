@@ -39,7 +39,7 @@ FIELDS: Final[Mapping[str, Callable[[], forms.Field]]] = {
 OF_VERB: Final[Mapping[Verb, tuple[str, ...]]] = {
     Verb.ACCEPT: ("assignee", "due"),
     Verb.HAND_OVER: ("action", "assignee", "due"),
-    Verb.RETURN: ("action", "part_serial", "assignee", "due"),
+    Verb.RETURN: ("action", "part_serial", "machine_serial", "assignee", "due"),
     Verb.CLOSE: (),
     Verb.REFUSE: (),
 }

@@ -1,5 +1,6 @@
 """Forms for API tokens."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -73,6 +74,10 @@ class NewToken(Somewhere):
         field.queryset = clusters.order_by("name")
         if not everywhere:
             field.required, field.empty_label = True, None
+
+    def begin_with(self, given: Mapping[str, str]) -> None:
+        """Fills in the kind and the cluster that a link names."""
+        self.initial.update({name: given[name] for name in ("kind", "cluster") if name in given})
 
     def rights(self, *, now: datetime) -> dict[str, Any]:
         """The arguments of ``services.make_token``."""

@@ -30,3 +30,10 @@ def checkboxes() -> forms.CheckboxSelectMultiple:
 def new_password() -> forms.PasswordInput:
     """A password that is being chosen."""
     return forms.PasswordInput(attrs={"class": "form-control", "autocomplete": "new-password"})
+
+
+class SecretText(forms.Textarea):
+    """A text area whose value is never rendered."""
+
+    def format_value(self, _value: object) -> str:
+        return ""

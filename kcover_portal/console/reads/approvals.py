@@ -15,6 +15,7 @@ from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues
+from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approval_links, approvals, hand_approval
 from kcover_portal.rescue.models import Approval, Rescue, Step
@@ -121,6 +122,36 @@ def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     if any(vote.by == actor for vote in votes):
         return _("You have answered. Waiting for others.")
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedJob:
+    """A training job with pods on the node of a request. ``others``: requests about its other nodes, by expiry."""
+
+    job: jobs.JobView
+    others: Sequence[Rescue]
+
+    @property
+    def picked(self) -> str:
+        """The keys of the other requests, for one answer to all."""
+        return ",".join(str(other.pk) for other in self.others)
+
+
+def affected_jobs(rescue: Rescue, scope: accounts.Scope, *, now: datetime) -> list[AffectedJob]:
+    """The training jobs that an approval would interrupt; none if the cluster does not answer."""
+    found, _silent = jobs.jobs([rescue.cluster], scope, now=now)
+    hit = [job for job in found if rescue.node.name in job.nodes]
+    if not hit:
+        return []
+    rows = scope.rows(needs_person.awaiting_approval().filter(cluster=rescue.cluster).exclude(pk=rescue.pk))
+    waiting = list(rows.select_related("node").order_by("expires_at", "pk")[:MAX_ROWS])
+    return [AffectedJob(job, [other for other in waiting if other.node.name in job.nodes]) for job in hit]
+
+
+def next_question(user: User, *, after: int) -> int | None:
+    """The key of the next request that the user can answer; None if there is none."""
+    open_ones = waiting(accounts.scope(user), user=user)
+    return next((one.rescue.pk for one in open_ones if one.rescue.pk != after and not one.refusal), None)
 
 
 def answered(scope: accounts.Scope) -> list[ApprovalOutcome]:

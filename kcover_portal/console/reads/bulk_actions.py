@@ -9,10 +9,9 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts.models import Role, User, Verb
+from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.fleet.models import Node
@@ -69,30 +68,18 @@ class BulkAction:
 
 def _preview_nodes(nodes: Iterable[Node], verb: str, *, user: User, now: datetime) -> list[BulkTarget]:
     """The effect of the action on each node; writes nothing. Queries the cluster once per node if pods are evicted."""
-    found = []
-    for node in nodes:
-        page = reverse("console:node", args=(node.cluster.name, node.name))
-        if not accounts.may(user, Verb.REPAIR, node):
-            found.append(
-                BulkTarget(
-                    str(node.pk), node.name, node.cluster.name, page, "", [localization.say(_lacking(Verb.REPAIR))]
-                )
-            )
-            continue
-        plan = services.preview(node, verb, now=now)
-        pods = None if plan.pods is None else len(plan.pods)
-        found.append(
-            BulkTarget(
-                str(node.pk),
-                node.name,
-                node.cluster.name,
-                page,
-                "",
-                [localization.say(reason) for reason in plan.held_back],
-                pods,
-            )
+    return [
+        BulkTarget(
+            str(hit.node.pk),
+            hit.node.name,
+            hit.node.cluster.name,
+            reverse("console:node", args=(hit.node.cluster.name, hit.node.name)),
+            "",
+            [localization.say(reason) for reason in hit.held_back],
+            None if hit.plan is None or hit.plan.pods is None else len(hit.plan.pods),
         )
-    return found
+        for hit in services.preview_nodes(nodes, verb, who=user, now=now)
+    ]
 
 
 def _act_on_nodes(
@@ -100,18 +87,15 @@ def _act_on_nodes(
 ) -> list[BulkResult]:
     """Request one rescue per node; idempotent for the same ``once``."""
     answers = []
-    for node in nodes:
-        try:
-            if not accounts.may(user, Verb.REPAIR, node):
-                raise services.RescueRefused(_lacking(Verb.REPAIR))
-            key = f"console {user.pk} {once} {node.pk}"
-            rescue = services.request(node, verb, actor=accounts.actor(user), reason=reason, now=now, key=key)
-        except services.RescueRefused as error:
+    for got in services.request_nodes(nodes, verb, who=user, reason=reason, key=f"console {user.pk} {once}", now=now):
+        node = got.node
+        if got.because is not None:
             page = reverse("console:node", args=(node.cluster.name, node.name))
-            answers.append(BulkResult(node.name, page, localization.say(error.reason), refused=True))
-        else:
-            text = _("rescue %(number)d") % {"number": rescue.pk}
-            answers.append(BulkResult(node.name, reverse("console:rescue", args=(rescue.pk,)), text, refused=False))
+            answers.append(BulkResult(node.name, page, localization.say(got.because), refused=True))
+        elif got.rescue is not None:
+            text = _("rescue %(number)d") % {"number": got.rescue.pk}
+            page = reverse("console:rescue", args=(got.rescue.pk,))
+            answers.append(BulkResult(node.name, page, text, refused=False))
     return answers
 
 
@@ -123,7 +107,7 @@ def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: d
         steps = list(rescue.steps.all())
         refusals: list[str] = []
         if not accounts.may(user, needed, rescue.node):
-            refusals.append(localization.say(_lacking(needed)))
+            refusals.append(localization.say(services.lacking(needed)))
         elif verb not in reads.offered(rescue, steps):
             state = presentation.of("rescue", reads.shown_state(rescue)).label
             refusals.append(_("not possible in state: %(state)s") % {"state": state})
@@ -151,7 +135,7 @@ def _act_on_rescues(
         name = f"#{rescue.pk} {rescue.node.name}"
         try:
             if not accounts.may(user, needed, rescue.node):
-                raise services.RescueRefused(_lacking(needed))
+                raise services.RescueRefused(services.lacking(needed))
             more = (
                 {"approver": accounts.may(user, Verb.APPROVE, rescue.node)} if verb == "cancel" else {"via": "console"}
             )
@@ -161,10 +145,6 @@ def _act_on_rescues(
         else:
             answers.append(BulkResult(name, page, str(presentation.of("rescue", rescue.state).label), refused=False))
     return answers
-
-
-def _lacking(needed: str) -> reasons.Reason:
-    return reasons.of("role_needed", role=str(Role(accounts.role_with(needed)).label))
 
 
 KINDS = {

@@ -9,13 +9,13 @@ from kcover_portal.ledger.models import Entry
 
 def title(entry: Entry) -> str:
     """The act of an entry, as a title."""
-    act = _act(entry)
+    act = audit.known_act(entry)
     return localization.say(act.title()) if act is not None else entry.verb
 
 
 def why(entry: Entry) -> str:
     """A person's own words, or why the portal acted; for a refused request also what was requested."""
-    act = _act(entry)
+    act = audit.known_act(entry)
     if act is None:
         return ""
     explanation = localization.say(act.explanation) if act.explanation is not None else ""
@@ -26,11 +26,8 @@ def why(entry: Entry) -> str:
 
 def of_people(entries: Sequence[Entry], *, rescue: int) -> list[Entry]:
     """The entries of a rescue that are about the rescue as a whole, or not made by its worker."""
-    return [entry for entry in entries if entry.actor != f"rescue {rescue}" or isinstance(_act(entry), audit.RescueAct)]
-
-
-def _act(entry: Entry) -> audit.Act | None:
-    try:
-        return audit.from_entry(entry)
-    except audit.UnknownVerb:
-        return None
+    return [
+        entry
+        for entry in entries
+        if entry.actor != f"rescue {rescue}" or isinstance(audit.known_act(entry), audit.RescueAct)
+    ]

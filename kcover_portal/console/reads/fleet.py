@@ -63,26 +63,6 @@ class Summary:
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """The nodes of one pool of one cluster, worst first."""
-
-    cluster: str
-    pool: str
-    tiles: Sequence[Tile]
-
-    @property
-    def counts(self) -> list[tuple[str, Badge, int]]:
-        """The number of nodes in each state, most urgent first, without states that have no nodes."""
-        found = Counter(tile.state for tile in self.tiles)
-        return [(state, look, found[state]) for state, look in presentation.NODE.items() if found[state]]
-
-    @property
-    def troubled(self) -> list[Tile]:
-        """The nodes of the pool that are not healthy."""
-        return [tile for tile in self.tiles if tile.state != "healthy"]
-
-
 def state_of(
     *,
     in_cluster: bool,
@@ -109,6 +89,15 @@ def state_of(
     if silent:
         return "silent"
     return "cordoned" if unschedulable else "healthy"
+
+
+def shown_status(node: Node, tile: Tile | None) -> str:
+    """The state of a node in lists, by which ``views.node_status`` filters. The node must be read with its agent."""
+    if node.gone_at is not None:
+        return "gone"
+    if node.gpus == 0 and getattr(node, "agent", None) is None and node.in_cluster:
+        return "other"
+    return tile.state if tile else "unknown"
 
 
 def tiles(scope: Scope, *, now: datetime, nodes: Collection[int] | None = None) -> list[Tile]:
@@ -239,41 +228,3 @@ def names(fault: dict[str, Any], *, uuid: str, pci: str) -> bool:
 
 def _slot(address: str) -> str:
     return address.rsplit(".", 1)[0].lower()
-
-
-def grouped(found: Iterable[Tile]) -> list[Group]:
-    """Tiles by cluster and pool; clusters, pools and nodes each with the most urgent first."""
-    pools: dict[tuple[str, str], list[Tile]] = defaultdict(list)
-    for tile in found:
-        pools[tile.cluster, tile.pool].append(tile)
-    groups = [
-        Group(cluster, pool, sorted(members, key=lambda tile: (URGENCY[tile.state], tile.name)))
-        for (cluster, pool), members in pools.items()
-    ]
-    worst = {group.cluster: len(URGENCY) for group in groups}
-    for group in groups:
-        worst[group.cluster] = min(worst[group.cluster], URGENCY[group.tiles[0].state])
-    return sorted(
-        groups, key=lambda group: (worst[group.cluster], group.cluster, URGENCY[group.tiles[0].state], group.pool)
-    )
-
-
-def packed(groups: Iterable[Group]) -> dict[str, Any]:
-    """The map as the canvas reads it: states by number, a node as [name, state, GPUs or marks of each]."""
-    return {
-        "states": [
-            {"name": name, "label": str(look.label), "tone": look.tone, "sign": look.sign}
-            for name, look in presentation.NODE.items()
-        ],
-        "groups": [
-            {
-                "cluster": group.cluster,
-                "pool": group.pool,
-                "nodes": [
-                    [tile.name, URGENCY[tile.state], tile.marks if "x" in tile.marks else tile.gpus]
-                    for tile in group.tiles
-                ],
-            }
-            for group in groups
-        ],
-    }

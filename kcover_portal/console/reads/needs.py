@@ -1,277 +1,242 @@
-"""The home page's list of what needs a person: worst first, and complete up to a bound that the list names."""
+"""What needs a person, as cards: what, why it waits, what NVIDIA advises, and the next click."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Final
+from urllib.parse import urlencode
 
-from django.db.models import Case, Count, IntegerField, Min, QuerySet, Value, When
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.db.models import Model
+from django.urls import reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext
+from django.utils.translation import gettext_lazy as _
 
-from kcover.faults import catalog
-from kcover_portal import localization, needs_person
-from kcover_portal.accounts.queries import Scope
-from kcover_portal.console import presentation
+from kcover import need_causes
+from kcover.needs import Need
+from kcover_portal import localization
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import User, Verb
+from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.badge import Badge
-from kcover_portal.console.fault_names import incident_name, of_rescue, symptom
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.incidents.models import Incident
-from kcover_portal.jobs.models import JobOrder
-from kcover_portal.repairs.models import Repair
-from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.queries import last_decisions
-from kcover_portal.sources.models import Source
+from kcover_portal.needs import queries, services
 
-MAX_ROWS = 60  # rows of one kind; the list links to the rest
-WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
-URGENT_SEVERITIES = 2  # the number of severities that come before approvals: fatal and degraded
+MAX_NODES = 12  # nodes that a card names; the others are behind a link
+MAX_PICKED = 100  # rows of one bulk action
+LOOKS: Final = {
+    Need.LEDGER: Badge("", "bad", "bolt"),
+    Need.STORM: presentation.of("guard", "storm"),
+    Need.RESCUE: presentation.of("node", "attention"),
+    Need.APPROVAL: presentation.of("node", "approval"),
+    Need.INCIDENT: presentation.of("node", "faulty"),
+    Need.JOB: presentation.of("node", "attention"),
+    Need.REPAIR: Badge("", "ask", "tool"),
+    Need.PART: Badge("", "ask", "cpu"),
+    Need.WATCH: Badge("", "ask", "wifi-off"),
+    Need.SOURCE: Badge("", "ask", "plug-connected-x"),
+}
+LABELS: Final[dict[str, tuple[str | Promise, str]]] = {
+    "rescue": (_("Rescue now"), "heart-rate-monitor"),
+    "add_rule": (_("Add a rule"), "plus"),
+    "open_repair": (_("Report a repair"), "tool"),
+    "see_repair": (_("Show the repair"), "tool"),
+    "review_part": (_("Review the part"), "cpu"),
+    "resolve": (_("Mark as resolved"), "check"),
+    "close": (_("Close"), "check"),
+    "test": (_("Test the source"), "plug"),
+    "restart": (_("Restart"), "refresh"),
+    "stop": (_("Stop"), "ban"),
+    "decline": (_("Decline"), "x"),
+}
+PAGES: Final = ("add_rule", "see_repair")  # acts that open a page; the others open a dialog
+# Acts on many rows at once: the list, and of a node's act the verb is in its route.
+MANY: Final = {"approve": "rescues", "reject": "rescues", "rescue": "nodes", "release": "nodes"}
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
-    """One line of the list of what needs a person: what, why, since when, and where to act."""
+class CardAct:
+    """A button of a card. ``asks``: it opens a dialog."""
 
+    name: str
+    label: str | Promise
+    icon: str
+    href: str
+    asks: bool
+    primary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """One entry as it is shown. ``page``: where to read on. ``handles``: the reader may acknowledge it and so on."""
+
+    entry: queries.Entry
     look: Badge
     title: str
-    text: str
-    since: datetime | None
+    why: str
     page: str
-    record: int | None = None
-    cluster: str = ""
-    node: str = ""
-    until: datetime | None = None  # when it expires
+    acts: Sequence[CardAct]
+    nodes: Sequence[tuple[str, str]]
+    handles: bool
 
+    @property
+    def snoozes(self) -> bool:
+        """Returns whether this kind may be out of sight for a while."""
+        return self.entry.kind not in need_causes.NEVER_SNOOZED
 
-@dataclass(frozen=True, slots=True)
-class Remainder:
-    """Rows of one kind beyond the listed ones, and the list that has them all."""
+    @property
+    def more_nodes(self) -> int:
+        """How many of its nodes are not named."""
+        return max(0, len(self.entry.nodes) - MAX_NODES)
 
-    number: int
-    page: str
-    query: str
+    @property
+    def meaning(self) -> str:
+        """What the code means, in the reader's language; "" if the catalog has nothing."""
+        return gettext(self.entry.meaning) if self.entry.meaning else ""
 
-
-class _Kind(NamedTuple):
-    """The listed rows of one kind, and the list of all ``total`` of them."""
-
-    rows: list[Need]
-    total: int
-    page: str
-    query: str
+    @property
+    def advice(self) -> str:
+        """The usual remedy, in the reader's language; "" if there is none."""
+        return gettext(self.entry.advice) if self.entry.advice else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The list: its rows, how many there are in all, and where those are that it leaves out."""
+    """The cards, the snoozed ones apart. ``left_out``: rows that were too many to read, with their list."""
 
-    rows: list[Need]
-    total: int
-    more: list[Remainder]
+    cards: Sequence[Card]
+    snoozed: Sequence[Card]
+    left_out: Sequence[tuple[int, str]]
+
+    @property
+    def total(self) -> int:
+        """How many there are: the number of the list, of its tile and of the navigation."""
+        return len(self.cards)
 
 
-def of(scope: Scope, clusters: Collection[Cluster], *, now: datetime) -> Needs:
-    """Everything that needs a person, most urgent first; ``clusters``: those that are wholly in the scope.
-
-    A node with several faults is one row. So a node that reports many faults hides no other node.
-    """
-    waiting = needs_person.of(scope, clusters, now=now)
-    urgent, other, nodes = _faulty_nodes(waiting.incidents)
-    unwatched = [_unwatched(cluster) for cluster in waiting.clusters]
-    kinds = (
-        _Kind(*_ledgers(waiting.ledgers), "incidents", "needs_person=true&kind=ledger"),
-        _Kind(*_storms(waiting.storms), "incidents", "needs_person=true&kind=storm"),
-        _Kind(urgent, nodes - len(other), "incidents", "needs_person=true"),
-        _Kind(*_left(waiting.rescues), "rescues", "tab=people"),
-        _Kind(*_approvals(waiting.approvals), "rescues", "tab=approval"),
-        _Kind(*_orders(waiting.orders), "jobs", ""),
-        _Kind(*_repairs(waiting.repairs, now=now), "repairs", "needs_person=true"),
-        _Kind(other, len(other), "incidents", "needs_person=true"),
-        _Kind(unwatched, len(unwatched), "nodes", ""),
-        _Kind(*_failing(waiting.sources), "sources", ""),
-    )
+def of(user: User, clusters: Sequence[Cluster], *, now: datetime) -> Needs:
+    """Everything that needs a person in the user's part of the fleet, the worst first."""
+    found = queries.entries(accounts.scope(user), clusters, now=now)
+    cards = [_card(entry, user) for entry in found.entries]
+    lists = [(number, _list_of(kind)) for kind, number in found.left_out.items()]
     return Needs(
-        rows=[row for kind in kinds for row in kind.rows],
-        total=sum(kind.total for kind in kinds),
-        more=[
-            Remainder(kind.total - len(kind.rows), kind.page, kind.query)
-            for kind in kinds
-            if kind.total > len(kind.rows)
-        ],
+        [card for card in cards if not card.entry.snoozed], [card for card in cards if card.entry.snoozed], lists
     )
 
 
-def _total(rows: QuerySet[Any], listed: Sequence[object]) -> int:
-    return rows.count() if len(listed) == MAX_ROWS else len(listed)
+def number(user: User, *, now: datetime) -> int:
+    """The number of cards on the home page."""
+    scope = accounts.scope(user)
+    return len(queries.entries(scope, list(scope.clusters()), now=now).open)
 
 
-def _ledgers(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            Badge("", "bad", "bolt"),
-            _("The audit log differs from its anchor; automation is paused"),
-            _("The database was restored or rewritten. Read the incident, check the nodes, resume, then close it."),
-            row.opened_at,
-            "incident",
-            row.pk,
-            row.cluster.name,
+def about(user: User, cluster: Cluster, rows: Collection[Model], *, now: datetime) -> list[Card]:
+    """The cards about these rows: a node, an incident or a rescue. Their acts are about these rows only."""
+    wanted = {(type(row), row.pk) for row in rows}
+    cards = []
+    for entry in queries.entries(accounts.scope(user), [cluster], now=now).entries:
+        items = tuple(
+            item
+            for item in entry.items
+            if (type(item.row), item.row.pk) in wanted or (item.place and (type(item.place), item.place.pk) in wanted)
         )
-        for row in rows.select_related("cluster").order_by("opened_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
+        if items:
+            cards.append(_card(replace(entry, items=items), user))
+    return cards
 
 
-def _storms(rows: QuerySet[Incident]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            presentation.of("guard", "storm"),
-            _("Storm: %(symptom)s on %(n)d nodes") % {"symptom": symptom(storm), "n": len(storm.scope)},
-            _("Nothing is drained or rebooted. Find what its nodes share, then close the storm."),
-            storm.opened_at,
-            "incident",
-            storm.pk,
-            storm.cluster.name,
-        )
-        for storm in rows.select_related("cluster").order_by("opened_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
-
-
-def _left(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            presentation.of("node", "attention"),
-            _("%(node)s needs a person") % {"node": rescue.node.name},
-            localization.stored(rescue.because) or rescue.outcome,
-            rescue.closed_at or rescue.opened_at,
-            "rescue",
-            rescue.pk,
-            rescue.cluster.name,
-            rescue.node.name,
-        )
-        for rescue in rows.select_related("node", "cluster", "decision").order_by("opened_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
-
-
-def _approvals(rows: QuerySet[Rescue]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            presentation.of("node", "approval"),
-            _("Approve the rescue of %(node)s?") % {"node": rescue.node.name},
-            " · ".join(part for part in (of_rescue(rescue), rescue.rule) if part),
-            rescue.opened_at,
-            "rescue",
-            rescue.pk,
-            rescue.cluster.name,
-            rescue.node.name,
-            until=rescue.expires_at,
-        )
-        for rescue in rows.select_related("node", "cluster", "decision").order_by("expires_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
-
-
-def _orders(rows: QuerySet[JobOrder]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            presentation.of("node", "attention"),
-            _("Training job %(job)s needs a person") % {"job": f"{order.namespace}/{order.name}"},
-            localization.stored(order.because),
-            order.requested_at,
-            "jobs",
-            order.pk,
-            order.cluster.name,
-        )
-        for order in rows.select_related("cluster").order_by("requested_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
-
-
-def _repairs(rows: QuerySet[Repair], *, now: datetime) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            Badge("", "ask", "tool"),
-            _("Repair of %(node)s needs a person") % {"node": repair.node_name},
-            localization.sentence(filter(None, [repair.need(now=now)])),
-            repair.reported_at,
-            "repair",
-            repair.pk,
-            repair.cluster.name,
-            repair.node_name,
-        )
-        for repair in rows.select_related("cluster", "node").order_by("reported_at", "pk")[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
-
-
-def _faulty_nodes(rows: QuerySet[Incident]) -> tuple[list[Need], list[Need], int]:
-    """(Nodes with an urgent fault, the other nodes, the number of nodes): nodes with faults that nothing handles."""
-    rank = Case(
-        *(When(severity=name, then=Value(place)) for place, name in enumerate(WORST_FIRST)),
-        default=Value(WORST_FIRST.index("warning")),
-        output_field=IntegerField(),
-    )
-    ranked = rows.annotate(rank=rank)
-    by_node: QuerySet[Any] = (
-        ranked.order_by().values("node").annotate(worst=Min("rank"), since=Min("opened_at"), faults=Count("pk"))
-    )
-    nodes = list(by_node.order_by("worst", "since", "node")[:MAX_ROWS])
-    worst: dict[int, Incident] = {}
-    shown: QuerySet[Any] = ranked.filter(node__in=[node["node"] for node in nodes]).select_related("node", "cluster")
-    for incident in shown.order_by("-rank", "-opened_at", "-pk"):
-        worst[incident.node_id or 0] = incident  # the last one is the worst, and among those the oldest
-    newest = last_decisions.of(worst.values())
-    urgent: list[Need] = []
-    other: list[Need] = []
-    for node in nodes:
-        incident = worst[node["node"]]
-        need = _unhandled(incident, newest.get(incident.pk), faults=node["faults"])
-        (urgent if node["worst"] < URGENT_SEVERITIES else other).append(need)
-    total = by_node.count() if len(nodes) == MAX_ROWS else len(nodes)
-    return urgent, other, total
-
-
-def _unhandled(incident: Incident, decision: Decision | None, *, faults: int) -> Need:
-    """The worst fault of a node that nothing handles, with the reason of the last decision."""
-    fault = incident_name(incident)
-    why = localization.sentence(decision.reasons) if decision else _("no decision yet")
-    if faults > 1:
-        others = ngettext("%(n)d other open fault", "%(n)d other open faults", faults - 1) % {"n": faults - 1}
-        why = f"{why} · {others}"
-    return Need(
-        presentation.of("node", "faulty"),
-        _("%(fault)s on %(node)s: no action taken") % {"fault": fault, "node": incident.where},
-        why,
-        incident.opened_at,
-        "incident",
-        incident.pk,
-        incident.cluster.name,
-        incident.node.name if incident.node else "",
+def _card(entry: queries.Entry, user: User) -> Card:
+    return Card(
+        entry=entry,
+        look=LOOKS[entry.kind],
+        title=localization.say(entry.what).rstrip(".。"),
+        why=localization.sentence(entry.why),
+        page=_page(entry),
+        acts=list(_acts(entry, user)),
+        nodes=_nodes(entry),
+        handles=all(accounts.may(user, Verb.REPAIR, place) for place in services.places_of(entry)),
     )
 
 
-def _unwatched(cluster: Cluster) -> Need:
-    return Need(
-        Badge("", "ask", "wifi-off"),
-        _("The watch on cluster %(cluster)s is disconnected") % {"cluster": cluster.name},
-        localization.stored(cluster.watch_error),
-        cluster.watched_at,
-        "nodes",
-        cluster=cluster.name,
-    )
+def _nodes(entry: queries.Entry) -> list[tuple[str, str]]:
+    """The names of its nodes with their pages. A single one is named in the title."""
+    if len(entry.nodes) < 2:
+        return []
+    return [(name, reverse("console:node", args=(entry.cluster.name, name))) for name in entry.nodes[:MAX_NODES]]
 
 
-def _failing(rows: QuerySet[Source]) -> tuple[list[Need], int]:
-    found = [
-        Need(
-            Badge("", "ask", "plug-connected-x"),
-            _("Source %(name)s fails") % {"name": row.name},
-            localization.stored(row.error),
-            row.error_at,
-            "sources",
-            cluster=row.cluster.name,
-        )
-        for row in rows[:MAX_ROWS]
-    ]
-    return found, _total(rows, found)
+def _acts(entry: queries.Entry, user: User) -> Iterator[CardAct]:
+    """One button for each act that the user may do; with many rows those that can be done to all of them at once."""
+    by_name: dict[str, list[queries.NextAct]] = defaultdict(list)
+    for act in queries.next_acts(entry, user):
+        by_name[act.name].append(act)
+    many = len(entry.items) > 1
+    usable = {name: acts for name, acts in by_name.items() if not many or name in MANY or name in PAGES}
+    for place, (name, acts) in enumerate(usable.items()):
+        label, icon = _label(name)
+        page = acts[0].page
+        if many and name in MANY:
+            href = _href_of_many(name, entry, str(page.args[-1]))
+        elif name == "see_repair" and len(acts) > 1:
+            label, href = _("Show the repairs"), _repairs_of(entry.cluster)
+        else:
+            href = reverse(f"console:{page.view}", args=page.args)
+        yield CardAct(name, label, icon, href, asks=name not in PAGES, primary=place == 0)
+
+
+def _href_of_many(name: str, entry: queries.Entry, verb: str) -> str:
+    rows = [item.row if MANY[name] == "rescues" else item.place for item in entry.items[:MAX_PICKED]]
+    picked = ",".join(str(row.pk) for row in rows if row is not None)
+    return f"{reverse('console:many', args=(MANY[name], verb))}?{urlencode({'picked': picked})}"
+
+
+def _repairs_of(cluster: Cluster) -> str:
+    return f"{reverse('console:repairs')}?{urlencode({'cluster': cluster.name})}"
+
+
+def _label(name: str) -> tuple[str | Promise, str]:
+    if name in LABELS:
+        return LABELS[name]
+    known = action_labels.verb(name.removeprefix("repair_"))
+    return known.label, known.icon
+
+
+def _page(entry: queries.Entry) -> str:
+    """Where to read on about it: its row, or the list of its rows."""
+    row = entry.items[0].row
+    many = len(entry.items) > 1
+    match entry.kind:
+        case Need.INCIDENT if many:
+            query = {"needs_person": "true", "cluster": entry.cluster.name, "kind": row.kind, "code": row.code}
+            return f"{reverse('console:incidents')}?{urlencode(query)}"
+        case Need.LEDGER | Need.STORM | Need.INCIDENT:
+            return reverse("console:incident", args=(row.pk,))
+        case Need.APPROVAL if many:
+            return reverse("console:approvals")
+        case Need.RESCUE | Need.APPROVAL:
+            return f"{reverse('console:rescues')}?tab=people" if many else reverse("console:rescue", args=(row.pk,))
+        case Need.JOB:
+            return f"{reverse('console:jobs')}?{urlencode({'cluster': entry.cluster.name})}"
+        case Need.REPAIR:
+            return _list_of(Need.REPAIR) if many else reverse("console:repair", args=(row.pk,))
+        case Need.PART:
+            return reverse("console:part", args=(row.part_id,))
+        case Need.WATCH:
+            return f"{reverse('console:nodes')}?{urlencode({'cluster': entry.cluster.name})}"
+        case Need.SOURCE:
+            return reverse("console:sources")
+
+
+def _list_of(kind: Need) -> str:
+    """The list that has all rows of a kind."""
+    page, query = {
+        Need.RESCUE: ("rescues", "tab=people"),
+        Need.APPROVAL: ("rescues", "tab=approval"),
+        Need.JOB: ("jobs", ""),
+        Need.REPAIR: ("repairs", "needs_person=true"),
+        Need.PART: ("parts", "needs_person=true"),
+        Need.WATCH: ("nodes", ""),
+        Need.SOURCE: ("sources", ""),
+    }.get(kind, ("incidents", f"needs_person=true&kind={kind}" if kind != Need.INCIDENT else "needs_person=true"))
+    return f"{reverse(f'console:{page}')}?{query}".removesuffix("?")

@@ -1,8 +1,9 @@
 """Data of the overview: rescues in progress, nodes by state, recent incidents."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
@@ -10,17 +11,21 @@ from kcover import lifecycle
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
-from kcover_portal.console.reads import rescues
+from kcover_portal.console.reads import rescues, waits
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 
 MAX_ROWS = 12
+MAX_HEALED = 6
+HEALED_WITHIN = timedelta(hours=1)
+ALWAYS_SHOWN = ("attention", "faulty", "approval", "held", "healing", "healthy")
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """A figure at the top of the page, with the list that it counts."""
+    """A figure at the top of the page: the GPU nodes in a state, with the list that has just these."""
 
+    state: str
     look: Badge
     number: int
     page: str
@@ -35,6 +40,7 @@ class ActiveRescue:
     total: int
     step: str
     due_at: datetime | None
+    wait: waits.Wait | None
 
     @property
     def percent(self) -> int:
@@ -42,17 +48,30 @@ class ActiveRescue:
         return round(self.done * 100 / self.total) if self.total else 0
 
 
+@dataclass(frozen=True, slots=True)
+class Healed:
+    """Rescues since a moment that ended with a node proved healthy: how many, and the newest of them."""
+
+    since: datetime
+    number: int
+    rescues: Sequence[Rescue]
+
+
+def healed(scope: Scope, *, now: datetime) -> Healed:
+    """What the portal healed in the last hour."""
+    since = now - HEALED_WITHIN
+    rows = scope.rows(Rescue.objects.filter(verified=True, closed_at__gte=since))
+    newest = list(rows.select_related("node").order_by("-closed_at")[:MAX_HEALED])
+    return Healed(since, rows.count() if len(newest) == MAX_HEALED else len(newest), newest)
+
+
 def counts(found: Counter[str]) -> list[Count]:
-    """The number of nodes in each state, with the list that each number links to."""
-    places = {
-        "healthy": ("nodes", "state=healthy"),
-        "faulty": ("nodes", "state=faulty"),
-        "healing": ("rescues", "tab=active"),
-        "held": ("nodes", "state=faulty"),
-        "approval": ("rescues", "tab=approval"),
-        "attention": ("rescues", "tab=people"),
-    }
-    return [Count(presentation.of("node", state), found[state], *place) for state, place in places.items()]
+    """The number of nodes in each state; states that are rare appear only if a node is in them. Their sum is all."""
+    return [
+        Count(state, look, found[state], "nodes", f"status={state}")
+        for state, look in presentation.NODE.items()
+        if found[state] or state in ALWAYS_SHOWN
+    ]
 
 
 def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
@@ -71,6 +90,7 @@ def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
                 total,
                 str(rescues.title(step)) if step else "",
                 rescues.countdown(rescue, now=now),
+                waits.of(rescue, steps),
             )
         )
     return found
@@ -86,5 +106,5 @@ def open_rescues(scope: Scope) -> QuerySet[Rescue]:
 
 
 def recent_incidents(scope: Scope) -> list[Incident]:
-    """The newest incidents, including application faults."""
-    return list(scope.rows(Incident.objects.all()).select_related("node", "cluster")[:8])
+    """The newest incidents of nodes; faults of user programs are on the page of incidents."""
+    return list(scope.rows(Incident.objects.filter(is_user_fault=False)).select_related("node", "cluster")[:8])

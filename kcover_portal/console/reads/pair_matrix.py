@@ -10,7 +10,7 @@ VERDICTS = ("slow", "fabric", "inconclusive")  # the flagged ones, worst first
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A test of a node: the other node, and the result."""
+    """A test of a node: the other node, "" if it was tested alone, and the result."""
 
     peer: str
     test: PairTest
@@ -45,7 +45,8 @@ def of(plan: PairPlan) -> Matrix:
     count = max((test.round for test in tests if not test.confirms), default=0)
     rows: dict[str, Row] = {}
     for test in tests:
-        for node, peer in ((test.first.name, test.second.name), (test.second.name, test.first.name)):
+        names = [node.name for node in test.nodes]
+        for node, peer in zip(names, reversed(names) if len(names) > 1 else ("",), strict=True):
             if test.confirms in ("", node):
                 row = rows.setdefault(node, Row(node, _verdict(plan, node), [None] * count))
                 if test.confirms:

@@ -61,8 +61,13 @@ class PassedOver:
 
 
 def number_of(steps: Sequence[Step]) -> tuple[int, int]:
-    """(finished steps, all steps), for a progress bar."""
-    return sum(step.state in lifecycle.FINISHED_STEP for step in steps), len(steps)
+    """(finished steps, all steps), for a progress bar.
+
+    Cancelled steps count only if a later round took their place: a denied plan is not done.
+    """
+    begun = [place for place, step in enumerate(steps) if step.state != Step.State.CANCELLED]
+    reached = begun[-1] + 1 if begun else 0
+    return sum(step.state in lifecycle.FINISHED_STEP for step in steps[:reached]), len(steps)
 
 
 def current(steps: Sequence[Step]) -> Step | None:

@@ -1,7 +1,8 @@
 """The guards of a cluster with their current counts and limits."""
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+import uuid
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,12 +11,10 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext as _
 
-from kcover import actions, lifecycle, limits, plan, reasons
+from kcover import actions, lifecycle, limits, plan, reasons, scopes
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
-from kcover_portal.console import presentation
-from kcover_portal.console.badge import Badge
-from kcover_portal.console.fault_names import symptom
+from kcover_portal import localization
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
@@ -74,16 +73,6 @@ class ClusterSafety:
 SEVERITY = ("tripped", "near", "calm", "off")
 
 
-@dataclass(frozen=True, slots=True)
-class Alarm:
-    """Something that blocks automation now, for the banner of every page."""
-
-    look: Badge
-    cluster: str
-    text: str
-    storm: int | None = None
-
-
 def bounds(cluster: Cluster, *, now: datetime) -> ClusterSafety:
     """The guards, storms and excluded nodes of one cluster."""
     settings = fleet.guards_of(cluster)
@@ -130,55 +119,27 @@ def _written(value: object) -> str:
 def windows(clusters: Collection[Cluster], *, now: datetime) -> QuerySet[Maintenance]:
     """Current and future maintenance windows of these clusters or of all."""
     rows = Maintenance.objects.filter(Q(cluster=None) | Q(cluster__in=clusters), ends_at__gt=now)
-    return rows.select_related("cluster").order_by("starts_at", "pk")
+    return rows.select_related("cluster").defer("members").order_by("starts_at", "pk")
 
 
-def alarms(clusters: Collection[Cluster], *, now: datetime) -> list[Alarm]:
-    """The present blocks of automation: storms, open breakers and maintenance windows."""
-    found = [
-        Alarm(
-            presentation.of("guard", "storm"),
-            storm.cluster.name,
-            _("Storm: %(symptom)s on %(n)d nodes. Nothing is drained or rebooted until a person closes the storm.")
-            % {"symptom": symptom(storm), "n": len(storm.scope)},
-            storm.pk,
-        )
-        for storm in storms(clusters)
-    ]
-    for cluster, isolated, limit in _tripped(clusters, now=now):
-        text = _(
-            "Breaker open: %(n)d nodes isolated within %(within)s (limit %(limit)d). No more nodes will be isolated."
-        )
-        within = duration(fleet.guards_of(cluster).breaker.window)
-        look = presentation.of("guard", "breaker")
-        found.append(Alarm(look, cluster.name, text % {"n": isolated, "within": within, "limit": limit}))
-    for window in windows(clusters, now=now).filter(starts_at__lte=now, node=""):  # a node's own page shows its windows
-        where = window.pool
-        text = _("Maintenance of %(where)s: no node is cordoned, drained or rebooted. %(why)s") % {
-            "where": where or (window.cluster.name if window.cluster else _("all clusters")),
-            "why": window.reason,
-        }
-        found.append(
-            Alarm(presentation.of("guard", "maintenance"), window.cluster.name if window.cluster else "", text)
-        )
+def next_windows(clusters: Collection[Cluster], *, now: datetime) -> list[Maintenance]:
+    """The windows; of those that repeat, the one that is on or comes next, with ``left``: how many follow it."""
+    found: list[Maintenance] = []
+    of_series: dict[uuid.UUID, Maintenance] = {}
+    for window in windows(clusters, now=now):
+        first = of_series.setdefault(window.series, window) if window.series is not None else window
+        if first is window:
+            window.left = 0
+            found.append(window)
+        else:
+            first.left += 1
     return found
 
 
-def _tripped(clusters: Collection[Cluster], *, now: datetime) -> Iterable[tuple[Cluster, int, int]]:
-    """Clusters with their breaker open. Clusters in which nothing was isolated lately cost one query together."""
-    settings = {cluster.pk: fleet.guards_of(cluster).breaker for cluster in clusters}
-    longest = max((breaker.window for breaker in settings.values() if breaker.enabled), default=None)
-    if longest is None:
-        return
-    busy = Rescue.objects.filter(cluster__in=clusters, opened_at__gte=now - longest).order_by()
-    for cluster in Cluster.objects.filter(pk__in=busy.values("cluster").distinct()).order_by("name"):
-        breaker = settings[cluster.pk]
-        if not breaker.enabled:
-            continue
-        isolated = capacity.isolated(cluster, since=now - breaker.window)
-        limit = breaker.limit.of(capacity.eligible(cluster).count()) if isolated else 1
-        if isolated >= limit:
-            yield cluster, isolated, limit
+def where_of(scope: scopes.Scope) -> str:
+    """The nodes that a scope names, for people; "" for a whole cluster or all of them."""
+    kind, name = scope.shown
+    return localization.say(reasons.of(f"scope_{kind}", name=name)) if kind else ""
 
 
 def holding(node: Node, verb: str, *, now: datetime) -> dict[str, reasons.Reason]:

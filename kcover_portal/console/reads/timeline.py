@@ -8,7 +8,7 @@ from django.db.models import F
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import audit, lifecycle
+from kcover import actors, audit, lifecycle
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.console import presentation
@@ -20,6 +20,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
+from kcover_portal.needs.queries import sentences
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import last_decisions, needs_person
 
@@ -94,7 +95,7 @@ def _rescues(node: Node, length: int) -> list[TimelineEntry]:
     moments = []
     for rescue in Rescue.objects.filter(node=node)[:length]:
         title = _("Rescue %(number)d opened") % {"number": rescue.pk}
-        who = rescue.rule or rescue.requested_by
+        who = rescue.rule or " · ".join(part for part in (rescue.requested_by, rescue.reason) if part)
         moments.append(
             TimelineEntry(
                 rescue.opened_at, "rescue", presentation.of("answer", "rescue"), title, who, "rescue", rescue.pk
@@ -127,15 +128,17 @@ def _rescues(node: Node, length: int) -> list[TimelineEntry]:
 
 
 def _acts(node: Node, length: int) -> list[TimelineEntry]:
-    """Actions of people from the audit log. Calls of the engine are on the rescue's page; decisions have rows above."""
+    """Actions of people and programs from the audit log.
+
+    Calls of the engine are on the rescue's page. Decisions and the openings of rescues have entries above.
+    """
     entries = ledger.timeline(node.cluster.name, node=node.name).exclude(actor__startswith="rescue ")
-    entries = entries.exclude(verb__in=audit.DecisionMade.verbs())
-    look = Badge("", "off", "user")
+    entries = entries.exclude(verb__in=(*audit.DecisionMade.verbs(), *audit.RescueOpened.verbs()))
     return [
         TimelineEntry(
             entry.at,
             "act",
-            look,
+            Badge("", "off", "user" if actors.is_user(entry.actor) else "robot"),
             records.title(entry),
             " · ".join(part for part in (entry.actor, records.why(entry)) if part),
             "rescue" if entry.rescue else "",
@@ -189,7 +192,7 @@ def _bounds(node: Node, *, now: datetime) -> list[Explanation]:
     if node.labels.get(guards.EXCLUDE_LABEL) == "true":
         found.append(Explanation(str(presentation.GUARDS["exclusion"].help)))
     for window in fleet.maintenance(node.cluster, now=now).filter(starts_at__lte=now):
-        if window.node in ("", node.name) and window.pool in ("", node.pool):
+        if window.covers(node):
             text = f"{presentation.GUARDS['maintenance'].help} {window.reason}"
             found.append(Explanation(text, again_at=window.ends_at))
     storms = Incident.objects.filter(cluster=node.cluster, node=None, state=Incident.State.OPEN)
@@ -209,11 +212,11 @@ def _judgements(open_incidents: Sequence[Incident]) -> list[Explanation]:
     """The last decision about each open fault that did not lead to a rescue."""
     latest = last_decisions.of(open_incidents)
     found = []
-    for incident in open_incidents:
+    for incident in (one for one in open_incidents if not one.is_user_fault):
         decision, name = latest.get(incident.pk), incident_name(incident)
         if decision is None:
             found.append(Explanation(_("%(fault)s: no decision yet.") % {"fault": name}, "incident", incident.pk))
         elif decision.answer != "rescue":
-            text = f"{name}: {localization.sentence(decision.reasons)}"
+            text = f"{name}: {localization.sentence(sentences.in_short(incident, decision.reasons))}"
             found.append(Explanation(text, "incident", incident.pk, incident.decide_at))
     return found

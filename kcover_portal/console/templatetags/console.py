@@ -16,7 +16,7 @@ from django.utils.translation import gettext as _
 from kcover import actors, masked_addresses, reasons
 from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, part_names, presentation
-from kcover_portal.console.reads import entries, step_facts
+from kcover_portal.console.reads import entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs.models import Repair
@@ -74,6 +74,12 @@ def at(moment: datetime | None, fallback: str = "–") -> SafeString:
     return _time(moment, "at", fallback)
 
 
+@register.simple_tag
+def day(moment: datetime) -> SafeString:
+    """The date of a time, in the reader's zone."""
+    return format_html('<time datetime="{}" data-time="day">{}</time>', moment.isoformat(), f"{moment:%m-%d}")
+
+
 def _time(moment: datetime | None, shape: str, fallback: str) -> SafeString:
     if moment is None:
         return format_html("{}", fallback)
@@ -99,6 +105,19 @@ def lasted(start: datetime | None, end: datetime | None) -> str:
 def fault(kind: str, code: str) -> str:
     """A fault's name: Xid 79."""
     return fault_names.fault_name(kind, code)
+
+
+@register.simple_tag
+def fault_kind(kind: str) -> str:
+    """The name of a kind of faults: Xid, Check."""
+    return str(fault_names.KINDS.get(kind, kind))
+
+
+@register.filter
+def spelled(about: str) -> str:
+    """A fault by kind and code as people write it: Xid 79 for ``xid 79``."""
+    kind, space, code = about.partition(" ")
+    return reasons.SPELLED.get(kind, kind) + space + code
 
 
 @register.filter
@@ -240,3 +259,21 @@ def act_title(entry: Entry) -> str:
 def act_reason(entry: Entry) -> str:
     """A person's own words, or why the portal acted."""
     return entries.why(entry)
+
+
+@register.filter
+def percent(share: float | None) -> str:
+    """A share of 0 to 1 in per cent."""
+    return report_words.percent(share)
+
+
+@register.filter
+def fault_cause(key: str) -> str:
+    """The name of a fault such as "xid 79"."""
+    return report_words.cause(key)
+
+
+@register.filter
+def hours(time: timedelta) -> str:
+    """A time in hours."""
+    return report_words.count(time / timedelta(hours=1))

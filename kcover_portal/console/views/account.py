@@ -14,7 +14,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import TotpDevice
 from kcover_portal.accounts.services import recovery_codes, sessions
-from kcover_portal.console import form_dialog
+from kcover_portal.console import form_dialog, home_pages
 from kcover_portal.console.access import Request, later, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
@@ -29,6 +29,8 @@ def account(request: Request) -> HttpResponse:
     live = queries.live_sessions(now).filter(user=request.user)
     shown = [(session, session.session_key == request.session.session_key) for session in live]
     context = {
+        "home": home_pages.stored(request.user),
+        "home_pages": home_pages.open_pages(request.user),
         "sessions": shown,
         "others": any(not current for _session, current in shown),
         "app": TotpDevice.objects.filter(user=request.user).first(),

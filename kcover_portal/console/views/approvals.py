@@ -21,6 +21,7 @@ from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import approvals as reads
+from kcover_portal.console.reads import job_requests
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue
@@ -38,7 +39,9 @@ LINK_COOKIE_SECONDS = 3600
 def approvals(request: Request) -> HttpResponse:
     """Open requests, the first to expire first, and recently answered ones."""
     seen = accounts.scope(request.user)
-    context = {"questions": reads.waiting(seen, user=request.user), "answered": reads.answered(seen)}
+    questions = reads.waiting(seen, user=request.user)
+    context = {"placed": job_requests.placed(questions), "answered": reads.answered(seen)}
+    context["just"] = request.GET.get("answered", "")[:12] if request.GET.get("answered", "").isdecimal() else ""
     return render(request, "console/pages/approvals.html", context)
 
 
@@ -48,8 +51,11 @@ def pods(request: Request, pk: int) -> HttpResponse:
     """The pods that an approval would evict; a separate request, since the inbox is reloaded with every signal."""
     row = _find(request, pk)
     with place(request, concurrency_limits.CLUSTER_READS):
-        plan = services.preview(row.node, "drain", now=timezone.now())
-    return render(request, "console/parts/pods.html", {"pods": plan.pods})
+        now = timezone.now()
+        plan = services.preview(row.node, "drain", now=now)
+        jobs = reads.affected_jobs(row, accounts.scope(request.user), now=now)
+    may = accounts.may(request.user, Verb.APPROVE, row.node)
+    return render(request, "console/parts/pods.html", {"pods": plan.pods, "jobs": jobs, "rescue": row, "may": may})
 
 
 @require_GET

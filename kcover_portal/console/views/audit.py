@@ -10,6 +10,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.anchors.models import Verification
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.views import audit as shared
 
 PAGE_ROWS = 100
@@ -17,6 +18,7 @@ PAGE_ROWS = 100
 
 @require_GET
 @signed_in
+@opens_first("audit")
 def audit(request: Request) -> HttpResponse:
     """Entries, newest first, paged by key so that pages do not shift."""
     found = lists.find(lists.AUDIT, request.user, request.GET)
@@ -27,7 +29,7 @@ def audit(request: Request) -> HttpResponse:
     entries = list(rows.order_by("-pk")[: PAGE_ROWS + 1])
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "actor", "verb", "node"),
+        "form": forms.shown(request, found, "q", "cluster", "actor", "verb", "node", "since", "until"),
         "entries": entries[:PAGE_ROWS],
         "older": entries[PAGE_ROWS - 1].pk if len(entries) > PAGE_ROWS else None,
         "before": before,

@@ -7,6 +7,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
+from kcover_portal import encryption, localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries, services
@@ -25,8 +26,15 @@ def audit_sinks(request: Request) -> HttpResponse:
     require(request, Verb.ADMINISTER, None)
     now, heads = timezone.now(), queries.Heads()
     found = [(sink, queries.lag(sink, now=now, heads=heads)) for sink in queries.sinks()]
-    context = {"sinks": [(sink, lag, state(sink, lag)) for sink, lag in found], "kinds": Sink.Kind.choices}
+    rows = [(sink, lag, state(sink, lag), encryption.is_set(sink, "incoming_key"), _left(sink)) for sink, lag in found]
+    context = {"sinks": rows, "kinds": Sink.Kind.choices}
     return render(request, "console/pages/audit_sinks.html", context)
+
+
+def _left(sink: Sink) -> str:
+    """Why an issue of an ended repair is still open."""
+    left = queries.open_issue(sink)
+    return localization.say(left) if left is not None else ""
 
 
 def state(sink: Sink, lag: queries.Lag) -> str:

@@ -1,6 +1,7 @@
 """Bulk actions: a preview (GET), then the action row by row (POST)."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import Http404, HttpResponse
@@ -12,8 +13,9 @@ from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, place_for_preview, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions
+from kcover_portal.rescue.services import MAX_NODES_AT_ONCE
 
-MAX_ROWS = 100  # rows at a time, because each is looked up in its cluster
+MAX_ROWS = MAX_NODES_AT_ONCE  # of either list
 CONFIRM_FROM_ROWS = 5  # rows; above this, the number must be typed
 
 
@@ -31,9 +33,12 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     query["picked"] = ",".join(seen)
     if posted:
         query.pop("all", None)  # rows outside the preview are not affected
-    rows = lists.find(lists.LISTINGS[name], request.user, query).rows
+    found = lists.find(lists.LISTINGS[name], request.user, query)
+    # Rows that a mistyped filter did not leave out were not meant.
+    rows = found.rows.none() if "all" in query and found.problems else found.rows
     number = rows.count()
     context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": MAX_ROWS, "base": dialog(request)}
+    context["problems"] = found.problems if "all" in query else []
     if not 0 < number <= MAX_ROWS:
         return render(request, "console/pages/many.html", {**context, "too_many": number > MAX_ROWS}, status=422)
     now = timezone.now()
@@ -58,9 +63,15 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     context |= {
         "form": form,
         "hits": hits,
+        "scope_names": _names(hits) if name == "nodes" else "",
         "willing": len(willing),
         "pods": pods,
         "picked": request.POST.get("picked") or ",".join(hit.key for hit in willing),
         "once": once,
     }
     return render(request, "console/pages/many.html", context, status=422 if form.errors else 200)
+
+
+def _names(hits: Sequence[bulk_actions.BulkTarget]) -> str:
+    """The nodes of the preview as a scope, for its line; "" for nodes of several clusters, which share no guards."""
+    return ", ".join(hit.name for hit in hits) if len({hit.cluster for hit in hits}) == 1 else ""

@@ -9,31 +9,19 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import autopilot, reasons
+from kcover import autopilot
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries, services
 from kcover_portal.checks.models import CheckRun, CheckTarget
-from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console import form_dialog, forms, list_columns, lists, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import checks
-from kcover_portal.console.views.validations import COLUMNS as VALIDATION_COLUMNS
-from kcover_portal.errors import FieldError
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.console.views.saved_views import opens_first
 
 PAGE_ROWS = 50
-COLUMNS = (
-    gettext_lazy("Run"),
-    gettext_lazy("State"),
-    gettext_lazy("Cluster"),
-    gettext_lazy("Checks"),
-    gettext_lazy("Nodes"),
-    gettext_lazy("Requested by"),
-    gettext_lazy("Requested"),
-)
 PAGE_NODES = 100
 LATEST_VALIDATIONS = 5  # above the runs
 # Running nodes first, then failures, then waiting nodes, then passes.
@@ -47,18 +35,19 @@ ORDER = Case(
 
 @require_GET
 @signed_in
+@opens_first("check-runs")
 def check_runs(request: Request) -> HttpResponse:
     """The list, newest first."""
     found = lists.find(lists.CHECK_RUNS, request.user, request.GET)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "node"),
-        "page": Paginator(found.rows.select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
-        "columns": COLUMNS,
+        "page": Paginator(found.ordered().select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
         "validations": queries.with_nodes(lists.VALIDATIONS.seen(request.user))[:LATEST_VALIDATIONS],
-        "validation_columns": VALIDATION_COLUMNS,
+        "validation_table": list_columns.VALIDATIONS,
+        "validation_columns": [column.name for column in list_columns.VALIDATIONS],
     }
     return render(request, "console/pages/check_runs.html", context)
 
@@ -85,13 +74,12 @@ def begin(request: Request) -> HttpResponse:
     if not accounts.scope(request.user, Verb.CHECK).has_clusters:
         require(request, Verb.CHECK, None)
     clusters = accounts.clusters_of(request.user, Verb.CHECK)
-    form = checks.Checks(request.POST or None, clusters=clusters, initial={"host": request.GET.get("host", "")})
+    initial, note = scope_choice.initial(request)
+    form = checks.Checks(request.POST or None, clusters=clusters, initial=initial)
 
     def run(given: dict[str, Any], now: datetime) -> HttpResponse:
         require(request, Verb.CHECK, given["cluster"])
-        nodes = node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"])
-        if not nodes:
-            raise FieldError("host", reasons.of("cluster_without_gpus"))
+        nodes = scope_choice.chosen(given)
         begun = services.begin(
             given["cluster"],
             nodes,
@@ -113,6 +101,7 @@ def begin(request: Request) -> HttpResponse:
         text=_("The nodes' agents run the checks now. Checks that need idle GPUs are skipped where a pod uses a GPU."),
         verb=_("Run checks"),
         icon="list-check",
+        note=note,
     )
 
 

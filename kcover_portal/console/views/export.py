@@ -1,10 +1,13 @@
 """Exports of lists."""
 
+from datetime import datetime
+
 from django.http import Http404, HttpResponse, HttpResponseBase
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from kcover import audit
+from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import exports, lists
 from kcover_portal.console.access import Request, signed_in
@@ -25,10 +28,16 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
     if listing is None or shape not in exports.SHAPES:
         raise Http404
     found = lists.find(listing, request.user, request.GET)
-    if not found.filter.is_valid():
-        problems = (f"{field}: {' '.join(map(str, errors))}" for field, errors in found.filter.errors.items())
-        return HttpResponse("\n".join(problems), status=400, content_type="text/plain; charset=utf-8")
+    if problems := found.problems:
+        text = "\n".join(f"{problem.name}: {localization.say(problem.reason)}" for problem in problems)
+        return HttpResponse(text, status=400, content_type="text/plain; charset=utf-8")
     now = timezone.now()
+    place = begin(request, name, shape, query=found.query, now=now)
+    return exports.response(found, shape, today=now.date(), place=place)
+
+
+def begin(request: Request, name: str, shape: str, *, query: str, now: datetime) -> concurrency_limits.ConcurrencySlot:
+    """Takes a place for an export, and records it. Raises Busy."""
     who = accounts.place_key(request.user)
     place = concurrency_limits.take(concurrency_limits.EXPORTS, who, now=now)
     try:
@@ -38,6 +47,6 @@ def export(request: Request, name: str, shape: str) -> HttpResponseBase:
     except concurrency_limits.Busy:
         place.give_back(now=now)
         raise
-    act = audit.ListExported(name=name, shape=shape, query=found.query[:MAX_QUERY])
+    act = audit.ListExported(name=name, shape=shape, query=query[:MAX_QUERY])
     ledger.record("", act, actor=accounts.actor(request.user), now=now)
-    return exports.response(found, shape, today=now.date(), place=place)
+    return place

@@ -4,25 +4,32 @@ from typing import Any
 
 from django.core.paginator import Page, Paginator
 from django.db.models import QuerySet
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover.faults import catalog
+from kcover import audit
+from kcover.evidence import excerpt
+from kcover.faults import catalog, fault
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console import form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.reads import fleet
+from kcover_portal.console.reads import dashboards, fleet, needs, past_remedies
+from kcover_portal.console.views.saved_views import opens_first
+from kcover_portal.evidence import queries as evidence
+from kcover_portal.evidence.models import Bundle
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries as jobs
+from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import services as rescue
+from kcover_portal.runtime.services import concurrency_limits
 
 PAGE_ROWS = 50
 MAX_OCCURRENCES = 50
@@ -34,27 +41,46 @@ def _page(request: Request, rows: QuerySet[Any]) -> Page[Any]:
 
 @require_GET
 @signed_in
+@opens_first("incidents")
 def incidents(request: Request) -> HttpResponse:
     """The list, newest first."""
     found = lists.find(lists.INCIDENTS, request.user, request.GET)
+    names = ("q", "cluster", "state", "kind", "code", "program", "since", "until")
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "state", "kind", "code", "program"),
-        "page": _page(request, found.rows.select_related("node", "cluster")),
+        "form": forms.shown(request, found, *names),
+        **(_grouped(request, found) if found.group else _one_by_one(request, found)),
+        "sort": found.sort,
         "any": found.seen.exists(),
     }
     return render(request, "console/pages/incidents.html", context)
 
 
+def _one_by_one(request: Request, found: lists.ListResult) -> dict[str, Any]:
+    return {"page": _page(request, found.ordered("-id").select_related("node", "cluster"))}
+
+
+def _grouped(request: Request, found: lists.ListResult) -> dict[str, Any]:
+    page = _page(request, incident_groups.groups(found.rows, found.group))
+    return {
+        "page": page,
+        "groups": incident_groups.shown(list(page.object_list), found.rows, found.group),
+        "by": found.group,
+        "grouping": incident_groups.title(found.group),
+        "kept": found.query,
+    }
+
+
 @require_GET
 @signed_in
+@opens_first("occurrences")
 def occurrences(request: Request) -> HttpResponse:
     """Every stored occurrence, newest first."""
     found = lists.find(lists.OCCURRENCES, request.user, request.GET)
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "kind", "code", "source", "drill"),
-        "page": _page(request, found.rows.select_related("node__cluster", "incident")),
+        "form": forms.shown(request, found, "q", "cluster", "kind", "code", "source", "drill", "since", "until"),
+        "page": _page(request, found.ordered().select_related("node__cluster", "incident")),
         "any": found.seen.exists(),
     }
     return render(request, "console/pages/occurrences.html", context)
@@ -62,12 +88,13 @@ def occurrences(request: Request) -> HttpResponse:
 
 @require_GET
 @signed_in
+@opens_first("decisions")
 def decisions(request: Request) -> HttpResponse:
     """Every decision about a fault, newest first."""
     found = lists.find(lists.DECISIONS, request.user, request.GET)
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "answer", "mode", "policy"),
+        "form": forms.shown(request, found, "q", "cluster", "answer", "mode", "policy", "since", "until"),
         "page": _page(request, found.rows.select_related("node__cluster", "incident")),
         "any": found.seen.exists(),
     }
@@ -85,14 +112,38 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "incident": row,
         "fact": catalog.describe(row.kind, int(row.code)) if numeric else None,
         "decisions": list(row.decisions.all()[:20]),
-        "rescues": list(row.rescues.all()),
+        "rescues": (rescues := list(row.rescues.all())),
+        "has_evidence": numeric and bool(evidence.numbers_of([one.pk for one in rescues])),
         "occurrences": list(row.occurrences.all()[:MAX_OCCURRENCES]),
         "scope": _scope(row),
         "context": queries.program_context_of(row, now=row.last_at),
         "jobs": jobs.of_incidents([row.pk]).get(row.pk, ()),
+        "cards": needs.about(request.user, row.cluster, [row], now=timezone.now()),
+        "remedies": past_remedies.of(row, accounts.scope(request.user), now=timezone.now()) if row.node else (),
+        "dashboard": dashboards.address(row.cluster.name, row.node.name, row.opened_at, row.last_at)
+        if row.node
+        else "",
         "closes": row.state == Incident.State.OPEN and accounts.may(request.user, Verb.CLOSE, row.node or row.cluster),
     }
     return render(request, "console/pages/incident.html", context)
+
+
+@require_GET
+@signed_in
+def log_context(request: Request, pk: int) -> HttpResponse:
+    """The kernel log around the fault, from the newest evidence of its rescues; in the audit log like a download."""
+    seen = accounts.visible(request.user, Incident.objects.all())
+    row = get_object_or_404(seen.select_related("node", "cluster"), pk=pk, kind__in=fault.NUMERIC_KINDS)
+    keys = row.rescues.values_list("pk", flat=True)
+    bundle = Bundle.objects.filter(rescue__in=list(keys), state=Bundle.State.KEPT).order_by("-requested_at").first()
+    if bundle is None or row.node is None:
+        raise Http404
+    now = timezone.now()
+    concurrency_limits.take(concurrency_limits.EXPORT_STARTS, accounts.place_key(request.user), now=now)
+    read = audit.EvidenceRead(node=row.node.name, of_rescue=bundle.rescue, number=bundle.number, sha256=bundle.sha256)
+    ledger.record(row.cluster.name, read, actor=accounts.actor(request.user), now=now)
+    lines = excerpt.around(evidence.content(bundle), row.message.split(",")[0])
+    return render(request, "console/parts/log_context.html", {"lines": lines, "rescue": bundle.rescue})
 
 
 def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:

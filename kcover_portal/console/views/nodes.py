@@ -1,95 +1,102 @@
 """Nodes: the list, one node, and actions on it."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import Http404, HttpResponse, JsonResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import lifecycle, marks
+from kcover import lifecycle, marks, part_serials
 from kcover.decisions import guards
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries as checks
 from kcover_portal.console import form_dialog, forms, lists
-from kcover_portal.console.access import Request, dialog, lead, place_for_preview, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, place, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.cluster_settings import DOMAINS
-from kcover_portal.console.reads import bulk_actions, fleet, safety, system, timeline
+from kcover_portal.console.reads import (
+    bulk_actions,
+    dashboards,
+    fleet,
+    gpu_figures,
+    needs,
+    node_strip,
+    node_work,
+    safety,
+    system,
+    timeline,
+    waits,
+)
+from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import NodeHealth
+from kcover_portal.parts import queries as parts
+from kcover_portal.parts.models import Part
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import burn_ins, probations
+from kcover_portal.runtime.services import concurrency_limits
 
-SORTS = ("name", "-name", "pool", "model", "agent__seen_at", "-agent__seen_at")
 PAGE_ROWS = 50
-MAX_PALETTE_NODES = 8  # nodes in the palette
+DASHBOARD_SHOWS = timedelta(hours=24)
 
 
 @require_GET
 @signed_in
+@opens_first("nodes")
 def nodes(request: Request) -> HttpResponse:
     """The list: filtered, sorted and paged by the URL."""
     now = timezone.now()
     found = lists.find(lists.NODES, request.user, request.GET)
-    sort = request.GET.get("sort", "")
-    order = sort if sort in SORTS else "name"
-    rows = found.rows.select_related("cluster", "agent").order_by(order, "cluster_id", "name")
+    rows = found.ordered("name", "cluster_id").select_related("cluster", "agent")
     page = Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
     seen = accounts.scope(request.user)
     tiles = {tile.pk: tile for tile in fleet.tiles(seen, now=now, nodes=[node.pk for node in page.object_list])}
     wells = incidents.health_of(list(page.object_list), now=now)
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "pool", "state", "probation", "burn_in", "model", "code"),
+        "form": forms.shown(
+            request,
+            found,
+            *("q", "cluster", "pool", "status", "model", "driver", "label", "code", "probation", "burn_in"),
+        ),
         "page": page,
-        "rows": [(node, tiles.get(node.pk), wells[node.pk]) for node in page.object_list],
+        "rows": [
+            (node, tiles.get(node.pk), wells[node.pk], fleet.shown_status(node, tiles.get(node.pk)))
+            for node in page.object_list
+        ],
         "usual": system.usual_version(seen.clusters()),
-        "sort": order,
+        "sort": found.sort or "name",
         "any": found.seen.filter(gone_at=None).exists(),
         "verbs": bulk_actions.NODE_VERBS if accounts.may_somewhere(request.user, Verb.REPAIR) else (),
+        "scoped": _scoped(request),
     }
     return render(request, "console/pages/nodes.html", context)
 
 
-@require_GET
-@signed_in
-def search(request: Request) -> HttpResponse:
-    """The search box: redirect to the node of that name, else to the filtered list."""
-    text = request.GET.get("q", "").replace("\0", "").strip()
-    exact = _seen(request).filter(name=text).select_related("cluster")
-    if text and len(found := list(exact[:2])) == 1:
-        return redirect("console:node", cluster=found[0].cluster.name, name=found[0].name)
-    return redirect(f"{reverse('console:nodes')}?{forms.query(q=text)}")
-
-
-@require_GET
-@signed_in
-def search_nodes(request: Request) -> JsonResponse:
-    """The nodes whose names contain the text, for the palette."""
-    text = request.GET.get("q", "").replace("\0", "").strip()
-    rows = _seen(request).filter(gone_at=None, name__icontains=text)
-    names = rows.order_by("name").values_list("cluster__name", "name")[:MAX_PALETTE_NODES] if text else ()
-    return JsonResponse(
-        {
-            "nodes": [
-                {"name": name, "cluster": cluster, "page": reverse("console:node", args=(cluster, name))}
-                for cluster, name in names
-            ]
-        }
+def _scoped(request: Request) -> list[tuple[str, str, str]]:
+    """Address, icon and label of the forms that a selection of nodes can open."""
+    offered = (
+        (Verb.MAINTAIN, "console:maintenance-new", "tool", _("Schedule maintenance")),
+        (Verb.CHECK, "console:check-run-new", "list-check", _("Run checks")),
     )
+    return [
+        (reverse(page), icon, label)
+        for verb, page, icon, label in offered
+        if accounts.scope(request.user, verb).has_clusters
+    ]
 
 
 @require_GET
@@ -103,6 +110,8 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
     state = tile.state if tile else "unknown"
     domains = fleet_queries.topology_of(row)
     opened = list(Incident.objects.filter(node=row, state=Incident.State.OPEN))
+    sees_cluster = accounts.may(request.user, Verb.READ, row.cluster)
+    active = Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).select_related("cluster").first()
     context = {
         "node": row,
         "marks": marks.read(row.marks),
@@ -111,24 +120,48 @@ def node(request: Request, cluster: str, name: str) -> HttpResponse:
         "health": well.node,
         "usual": system.usual_version([row.cluster]),
         "domains": [(name, domains[domain]) for domain, name in DOMAINS.items()],
+        "cards": needs.about(request.user, row.cluster, [row], now=now),
         "validated": checks.last_validation(row),
-        "sees_cluster": accounts.may(request.user, Verb.READ, row.cluster),
+        "sees_cluster": sees_cluster,
+        "strip": node_strip.of(row, sees_cluster=sees_cluster, now=now),
         "validates": accounts.may(request.user, Verb.CHECK, row.cluster),
         "validate_query": f"?{forms.query(cluster=row.cluster.name, host=row.name)}",
         "gpus": _gpus(row, opened, well),
         "checks": list(row.checks.all()),
         "incidents": opened,
-        "rescue": Rescue.objects.filter(node=row, state__in=lifecycle.OPEN_RESCUE).first(),
+        "rescue": active,
+        "wait": waits.of(active, list(active.steps.all())) if active else None,
         "decisions": list(Decision.objects.filter(node=row).select_related("incident")[:5]),
         "why": timeline.why_not_healing(row, state=state, open_incidents=opened, now=now),
         "moments": timeline.of_node(row),
         "verbs": bulk_actions.NODE_VERBS if accounts.may(request.user, Verb.REPAIR, row) else (),
         "reports": accounts.may(request.user, Verb.HANDLE_REPAIRS, row),
+        "hardware": [one for one in parts.placed_in(row) if one.part.kind != Part.Kind.GPU],
         "repairs": list(repairs.open_repairs().filter(node=row)),
         "probation": probations.on_node(row),
-        "burn_in_waits": localization.say(waits) if (waits := burn_ins.waits_because(row)) else "",
+        "dashboard": dashboards.address(cluster, name, now - DASHBOARD_SHOWS, now),
+        "burn_in_waits": localization.say(because) if (because := burn_ins.waits_because(row)) else "",
     }
     return render(request, "console/pages/node.html", context)
+
+
+@require_GET
+@signed_in
+def figures(request: Request, cluster: str, name: str) -> HttpResponse:
+    """What the GPUs of a node reported over time; a separate request, since the page is reloaded with every signal."""
+    row = _find(request, cluster, name)
+    return render(request, "console/parts/gpu_figures.html", {"history": gpu_figures.of(row, now=timezone.now())})
+
+
+@require_GET
+@signed_in
+def work(request: Request, cluster: str, name: str) -> HttpResponse:
+    """What runs on a node, and the rules for it; a separate request, since it asks the cluster."""
+    row = _find(request, cluster, name)
+    with place(request, concurrency_limits.CLUSTER_READS):
+        found = node_work.of(row, accounts.scope(request.user), now=timezone.now())
+    context = {"node": row, "work": found, "rules": node_work.rules(row)}
+    return render(request, "console/parts/node_work.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -208,9 +241,11 @@ def _seen(request: Request) -> QuerySet[Node]:
 
 def _gpus(row: Node, opened: list[Incident], well: NodeHealth) -> list[dict[str, Any]]:
     """The node's GPUs with their health and the open faults that name each of them."""
+    placed = parts.present_in(row)
     return [
         {
             "gpu": gpu,
+            "part": placed.get((Part.Kind.GPU, part_serials.known(gpu.serial), gpu.pci or str(gpu.index))),
             "health": well.gpus[gpu.pk],
             "faults": [
                 incident

@@ -2,14 +2,16 @@
 
 import json
 
-from django.http import HttpResponse, JsonResponse
+from django.http import HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
-from kcover_portal.console.reads import fleet, needs, safety, standbys, trends
+from kcover_portal.console.forms.cluster_settings import DOMAINS
+from kcover_portal.console.reads import fleet, fleet_map, needs, safety, standbys, trends
 from kcover_portal.console.reads import overview as reads
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.policies import queries as policies
@@ -35,12 +37,15 @@ def overview(request: Request) -> HttpResponse:
         "total": summary.nodes,
         "gpus": summary.gpus,
         "counts": reads.counts(summary.counts),
-        "needs": needs.of(seen, whole, now=now),
+        "needs": needs.of(request.user, clusters, now=now),
+        "healed": reads.healed(seen, now=now),
         "silent": [tile for tile in summary.troubled if tile.state == "silent" and tile.cluster not in away],
         "active": reads.active(seen, now=now),
         "gauges": safety.gauges(whole, now=now),
         "standbys": standbys.of(whole, now=now),
         "recent": reads.recent_incidents(seen),
+        "map": fleet_map.choice(request.GET.dict()),
+        "groupings": [(domain, DOMAINS[domain]) for domain in fleet_map.GROUPINGS],
     }
     return render(request, "console/pages/overview.html", context)
 
@@ -48,12 +53,18 @@ def overview(request: Request) -> HttpResponse:
 @require_GET
 @signed_in
 def trend(request: Request) -> HttpResponse:
-    """The trends of a week; a separate request, since the page is reloaded with every signal."""
+    """The trends of a span; a separate request, since the page is reloaded with every signal."""
     now = timezone.now()
     seen = accounts.scope(request.user)
-    found = trends.faults(seen, now=now)
+    asked = request.GET.get("span", "")
+    span = asked if asked in trends.SPANS else trends.USUAL
+    found = trends.faults(seen, now=now, span=span)
     context = {
-        "recovery": trends.recovery(seen, now=now),
+        "spans": trends.SPANS,
+        "span": span,
+        "own": reverse("console:trends"),
+        "length": trends.SPANS[span].label,
+        "recovery": trends.recovery(seen, now=now, span=span),
         "trend": found,
         "starts": json.dumps(found.starts),
         "series": json.dumps(found.series),
@@ -63,18 +74,27 @@ def trend(request: Request) -> HttpResponse:
 
 @require_GET
 @signed_in
-def fleet_map(request: Request) -> JsonResponse:
+def map_data(request: Request) -> HttpResponse:
     """Every node and GPU in a compact form for the canvas."""
-    tiles = fleet.tiles(accounts.scope(request.user), now=timezone.now())
-    return JsonResponse(fleet.packed(fleet.grouped(tiles)), json_dumps_params={"separators": (",", ":")})
+    chosen = fleet_map.choice(request.GET.dict())
+    groups = fleet_map.groups(accounts.scope(request.user), chosen.by, now=timezone.now())
+    return HttpResponse(fleet_map.packed(groups), content_type="application/json")
 
 
 @require_GET
 @signed_in
 def map_table(request: Request) -> HttpResponse:
-    """The map as a table: pools with their counts, and each node that is not healthy."""
-    tiles = fleet.tiles(accounts.scope(request.user), now=timezone.now())
-    groups = fleet.grouped(tiles)
-    troubled = sorted((tile for group in groups for tile in group.troubled), key=lambda tile: fleet.URGENCY[tile.state])
-    context = {"groups": groups, "troubled": troubled[:TWIN_ROWS], "more": max(0, len(troubled) - TWIN_ROWS)}
+    """The map as a table: groups with their counts, and each node that is not healthy or that is looked for."""
+    chosen = fleet_map.choice(request.GET.dict())
+    groups = fleet_map.matching(fleet_map.groups(accounts.scope(request.user), chosen.by, now=timezone.now()), chosen)
+    listed = [(group, tile) for group in groups for tile in group.tiles if chosen.narrows or tile.state != "healthy"]
+    listed.sort(key=lambda one: fleet.URGENCY[one[1].state])
+    context = {
+        "groups": groups[:TWIN_ROWS],
+        "more_groups": max(0, len(groups) - TWIN_ROWS),
+        "by": DOMAINS[chosen.by],
+        "chosen": chosen,
+        "listed": listed[:TWIN_ROWS],
+        "more": max(0, len(listed) - TWIN_ROWS),
+    }
     return render(request, "console/pages/map.html", context)

@@ -3,39 +3,30 @@
 from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_GET
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import preflight as reads
+from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.preflight.models import PreflightRun
 
 PAGE_ROWS = 50
-COLUMNS = (
-    gettext_lazy("Run"),
-    gettext_lazy("Workload"),
-    gettext_lazy("State"),
-    gettext_lazy("Reports"),
-    gettext_lazy("Abnormal"),
-    pgettext_lazy("preflight", "Slow"),
-    gettext_lazy("First report"),
-)
 MAX_NODES = 100
 MAX_REFUSALS = 20
 
 
 @require_GET
 @signed_in
+@opens_first("preflight-runs")
 def preflight_runs(request: Request) -> HttpResponse:
     """The list, newest first."""
     found = lists.find(lists.PREFLIGHT_RUNS, request.user, request.GET)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "namespace", "state"),
-        "page": Paginator(found.rows.select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
-        "columns": COLUMNS,
+        "page": Paginator(found.ordered().select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
         "any": found.seen.exists(),
     }
     return render(request, "console/pages/preflight_runs.html", context)

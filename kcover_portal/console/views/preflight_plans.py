@@ -8,30 +8,20 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.checks.models import Validation
+from kcover_portal.console import form_dialog, forms, lists, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import checks
 from kcover_portal.console.reads import pair_matrix
-from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.models import PairPlan
 from kcover_portal.preflight.services import pair_plans
 
 PAGE_ROWS = 50
 MAX_NODES = 100
-COLUMNS = (
-    pgettext_lazy("preflight", "Plan"),
-    gettext_lazy("State"),
-    gettext_lazy("Cluster"),
-    pgettext_lazy("preflight", "Slow"),
-    gettext_lazy("Inconclusive"),
-    gettext_lazy("Requested by"),
-    gettext_lazy("Requested"),
-)
 
 
 @require_GET
@@ -42,8 +32,7 @@ def plans(request: Request) -> HttpResponse:
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "node"),
-        "page": Paginator(found.rows.select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
-        "columns": COLUMNS,
+        "page": Paginator(found.ordered().select_related("cluster"), PAGE_ROWS).get_page(request.GET.get("page")),
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
     }
@@ -58,6 +47,7 @@ def plan(request: Request, pk: int) -> HttpResponse:
     matrix = pair_matrix.of(row)
     context = {
         "plan": row,
+        "validation": Validation.objects.filter(nccl_plan=row).first(),
         "matrix": matrix,
         "page": Paginator(matrix.rows, MAX_NODES).get_page(request.GET.get("page")),
         "cancels": row.state == PairPlan.State.RUNNING and accounts.may(request.user, Verb.CHECK, row.cluster),
@@ -71,17 +61,18 @@ def begin(request: Request) -> HttpResponse:
     """Show the form (GET), then request the tests (POST)."""
     if not accounts.scope(request.user, Verb.CHECK).has_clusters:
         require(request, Verb.CHECK, None)
+    initial, note = scope_choice.initial(request)
     form = checks.TestPairs(
         request.POST or None,
         clusters=accounts.clusters_of(request.user, Verb.CHECK),
-        initial={name: request.GET[name] for name in ("cluster", "host") if name in request.GET},
+        initial=initial,
     )
 
     def test_pairs(given: dict[str, Any], now: datetime) -> HttpResponse:
         require(request, Verb.CHECK, given["cluster"])
         row = pair_plans.begin(
             given["cluster"],
-            node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"]),
+            scope_choice.chosen(given),
             pair_plans.Wish(**{name: given[name] for name in ("rounds", "rule", "threshold", "busy_nodes", "reason")}),
             actor=accounts.actor(request.user),
             now=now,
@@ -101,6 +92,7 @@ def begin(request: Request) -> HttpResponse:
         ),
         verb=_("Test"),
         icon="binoculars",
+        note=note,
     )
 
 

@@ -23,8 +23,12 @@ from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
+from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.fleet.models import Node
+from kcover_portal.parts import queries as parts
+from kcover_portal.parts.models import Part as PartRow
+from kcover_portal.parts.models import Placement
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.views import audit
@@ -36,11 +40,12 @@ Do = Callable[[RepairForm, str, datetime], Repair]  # with the person's name as 
 
 @require_GET
 @signed_in
+@opens_first("repairs")
 def repairs(request: Request) -> HttpResponse:
     """The list, newest first."""
     now = timezone.now()
     found = lists.find(lists.REPAIRS, request.user, request.GET)
-    page = Paginator(found.rows.select_related("cluster", "node"), PAGE_ROWS).get_page(request.GET.get("page"))
+    page = Paginator(found.ordered().select_related("cluster", "node"), PAGE_ROWS).get_page(request.GET.get("page"))
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "vendor", "assignee", "overdue"),
@@ -63,6 +68,7 @@ def repair(request: Request, pk: int) -> HttpResponse:
     context = {
         "repair": row,
         "need": _need(row, now=timezone.now()),
+        "part_row": _part(request, row),
         "dates": [(label, getattr(row, f"{state}_at")) for state, label in Repair.State.choices],
         "verbs": [verb.value for verb in row.verbs] if may else [],
         "changes": may and row.state != Repair.State.CLOSED,
@@ -85,7 +91,8 @@ def new_repair(request: Request, cluster: str, name: str) -> HttpResponse:
     def do(form: RepairForm, actor: str, now: datetime) -> Repair:
         details = {name: value for name, value in form.changes().items() if not name.startswith("part_")}
         reason = form.cleaned_data["reason"]
-        return services.report(node, part=form.part(), details=details, actor=actor, reason=reason, now=now)
+        role = accounts.role_in(request.user, Verb.HANDLE_REPAIRS, node)
+        return services.report(node, part=form.part(), details=details, actor=actor, role=role, reason=reason, now=now)
 
     return _ask(
         request,
@@ -131,7 +138,7 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     row, wanted, look = _handled(request, pk), core.Verb(verb), action_labels.verb(verb)
     initial = repair_forms.of(row)
     # The service stores the same where the person leaves these fields as they are.
-    if wanted is core.Verb.ACCEPT and not row.assignee:
+    if wanted is core.Verb.ACCEPT and (not row.assignee or row.assignee.startswith(core.ROLE_OWNER)):
         initial["assignee"] = request.user.get_username()
     if wanted is core.Verb.HAND_OVER:
         initial["due"] = queries.due_by_terms(row.vendor, core.State.IN_REPAIR, now=timezone.now()) or row.due
@@ -199,6 +206,14 @@ def _need(row: Repair, *, now: datetime) -> str:
     """Why the repair needs a person; "" if it does not."""
     why = row.need(now=now)
     return localization.say(why) if why else ""
+
+
+def _part(request: Request, row: Repair) -> int | None:
+    """The part that is repaired, if agents reported it and the person may see where."""
+    seen = accounts.visible(request.user, Placement.objects.all())
+    kind, serial = (row.part_kind, row.part_serial) if row.part_serial else (PartRow.Kind.MACHINE, row.machine_serial)
+    rows = parts.with_placement(PartRow.objects.filter(kind=kind, serial=serial), seen) if serial else None
+    return rows.values_list("pk", flat=True).first() if rows is not None else None
 
 
 def _find(request: Request, pk: int) -> Repair:

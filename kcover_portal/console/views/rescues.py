@@ -9,6 +9,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle
@@ -18,12 +19,14 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.console.reads import approvals, bulk_actions
+from kcover_portal.console.reads import approvals, bulk_actions, waits
 from kcover_portal.console.reads import entries as records
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.console.rescue_tabs import TABS
+from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.ledger import queries as ledger
+from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 
@@ -35,23 +38,29 @@ NEEDED = {
     "retry": Verb.REPAIR,
     "skip": Verb.REPAIR,
 }
+PRESETS = {  # reasons that people give often; each can be changed before it is sent
+    "approve": (_("Evidence checked"), _("Owner of the job informed"), _("Agreed with the team")),
+    "reject": (_("The job must finish first"), _("False alarm"), _("Repaired by hand")),
+}
 CONFIRMED = ("approve", "skip")  # ask for a fresh second factor
 
 
 @require_GET
 @signed_in
+@opens_first("rescues")
 def rescues(request: Request) -> HttpResponse:
     """The list, newest first, in tabs with counts."""
     found = lists.find(lists.RESCUES, request.user, request.GET)
-    rows = found.rows.select_related("node", "cluster", "decision").prefetch_related("steps", "approvals")
+    rows = found.ordered("-id").select_related("node", "cluster", "decision").prefetch_related("steps", "approvals")
     page = Paginator(rows, PAGE_ROWS).get_page(request.GET.get("page"))
     context = {
         "found": found,
-        "form": forms.shown(request, found, "q", "cluster", "code", "origin"),
+        "form": forms.shown(request, found, *("q", "cluster", "status", "code", "origin", "policy", "since", "until")),
         "tabs": [(tab.name, tab.label, found.narrowed.filter(tab.where).count()) for tab in TABS],
         "tab": request.GET.get("tab", "all"),
-        "kept": [("tab", request.GET.get("tab", "")), ("policy", request.GET.get("policy", ""))],
+        "kept": [("tab", request.GET.get("tab", ""))],
         "page": page,
+        "sort": found.sort,
         "rows": [_row(rescue) for rescue in page.object_list],
         "any": found.seen.exists(),
         "verbs": [
@@ -93,17 +102,27 @@ def rescue(request: Request, pk: int) -> HttpResponse:
         "done": done,
         "total": total,
         "due_at": reads.countdown(row, now=now),
+        "wait": waits.of(row, steps),
         "verified": {True: "yes", False: "no", None: "untried"}[row.verified],
         "entries": records.of_people(entries, rescue=row.pk),
         "approvals": list(row.approvals.all()),
         "question": approvals.question(row, user=request.user) if reads.awaits_approval(row) else None,
         "held_back": reads.held_back(row),
         "passed_over": reads.passed_over(row),
+        "newer": _newer_revision(row),
         "incidents": list(row.incidents.all()),
         "evidence": evidence.of_rescue(row.pk),
         "verbs": [verb for verb in reads.offered(row, steps) if _may(request, verb, row)],
     }
     return render(request, "console/pages/rescue.html", context)
+
+
+def _newer_revision(row: Rescue) -> int:
+    """The active revision of the rescue's policy if it is another one; 0 if it is the same, or disabled."""
+    if not row.policy:
+        return 0
+    active = policies.policies().filter(name=row.policy).values_list("revision", flat=True).first() or 0
+    return active if active != row.revision else 0
 
 
 @require_http_methods(["GET", "POST"])
@@ -133,14 +152,25 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
         except services.RescueRefused as error:
             form.add_error(None, localization.say(error.reason))
         else:
-            target = reverse("console:rescue", args=(row.pk,))
-            return lead(request, target)
+            return lead(request, _after(request, row, verb))
     steps = list(row.steps.all())
     context = {"rescue": row, "verb": verb, "form": form, "steps": steps, "step": reads.current(steps)}
     context["base"] = dialog(request)
+    context["presets"] = PRESETS.get(verb, ())
     if verb in ("approve", "reject"):
         context["question"] = approvals.question(row, user=request.user)
     return render(request, "console/pages/rescue_act.html", context, status=422 if form.errors else 200)
+
+
+def _after(request: Request, row: Rescue, verb: str) -> str:
+    """Where an act leads: an answer on another page than the rescue's leads to the next request."""
+    page = reverse("console:rescue", args=(row.pk,))
+    here = (request.htmx.current_url_abs_path or "") if request.htmx else ""
+    if verb not in ("approve", "reject") or not here or here.startswith(page):
+        return page
+    following = approvals.next_question(request.user, after=row.pk)
+    place = f"#question-{following}" if following else ""
+    return f"{reverse('console:approvals')}?answered={row.pk}{place}"
 
 
 def _may(request: Request, verb: str, row: Rescue) -> bool:

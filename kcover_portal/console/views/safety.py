@@ -15,24 +15,26 @@ from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, presentation
+from kcover_portal.console import form_dialog, forms, presentation, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.forms.cluster_settings import DOMAINS
+from kcover_portal.console.forms.scopes import FIELDS
+from kcover_portal.console.reads import headroom as breaker_history
 from kcover_portal.console.reads import safety as reads
+from kcover_portal.console.reads import trends
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.console.views import cluster_settings as setting_views
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings, maintenance_scope, pending_changes
+from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.runtime.models import Mode
+from kcover_portal.views import maintenance_scopes
 
 # Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")
-# The fields of the form that say which nodes a maintenance window covers.
-SCOPE = ("cluster", "pool", "node")
 
 
 @require_GET
@@ -46,9 +48,10 @@ def safety(request: Request) -> HttpResponse:
         (
             window,
             window.starts_at <= now,
+            reads.where_of(maintenance_scopes.seen_by(request.user, window)),
             accounts.may(request.user, Verb.MAINTAIN, window.cluster),
         )
-        for window in reads.windows(clusters, now=now)
+        for window in reads.next_windows(clusters, now=now)
     ]
     context = {
         "clusters": [
@@ -84,6 +87,22 @@ def _plain(cluster: Cluster, name: str) -> str:
         case {"limit": limit, "window": window} | {"reboots": int(limit), "window": window}:
             return _("%(n)d within %(within)s") % {"n": limit, "within": duration(timedelta(seconds=window))}
     return _("off")
+
+
+@require_GET
+@signed_in
+def headroom(request: Request) -> HttpResponse:
+    """How near each visible cluster came to the limit of its breaker; a separate request, since the page is live."""
+    asked = request.GET.get("span", "")
+    span = asked if asked in trends.SPANS else trends.USUAL
+    clusters = accounts.clusters_of(request.user).order_by("name")
+    context = {
+        "clusters": breaker_history.of(list(clusters), now=timezone.now(), span=span),
+        "spans": trends.SPANS,
+        "span": span,
+        "own": reverse("console:safety-headroom"),
+    }
+    return render(request, "console/parts/headroom.html", context)
 
 
 @require_http_methods(["GET", "POST"])
@@ -150,11 +169,13 @@ def announce(request: Request) -> HttpResponse:
         require(request, Verb.MAINTAIN, None)
     zone = zoneinfo.ZoneInfo(request.user.zone or "UTC")
     with timezone.override(zone):
+        initial, note = scope_choice.initial(request)
         form = guard_settings.Window(
             request.POST or None,
             clusters=accounts.clusters_of(request.user, Verb.MAINTAIN),
             everywhere=accounts.may(request.user, Verb.MAINTAIN, None),
             zone=zone.key,
+            initial=initial,
         )
         if request.method == "POST" and form.is_valid():
             given, now = form.cleaned_data, timezone.now()
@@ -163,10 +184,11 @@ def announce(request: Request) -> HttpResponse:
             try:
                 cluster_settings.open_maintenance(
                     given["cluster"],
-                    pool=given["pool"],
-                    node=given["node"],
+                    selection=given["scope"].to_json(),
+                    fields=FIELDS,
                     starts_at=starts_at,
                     ends_at=ends_at,
+                    repeats=given["recurrence"],
                     reason=given["reason"],
                     actor=accounts.actor(request.user),
                     now=now,
@@ -176,22 +198,8 @@ def announce(request: Request) -> HttpResponse:
             else:
                 return lead(request, reverse("console:safety"))
         text = presentation.GUARDS["maintenance"].help
-        shown = {"address": reverse("console:maintenance-new"), "counts_at": reverse("console:maintenance-covers")}
-        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, **shown)
-
-
-@require_GET
-@signed_in
-def window_covers(request: Request) -> HttpResponse:
-    """Show how many nodes a window with the scope in the form would cover, or why it would be refused."""
-    name, pool, node = (request.GET.get(field, "").replace("\0", "").strip() for field in SCOPE)
-    cluster = get_object_or_404(accounts.clusters_of(request.user), name=name) if name else None
-    require(request, Verb.MAINTAIN, cluster)
-    try:
-        shown: dict[str, object] = {"count": maintenance_scope.count_covered(cluster, pool=pool, node=node)}
-    except FieldError as error:
-        shown = {"problem": localization.say(error.reason)}
-    return render(request, "console/parts/window_covers.html", shown)
+        address = reverse("console:maintenance-new")
+        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, note=note, address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -201,11 +209,16 @@ def end_maintenance(request: Request, pk: int) -> HttpResponse:
     now = timezone.now()
     row = get_object_or_404(reads.windows(list(accounts.clusters_of(request.user)), now=now), pk=pk)
     require(request, Verb.MAINTAIN, row.cluster)
-    form = forms.Act(request.POST or None)
+    form = guard_settings.EndWindow(request.POST or None, repeats=row.series is not None)
     if request.method == "POST" and form.is_valid():
         confirm(request)
-        reason = form.cleaned_data["reason"]
-        cluster_settings.end_maintenance(row, actor=accounts.actor(request.user), reason=reason, now=now)
+        cluster_settings.end_maintenance(
+            row,
+            actor=accounts.actor(request.user),
+            reason=form.cleaned_data["reason"],
+            now=now,
+            whole_series=form.whole_series,
+        )
         return lead(request, reverse("console:safety"))
     address = reverse("console:maintenance-end", args=(pk,))
     return _ask(request, form, title=_("End this maintenance"), icon="tool", text=row.reason, address=address)

@@ -41,7 +41,7 @@ class SignIn(LoginView):
     def form_valid(self, form: Any) -> HttpResponse:
         """Signs in, or asks for a second factor."""
         target = self.get_success_url()
-        if target == reverse("console:overview") and _chooses_first(form.get_user()):
+        if target == reverse("console:home") and _chooses_first(form.get_user()):
             target = reverse("console:first-pack")
         return admission.after_password(self.request, form.get_user(), target=target)
 

@@ -98,12 +98,12 @@ def enrol(request: HttpRequest, user: User) -> HttpResponse:
 @require_POST
 def with_passkey(request: HttpRequest) -> HttpResponse:
     if request.user.is_authenticated:
-        return redirect("console:overview")
+        return redirect("console:home")
     answer = forms.Factor(request.POST)
     given = answer.given() if answer.is_valid() else None
     wanted = request.POST.get("next", "")
     safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    target = wanted if safe and wanted else reverse("console:overview")
+    target = wanted if safe and wanted else reverse("console:home")
     form = sign_in.SignIn(request)
     if given is None or given.passkey is None:
         return redirect("console:sign-in")

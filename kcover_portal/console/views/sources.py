@@ -13,10 +13,11 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
+from kcover_portal.console.access import Request, dialog, lead, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.sources import SourceForm
 from kcover_portal.errors import FieldError
+from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
@@ -133,11 +134,9 @@ def test_source(request: Request, name: str) -> HttpResponse:
     """Show what the source saw in the last hour."""
     row = _visible(request, name)
     require(request, Verb.GUARD, row.cluster)
-    context = {
-        "source": row,
-        "trial": services.try_source(row, now=timezone.now()),
-        "base": dialog(request),
-    }
+    with place(request, concurrency_limits.SOURCE_TESTS):
+        trial = services.try_here_or_by_worker(row, clock=timezone.now)
+    context = {"source": row, "trial": trial, "base": dialog(request)}
     return render(request, "console/pages/source_test.html", context)
 
 

@@ -38,7 +38,7 @@ def system(request: Request) -> HttpResponse:
             for cluster in clusters
         ],
         "database": connection.display_name,
-        "problems": portal_checks.problems(now=now),
+        "problems": portal_checks.seen_by(request.user, now=now),
         "bytes": reads.database_bytes(),
     }
     return render(request, "console/pages/system.html", context)

@@ -8,16 +8,17 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, Verb
-from kcover_portal.console import form_dialog, forms
+from kcover_portal.console import agent_commands, form_dialog, forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import tokens
 
 MAX_ROWS = 200
+STOP_POLLING = 286
 
 
 def shown(request: Request, *, now: datetime) -> dict[str, Any]:
@@ -51,6 +52,7 @@ def new_token(request: Request) -> HttpResponse:
     clusters = queries.clusters_of(request.user, Verb.ADMINISTER)
     everywhere = queries.may(request.user, Verb.ADMINISTER, None)
     form = tokens.NewToken(request.POST or None, clusters=clusters, everywhere=everywhere)
+    form.begin_with(request.GET)
 
     def create(given: dict[str, Any], now: datetime) -> HttpResponse:
         require(request, Verb.ADMINISTER, given["cluster"])
@@ -110,6 +112,21 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
     return form_dialog.act(request, form, withdraw, back=reverse("console:access"), address=address, **shown)
 
 
+@require_GET
+@signed_in
+def reports(request: Request, pk: int) -> HttpResponse:
+    """The first reports of agents that use the token, for the dialog that shows it; 204: none yet.
+
+    The status 286 ends the polling of htmx.
+    """
+    require_admin_somewhere(request)
+    token = get_object_or_404(_administered(request).filter(kind=ApiToken.Kind.AGENT), pk=pk)
+    agents = agent_commands.first_reports(token)
+    if not agents:
+        return HttpResponse(status=204)
+    return render(request, "console/parts/first_report.html", {"agents": agents}, status=STOP_POLLING)
+
+
 def require_admin_somewhere(request: Request) -> None:
     """Raises PermissionDenied unless the person administers at least one cluster."""
     if not queries.may_somewhere(request.user, Verb.ADMINISTER):
@@ -127,7 +144,12 @@ def _administered(request: Request) -> QuerySet[ApiToken]:
 def _made(
     request: Request, token: ApiToken, secret: str, *, back: str, replaced: ApiToken | None = None
 ) -> HttpResponse:
-    context = {"token": token, "secret": secret, "replaced": replaced, "back": back, "base": dialog(request)}
+    context: dict[str, Any] = {"token": token, "secret": secret, "replaced": replaced, "back": back}
+    context["base"] = dialog(request)
+    if replaced is None:
+        context["commands"] = agent_commands.of(token, secret, url=request.build_absolute_uri("/").rstrip("/"))
+    if token.kind == ApiToken.Kind.WALL:
+        context["link"] = f"{request.build_absolute_uri(reverse('console:wall'))}#{secret}"
     return render(request, "console/pages/token_made.html", context)
 
 

@@ -8,7 +8,6 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.validation import profiles
@@ -18,35 +17,26 @@ from kcover_portal.checks import queries
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import validation_profiles
 from kcover_portal.checks.services import validations as services
-from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console import form_dialog, forms, lists, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import checks
 from kcover_portal.console.forms.validation_profiles import ProfileText
-from kcover_portal.fleet.services import node_selection
+from kcover_portal.console.views.saved_views import opens_first
 
 PAGE_ROWS = 50
-COLUMNS = (
-    pgettext_lazy("node", "Validation"),
-    gettext_lazy("State"),
-    gettext_lazy("Profile"),
-    gettext_lazy("Cluster"),
-    gettext_lazy("Nodes"),
-    gettext_lazy("Requested by"),
-    gettext_lazy("Requested"),
-)
 
 
 @require_GET
 @signed_in
+@opens_first("validations")
 def validations(request: Request) -> HttpResponse:
     """The list, newest first."""
     found = lists.find(lists.VALIDATIONS, request.user, request.GET)
     context = {
         "found": found,
         "form": forms.shown(request, found, "q", "cluster", "state", "profile", "node"),
-        "page": Paginator(queries.with_nodes(found.rows), PAGE_ROWS).get_page(request.GET.get("page")),
-        "columns": COLUMNS,
+        "page": Paginator(queries.with_nodes(found.ordered()), PAGE_ROWS).get_page(request.GET.get("page")),
         "any": found.seen.exists(),
         "asks": accounts.scope(request.user, Verb.CHECK).has_clusters,
         "profiles": [
@@ -79,10 +69,11 @@ def begin(request: Request) -> HttpResponse:
     """Show the form (GET), then request the validation (POST)."""
     if not accounts.scope(request.user, Verb.CHECK).has_clusters:
         require(request, Verb.CHECK, None)
+    initial, note = scope_choice.initial(request)
     form = checks.Validate(
         request.POST or None,
         clusters=accounts.clusters_of(request.user, Verb.CHECK),
-        initial={name: request.GET.get(name, "") for name in ("cluster", "host")},
+        initial=initial,
         in_force=validation_profiles.in_force(),
     )
 
@@ -90,7 +81,7 @@ def begin(request: Request) -> HttpResponse:
         require(request, Verb.CHECK, given["cluster"])
         row = services.begin(
             given["cluster"],
-            node_selection.nodes(given["cluster"], hosts=given["host"], nodelabel=given["nodelabel"]),
+            scope_choice.chosen(given),
             profile=given["profile"],
             reason=given["reason"],
             actor=accounts.actor(request.user),
@@ -108,6 +99,7 @@ def begin(request: Request) -> HttpResponse:
         text=_("The nodes pass only if every required check measures the hardware. Cordon the nodes first."),
         verb=_("Validate"),
         icon="shield-check",
+        note=note,
     )
 
 

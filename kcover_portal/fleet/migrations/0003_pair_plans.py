@@ -13,6 +13,8 @@ class Migration(migrations.Migration):
             model_name="cluster",
             name="nccl_image",
             field=models.CharField(
+                default="",
+                db_default="",
                 blank=True,
                 help_text="image with PyTorch for pair tests of preflight; empty: no such tests",
                 max_length=300,
@@ -21,12 +23,19 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="cluster",
             name="nccl_namespace",
-            field=models.CharField(default="kcover-preflight", help_text="of the Jobs of pair tests", max_length=63),
+            field=models.CharField(
+                db_default="kcover-preflight",
+                default="kcover-preflight",
+                help_text="of the Jobs of pair tests",
+                max_length=63,
+            ),
         ),
         migrations.AddField(
             model_name="cluster",
             name="nccl_resources",
             field=models.CharField(
+                default="",
+                db_default="",
                 blank=True,
                 help_text="further resources of these Jobs, such as rdma/hca=1, separated by commas",
                 max_length=500,
@@ -35,6 +44,8 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="cluster",
             name="preflight_labels",
-            field=models.BooleanField(default=False, help_text="nodes carry the preflight gate as a label"),
+            field=models.BooleanField(
+                db_default=False, default=False, help_text="nodes carry the preflight gate as a label"
+            ),
         ),
     ]

@@ -13,6 +13,7 @@ class Migration(migrations.Migration):
             model_name="cluster",
             name="burn_in",
             field=models.CharField(
+                db_default="off",
                 choices=[
                     ("off", "Off"),
                     ("tainted", "Nodes with the readiness taint"),
@@ -32,6 +33,7 @@ class Migration(migrations.Migration):
             model_name="cluster",
             name="burn_in_profile",
             field=models.CharField(
+                db_default="burn-in",
                 choices=[("light", "light"), ("full", "full"), ("burn-in", "burn-in")],
                 default="burn-in",
                 help_text="profile of these validations",
@@ -51,12 +53,16 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="node",
             name="provider_id",
-            field=models.CharField(blank=True, help_text="name of its machine in a cloud", max_length=500),
+            field=models.CharField(
+                default="", db_default="", blank=True, help_text="name of its machine in a cloud", max_length=500
+            ),
         ),
         migrations.AddField(
             model_name="node",
             name="system_uuid",
-            field=models.CharField(blank=True, help_text="SMBIOS UUID of its machine", max_length=64),
+            field=models.CharField(
+                default="", db_default="", blank=True, help_text="SMBIOS UUID of its machine", max_length=64
+            ),
         ),
         migrations.AddIndex(
             model_name="node",

@@ -5,12 +5,15 @@ Statements are the same on PostgreSQL and SQLite, except for the JSON relation (
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, Final
 
 import msgspec
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connection
+from django.db.models import Model
 
 Row = Mapping[str, Any]
+INSERTED_TOGETHER: Final = 1_000  # rows of one statement
 
 
 def given(**columns: str) -> str:
@@ -53,3 +56,30 @@ def run(statement: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
         return cursor.fetchall() if cursor.description else []
+
+
+def insert(created: Sequence[Model], *, unique: str) -> None:
+    """Inserts new rows of one model and sets their keys, as ``bulk_create`` does for a quarter of its CPU time.
+
+    ``unique``: a column that has another value in each of these rows.
+    """
+    for start in range(0, len(created), INSERTED_TOGETHER):
+        part = created[start : start + INSERTED_TOGETHER]
+        meta = part[0]._meta
+        fields = {str(field.column): field for field in meta.local_concrete_fields if not field.primary_key}
+        types = {column: str(field.db_type(connection)) for column, field in fields.items()}
+        columns = ", ".join(types)
+        values = [{column: _plain(getattr(row, field.attname)) for column, field in fields.items()} for row in part]
+        found = run(
+            f"INSERT INTO {meta.db_table} ({columns}) SELECT {columns} FROM {given(**types)} WHERE true"
+            f" RETURNING {meta.pk.column}, {unique}",  # nosec B608
+            [rows(values)],
+        )
+        keys = {value: key for key, value in found}
+        for row in part:
+            row.pk = keys[getattr(row, unique)]
+            row._state.adding, row._state.db = False, DEFAULT_DB_ALIAS
+
+
+def _plain(value: Any) -> Any:
+    return moment(value) if isinstance(value, datetime) else value

@@ -4,6 +4,7 @@ import re
 import uuid
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.core.exceptions import ValidationError
@@ -12,30 +13,36 @@ from django.db import transaction
 from kcover import audit, kube_names, masked_addresses, preflight, reasons
 from kcover.decisions import guards
 from kcover.quote import short_text
+from kcover.recurrence import Recurrence
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster, Maintenance
-from kcover_portal.fleet.services import maintenance_scope, pools, setting_errors
+from kcover_portal.fleet.services import pools, repeated_windows, scope_checks, setting_errors
 from kcover_portal.ledger import services as ledger
 from kcover_portal.runtime.models import Installation, Mode
 
 MAX_WINDOW_DAYS = 90
+MAX_NAMES_LOGGED = 100  # of the nodes of a window
+NOTHING: Mapping[str, Any] = {}
 # Settings of a registered cluster, besides its guards. Its credentials are changed by ``cluster add --replace``.
 SETTINGS = (
     *("mode", "decision_mode", "drills", "reboot", "job_image", "job_namespace", "event_namespace", "ready_within"),
     *("decision_url", "decision_secret", "decision_timeout", "decision_fallback"),
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
-    *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources"),
+    *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources", "nccl_every", "standby_tested"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
-    *("burn_in", "burn_in_profile"),
+    "action_lease",
+    *("burn_in", "burn_in_profile", "gpu_hour_price", "lemon_repairs"),
 )
 SECRET = ("decision_secret",)
 SECRET_LENGTH = (16, 200)  # characters, as for channels: a short one can be guessed from one signed delivery
 NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # a DNS label (RFC 1123)
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 # Settings that affect decisions.
-SETTINGS_THAT_DECIDE = frozenset(("mode", "acted_on_by", "decision_mode", "decision_url", "drills", "topology"))
+SETTINGS_THAT_DECIDE = frozenset(
+    ("mode", "acted_on_by", "action_lease", "decision_mode", "decision_url", "drills", "topology")
+)
 
 
 def set_guards(cluster: Cluster, patch: object, *, actor: str, reason: str, now: datetime) -> guards.Settings:
@@ -89,7 +96,7 @@ def set_cluster(cluster: Cluster, changes: Mapping[str, Any], *, actor: str, rea
             shown = {
                 name: audit.SECRET_CHANGED
                 if name in SECRET
-                else audit.Change(before=masked_addresses.mask(old), after=masked_addresses.mask(new))
+                else audit.Change(before=masked_addresses.mask(_plain(old)), after=masked_addresses.mask(_plain(new)))
                 for name, (old, new) in changed.items()
             }
             entry = audit.ClusterChanged(cluster=row.name, changed=shown, reason=reason)
@@ -127,9 +134,16 @@ def _checked(name: str, value: Any) -> Any:
             raise FieldError(name, error.reason) from error
     if name == "nccl_resources":
         return _resources(value)
+    if name == "gpu_hour_price":
+        return None if value == "" else value
     if name == "preflight_namespaces":
         return _namespaces(value)
     return value
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON."""
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def _namespaces(value: object) -> str:
@@ -189,43 +203,79 @@ def open_maintenance(
     now: datetime,
     pool: str = "",
     node: str = "",
+    selection: Mapping[str, Any] = NOTHING,
+    fields: scope_checks.Fields = scope_checks.SAME,
+    repeats: Recurrence | None = None,
 ) -> Maintenance:
-    """Creates a window in which nothing is isolated or rebooted.
+    """Creates a window in which nothing is isolated or rebooted, and its repetitions. Returns the first one.
 
-    Raises FieldError, also if the window covers none of the nodes that the cluster has now.
+    A repetition is a row of its own, so that the guards need no calendar and depend on no task.
+
+    ``selection``: the keys of a scope (``kcover.scopes``), or one of the older ``pool`` and ``node``. ``fields``: the
+    field of an error, by kind of scope. Raises FieldError, also if the window covers none of the nodes that the
+    cluster has now, or if one of its names is unknown.
     """
+    fields = {**fields, **({"pools": "pool"} if pool else {}), **({"nodes": "node"} if node else {})}
+    scope = scope_checks.read(selection, pool=pool, node=node)
     if ends_at <= starts_at:
         raise FieldError("ends_at", reasons.of("end_before_start"))
     if ends_at <= now:
         raise FieldError("ends_at", reasons.of("end_in_past"))
     if (ends_at - starts_at).days > MAX_WINDOW_DAYS:
         raise FieldError("ends_at", reasons.of("window_too_long", days=MAX_WINDOW_DAYS))
-    maintenance_scope.count_covered(cluster, pool=pool, node=node)
+    spans = repeated_windows.spans((starts_at, ends_at), repeats)
+    covered = scope_checks.select(cluster, scope, fields=fields).count()
+    single = {kind: names[0] for kind, names in (("pool", scope.pools), ("node", scope.nodes)) if len(names) == 1}
+    written = {} if single else scope.to_json()
+    members = scope_checks.members(cluster, scope)
+    repeated_windows.check_size(len(members), len(spans))
+    series = uuid.uuid4() if repeats is not None else None
+    common = {"series": series, "repeats": repeats.to_json() if repeats is not None else {}, **single}
     with transaction.atomic():
-        window = Maintenance.objects.create(
-            cluster=cluster,
-            pool=pool,
-            node=node,
+        window, *_later = Maintenance.objects.bulk_create(
+            Maintenance(
+                cluster=cluster,
+                selection=written,
+                members=members,
+                starts_at=begins,
+                ends_at=ends,
+                reason=reason,
+                created_by=actor,
+                **common,
+            )
+            for begins, ends in spans
+        )
+        entry = audit.MaintenanceOpened(
+            maintenance=window.pk,
+            **single,
+            scope=_shortened(written),
+            nodes=covered,
             starts_at=starts_at,
             ends_at=ends_at,
             reason=reason,
-            created_by=actor,
-        )
-        entry = audit.MaintenanceOpened(
-            maintenance=window.pk, pool=pool, node=node, starts_at=starts_at, ends_at=ends_at, reason=reason
+            repeats=window.repeats,
+            windows=len(spans),
         )
         _note(cluster, entry, actor=actor, now=now)
     return window
 
 
-def end_maintenance(window: Maintenance, *, actor: str, reason: str, now: datetime) -> None:
-    """Ends a window now. A window that has not begun is deleted."""
+def _shortened(selection: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The scope for the audit log: of many names, the first ones."""
+    names = selection.get("nodes")
+    return {"nodes": names[:MAX_NAMES_LOGGED]} if names else selection
+
+
+def end_maintenance(window: Maintenance, *, actor: str, reason: str, now: datetime, whole_series: bool = False) -> None:
+    """Ends a window now. A window that has not begun is deleted. ``whole_series``: with all that repeat it."""
+    rows = Maintenance.objects.filter(pk=window.pk)
+    if whole_series and window.series is not None:
+        rows = Maintenance.objects.filter(series=window.series)
     with transaction.atomic():
-        entry = audit.MaintenanceEnded(maintenance=window.pk, node=window.node, reason=reason)
-        if window.starts_at >= now:
-            window.delete()
-        else:
-            Maintenance.objects.filter(pk=window.pk, ends_at__gt=now).update(ends_at=now)
+        rows = rows.filter(ends_at__gt=now)
+        entry = audit.MaintenanceEnded(maintenance=window.pk, node=window.node, reason=reason, windows=rows.count())
+        rows.filter(starts_at__gte=now).delete()
+        rows.update(ends_at=now)
         _note(window.cluster, entry, actor=actor, now=now)
 
 

@@ -3,12 +3,17 @@
 from collections.abc import Mapping
 from datetime import datetime
 
+from django.db import connection
+
 from kcover.faults import fault
 from kcover_portal.fleet.services import bulk_sql, retention
 
 
 def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
-    """Stores the inventories; GPUs that are no longer in one are deleted."""
+    """Stores the inventories; GPUs that are no longer in one are deleted.
+
+    Marks the serial numbers as unrecorded: a worker records placements, outside of this transaction.
+    """
     if not of:
         return
     nodes = [
@@ -50,4 +55,30 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
             ON CONFLICT (node_id, uuid) DO UPDATE SET "index" = excluded."index", pci = excluded.pci,
                 model = excluded.model, serial = excluded.serial, seen_at = excluded.seen_at""",  # nosec B608
         [bulk_sql.moment(now), bulk_sql.rows(gpus)],
+    )
+    _keep_hardware(of, now=now)
+
+
+def _keep_hardware(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
+    hardware = [
+        {
+            "node": node,
+            "machine": inventory.machine_serial[:64],
+            "board": inventory.board_serial[:64],
+            "nics": [
+                {"serial": nic.serial[:64], "name": nic.name[:64], "pci": nic.pci or "", "model": nic.model[:120]}
+                for nic in inventory.nics
+            ],
+        }
+        for node, inventory in of.items()
+    ]
+    json_type = "jsonb" if connection.vendor == "postgresql" else "text"
+    bulk_sql.run(
+        f"""INSERT INTO fleet_hardware (node_id, machine_serial, board_serial, nics, changed_at, unrecorded)
+            SELECT node, machine, board, nics, %s, %s
+            FROM {bulk_sql.given(node="bigint", machine="text", board="text", nics=json_type)} WHERE true
+            ON CONFLICT (node_id) DO UPDATE SET machine_serial = excluded.machine_serial,
+                board_serial = excluded.board_serial, nics = excluded.nics,
+                changed_at = excluded.changed_at, unrecorded = excluded.unrecorded""",  # nosec B608
+        [bulk_sql.moment(now), True, bulk_sql.rows(hardware)],
     )

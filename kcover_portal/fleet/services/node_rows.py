@@ -19,6 +19,7 @@ from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql, storable_values
 from kcover_portal.kube import port
+from kcover_portal.prepared import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,18 @@ def sync_events(cluster: Cluster, events: Iterable[port.NodeEvent], *, now: date
             seen.setdefault(event.node.name, _Sighting()).add(event.node, deleted=event.kind == "DELETED")
     if not seen:
         return []
-    return _sync_storable(cluster, seen, Node.objects.filter(cluster=cluster, name__in=list(seen)), now=now)
+    return _sync_storable(cluster, seen, _named(cluster, list(seen)), now=now)
+
+
+def _named(cluster: Cluster, names: Sequence[str]) -> Iterable[Node]:
+    if len(names) == 1:
+        return _NAMED.rows(cluster=cluster.pk, name=names[0])
+    return Node.objects.order_by().filter(cluster=cluster, name__in=names)
+
+
+_NAMED = Prepared(
+    lambda cluster, name: Node.objects.order_by().filter(cluster=cluster, name=name), cluster=int, name=str
+)
 
 
 def sync_list(cluster: Cluster, listed: Collection[port.Node], *, now: datetime) -> list[ChangedNode]:
@@ -134,8 +146,7 @@ def _sync_storable(
             return []
     changes = []
     for part in (names[: len(names) // 2], names[len(names) // 2 :]):
-        again = Node.objects.filter(cluster=cluster, name__in=part)
-        changes += _sync_storable(cluster, {name: seen[name] for name in part}, again, now=now)
+        changes += _sync_storable(cluster, {name: seen[name] for name in part}, _named(cluster, part), now=now)
     return changes
 
 
@@ -156,7 +167,9 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
     if not changes:
         return []
     with transaction.atomic():
-        Node.objects.bulk_create([change.node for change in created], batch_size=500)
+        # By name, as enrolments insert names that are not listed yet: otherwise each could wait for the other.
+        new = sorted([change.node for change in created], key=lambda node: node.name)
+        bulk_sql.insert(new, unique="name")
         _write(updated, now=now)
         for record in [change.node.pk for change in changes] if len(changes) <= MAX_SIGNALS else [0]:
             doorbell.publish("node", record, cluster=cluster.name)

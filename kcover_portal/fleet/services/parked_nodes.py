@@ -4,6 +4,7 @@ They are shown as unknown nodes. Guards do not count them, and nothing acts on t
 one when the watch lists it.
 """
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
@@ -18,6 +19,12 @@ PARKED_NODE_RETENTION = timedelta(days=1)  # after the last report
 def in_cluster(cluster: Cluster, name: str) -> bool:
     """Returns whether the cluster lists a node of this name."""
     return Node.objects.filter(cluster=cluster, name=name, in_cluster=True).exists()
+
+
+def listed(cluster: Cluster, names: Iterable[str]) -> frozenset[str]:
+    """Returns those of the names that the cluster lists."""
+    rows = Node.objects.filter(cluster=cluster, name__in=set(names), in_cluster=True)
+    return frozenset(rows.values_list("name", flat=True))
 
 
 def parked(cluster: Cluster) -> QuerySet[Node]:

@@ -47,6 +47,8 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or (cluster.second_admin and not changes.get("second_admin", True))
         or _recovers_more(cluster, changes.get("job_recovery", cluster.job_recovery))
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
+        or (cluster.action_lease and not changes.get("action_lease", True))
+        or (cluster.drills == Cluster.Drills.RECORD and changes.get("drills") == Cluster.Drills.ACT)
     )
 
 

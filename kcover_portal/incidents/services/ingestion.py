@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import CheckChange
 from kcover_portal.fleet.services import agent_reports, bulk_sql
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
-from kcover_portal.incidents.services import overflow, record_faults
+from kcover_portal.incidents.services import overflow, record_faults, report_spans
 from kcover_portal.ledger import services as ledger
 
 JOB_RETENTION = timedelta(days=30)  # as long as a storm's window may be
@@ -72,13 +72,14 @@ def _keep(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answ
     }
     repeated |= _repeated(acting, now=now)
     agent_reports.record(reports, agents, repeated=repeated, now=now)
-    counted_before = _act(acting, repeated=repeated, now=now) if acting else {}
+    if acting:
+        _act(acting, repeated=repeated, now=now)
     waiting = agent_reports.nodes_with_commands(nodes, now=now)
     commands = fleet_queries.commands_on_offer(waiting, now=now) if waiting else {}
     answers = []
     for node, incoming in zip(nodes, reports, strict=True):
         items = len(incoming.faults) + incoming.check_count
-        duplicates = items if node in repeated else counted_before.get(node, 0)
+        duplicates = items if node in repeated else 0
         answers.append(
             wire.Answer(
                 accepted=items - duplicates,
@@ -90,9 +91,8 @@ def _keep(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answ
     return answers
 
 
-def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], now: datetime) -> dict[int, int]:
-    """Stores faults and command results, by the node's key; returns how many faults were counted before."""
-    counted_before = {}
+def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], now: datetime) -> None:
+    """Stores faults and command results, by the node's key."""
     nodes = fleet_queries.nodes_of(reports)
     with_faults = [pk for pk, incoming in reports.items() if incoming.faults and pk not in repeated]
     open_now = overflow.open_by_kind(with_faults) if with_faults else {}
@@ -104,10 +104,10 @@ def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], no
             if fleet.settle_command(node, result, now=now):
                 doorbell.ring("rescue.nudge", pk)
         if pk not in repeated:
-            counted_before[pk] = record_faults.keep_faults(
-                node, incoming.faults, open_now=open_now.get(pk, {}), boot_id=incoming.boot_id, now=now
-            )
-    return counted_before
+            with report_spans.received(incoming.received_at):
+                record_faults.keep_faults(
+                    node, incoming.faults, open_now=open_now.get(pk, {}), boot_id=incoming.boot_id, now=now
+                )
 
 
 def _repeated(reports: Mapping[int, IncomingReport], *, now: datetime) -> set[int]:

@@ -42,25 +42,32 @@ def _may_join(group: FaultGroup) -> bool:
     """Only a fault without an open incident of its own; agents' other faults have no second name."""
     if group.is_open:
         return False
-    return group.identity[0] in fault.NUMERIC_KINDS or _is_from_source(group)
+    return group.identity[0] in fault.NUMERIC_KINDS or is_from_source(group)
 
 
-def _is_from_source(group: FaultGroup) -> bool:
+def is_from_source(group: FaultGroup) -> bool:
+    """Returns whether only sources report these faults, no agent."""
     return all(isinstance(seen, SourceFault) for seen in group.fresh)
 
 
 def _joined(group: FaultGroup, candidates: Sequence[Incident]) -> FaultGroup:
-    from_source = _is_from_source(group)
-    found = [row for row in candidates if (row.alias or from_source) and _is_same(group, row)]
+    from_source = is_from_source(group)
+    found = [row for row in candidates if (row.alias or from_source) and is_same(group, row)]
     if len(found) != 1:
         return group
     [row] = found
+    return moved(group, row)
+
+
+def moved(group: FaultGroup, row: Incident) -> FaultGroup:
+    """The group as a part of the open incident; unchanged if another incident has the precise name already."""
     if not _made_precise(row, group):
         return group
     return replace(group, identity=(row.kind, row.code, row.device), incident=row)
 
 
-def _is_same(group: FaultGroup, row: Incident) -> bool:
+def is_same(group: FaultGroup, row: Incident) -> bool:
+    """Returns whether the faults may be those of the incident, by the names of the code and by the device."""
     kind, code, device = group.identity
     names = {f"{kind} {code}"}.union(*(seen.names for seen in group.fresh if isinstance(seen, SourceFault)))
     if names.isdisjoint((f"{row.kind} {row.code}", row.alias)):

@@ -10,7 +10,7 @@ from kcover.faults import xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import occurrences, source_fault
+from kcover_portal.incidents.services import occurrences, report_spans, source_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, worst_of
 from kcover_portal.prepared import Prepared
@@ -61,6 +61,7 @@ def _opened(node: Node, opened: Sequence[tuple[Incident, FaultGroup]], *, boot_i
         if row.decide_at is not None and row.decide_at <= now:
             doorbell.ring("rescue.decide", row.pk)
         doorbell.publish("incident", row.pk, cluster=node.cluster.name)
+        report_spans.add(node, row, opened=True, now=now)
 
 
 def _incident(node: Node, group: FaultGroup, uuids: Mapping[str, str], *, boot_id: str, now: datetime) -> Incident:

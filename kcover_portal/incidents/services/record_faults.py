@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -17,9 +17,18 @@ from kcover.faults import fault, xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
-from kcover_portal.incidents.services import joins, new_incidents, occurrences, overflow, source_fault
+from kcover_portal.incidents.services import (
+    joins,
+    late_witnesses,
+    new_incidents,
+    occurrences,
+    overflow,
+    report_spans,
+    source_fault,
+)
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst
+from kcover_portal.prepared import Prepared
 
 MAX_CODE = 160  # characters; the length of the column
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)
@@ -39,16 +48,22 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
 
 
 def keep_faults(
-    node: Node, seen: Sequence[fault.Fault], *, open_now: Mapping[overflow.Place, int], boot_id: str, now: datetime
-) -> int:
+    node: Node,
+    seen: Sequence[fault.Fault],
+    *,
+    open_now: Mapping[overflow.Place, int] | None = None,
+    boot_id: str,
+    now: datetime,
+) -> None:
     """Adds the faults of one report to the incidents of the node, opening incidents if necessary.
 
-    ``open_now``: the number of the node's open incidents (``overflow.open_by_kind``). Faults beyond the bounds are
-    counted in the node's overflow incident, with as many statements as one fault.
+    ``open_now``: the number of the node's open incidents (``overflow.open_by_kind``); None: they are counted if a fault
+    opens an incident. Faults beyond the bounds are counted in the node's overflow incident, with as many statements as
+    one fault.
 
-    Returns how many of the faults had only log records that were counted before. A thousand lines of one fault cost as
-    many statements as one line, because they are added together. A caller with log records must hold the lock of its
-    agent's row (``agent_reports.lock_agents``), so that reports are processed one after the other.
+    Log records that were counted before add nothing. A thousand lines of one fault cost as many statements as one line,
+    because they are added together. A caller with log records must hold the lock of its agent's row
+    (``agent_reports.lock_agents``), so that reports are processed one after the other.
     """
     alike: dict[Identity, list[fault.Fault]] = {}
     for occurrence in seen:
@@ -56,25 +71,28 @@ def keep_faults(
         if occurrence.kind != "xid" or not xid.is_all_clear(occurrence.code, occurrence.message):
             alike.setdefault(identity_of(occurrence), []).append(occurrence)
     if not alike:
-        return 0
+        return
     latest = latest_incidents(node, alike)
     groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
-    repeated = sum(len(alike[group.identity]) - len(group.fresh) for group in groups)
     groups = joins.joined(node, [group for group in groups if group.fresh], now=now)
+    groups = late_witnesses.sorted_out(node, groups, boot_id=boot_id, now=now)
+    if open_now is None:
+        open_now = {}
+        if not all(group.is_open for group in groups):
+            open_now = overflow.open_by_kind([node.pk]).get(node.pk, open_now)
     beyond = overflow.exceeding(groups, open_now=open_now, limit=overflow.limit_of(node))
     own = [group for group in groups if group.identity not in beyond]
     opened = new_incidents.open_together(node, [group for group in own if not group.is_open], boot_id=boot_id, now=now)
     for group in own:
         if group.identity not in opened:
-            _keep(node, group, boot_id=boot_id, now=now)
+            _keep(node, group, boot_id=group.boot_id or boot_id, now=now)
     if beyond:
         excess = [group for group in groups if group.identity in beyond]
-        repeated += _keep_overflow(node, excess, boot_id=boot_id, now=now)
-    return repeated
+        _keep_overflow(node, excess, boot_id=boot_id, now=now)
 
 
-def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> int:
-    """Adds faults to the overflow incident of the node. Returns how many of them were counted before."""
+def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> None:
+    """Adds faults to the overflow incident of the node."""
     seen = overflow.in_log_order(occurrence for group in groups for occurrence in group.fresh)
     latest = latest_incidents(node, [overflow.IDENTITY])
     total = group_of(overflow.IDENTITY, seen, latest, boot_id=boot_id)
@@ -85,7 +103,6 @@ def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, no
             limit=overflow.limit_of(node),
         )
         _keep(node, total, columns=counted, boot_id=boot_id, now=now)
-    return len(seen) - len(total.fresh)
 
 
 def _keep(
@@ -102,6 +119,7 @@ def _keep(
         return
     occurrences.keep(node, incident, group.fresh, boot_id=boot_id, now=now)
     doorbell.publish("incident", incident.pk, cluster=node.cluster.name)
+    report_spans.add(node, incident, opened=False, now=now)
 
 
 def _add(
@@ -218,7 +236,7 @@ def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:
 
     A removed exclusion, or a changed label that a rule selects by, may change the answer just as a new occurrence may.
     """
-    rows = _decided([node])
+    rows = _decided().filter(node=node)
     for pk in rows.exclude(decided_labels=labels_digest(node.labels)).values_list("pk", flat=True):
         if rows.filter(pk=pk).update(decide_at=now):
             doorbell.ring("rescue.decide", pk)
@@ -227,14 +245,23 @@ def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:
 def decided_with_other_labels(nodes: Collection[Node]) -> set[int]:
     """The nodes (by key) with an open incident that was decided when the node had other labels."""
     labels = {node.pk: node.labels for node in nodes}
-    decided = _decided(nodes).values_list("node_id", "decided_labels")
+    decided: Iterable[tuple[int, str]]
+    if len(labels) == 1:
+        decided = _DECIDED_LABELS.rows(node=next(iter(labels)))
+    else:
+        decided = _decided().filter(node__in=labels).values_list("node_id", "decided_labels")
     return {node for node, digest in decided if digest != labels_digest(labels[node])}
 
 
-def _decided(nodes: Collection[Node]) -> QuerySet[Incident]:
+def _decided() -> QuerySet[Incident]:
     """The open incidents that were decided by the labels of their node and are not due again."""
-    rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
+    rows = Incident.objects.order_by().filter(state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
     return rows.exclude(decided_labels="")
+
+
+_DECIDED_LABELS: Prepared[tuple[int, str]] = Prepared(
+    lambda node: _decided().filter(node=node).values_list("node_id", "decided_labels"), node=int
+)
 
 
 def labels_digest(labels: Mapping[str, str]) -> str:

@@ -3,7 +3,6 @@
 A source is not an agent: its reports neither count as heartbeats nor change what is known about a boot.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -38,7 +37,7 @@ class PassedCheck:
 
 
 _LISTED = Prepared(
-    lambda cluster, name: Node.objects.select_related("cluster").filter(cluster=cluster, name=name, in_cluster=True),
+    lambda cluster, name: Node.objects.filter(cluster=cluster, name=name, in_cluster=True),
     cluster=int,
     name=str,
 )
@@ -53,8 +52,11 @@ def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
     """The nodes of these names that the cluster lists."""
     if len(names) == 1:  # as in most requests
         [name] = names
-        return {node.name: node for node in _LISTED.rows(cluster=cluster.pk, name=name)}
-    rows = Node.objects.select_related("cluster").filter(cluster=cluster, name__in=list(names), in_cluster=True)
+        rows = _LISTED.rows(cluster=cluster.pk, name=name)
+    else:
+        rows = list(Node.objects.filter(cluster=cluster, name__in=list(names), in_cluster=True))
+    for node in rows:
+        node.cluster = cluster
     return {node.name: node for node in rows}
 
 
@@ -69,7 +71,7 @@ def ingest_observed(
 
     The nodes are those of ``known_nodes``. The caller leaves out what it has stored before.
     """
-    with transaction.atomic(), ledger.last():
+    with transaction.atomic(savepoint=False), ledger.last():
         by_node: dict[int, list[SourceFault]] = {}
         nodes = {node.pk: node for node, _ in (*faults, *passed)}
         for node, seen in faults:
@@ -77,9 +79,8 @@ def ingest_observed(
         for pk in sorted(by_node):  # incidents are locked in the order of their nodes
             node = nodes[pk]
             for alike in _in_turns(_with_slots(node, by_node[pk])):
-                # Counted again for each: two names of one fault share an incident.
-                open_now = overflow.open_by_kind([pk]).get(pk, Counter())
-                record_faults.keep_faults(node, alike, open_now=open_now, boot_id=node.boot_id, now=now)
+                # One after the other: two names of one fault share an incident.
+                record_faults.keep_faults(node, alike, boot_id=node.boot_id, now=now)
         if passed:
             _close(passed, witness=witness, now=now)
 
@@ -94,10 +95,13 @@ def _with_slots(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
 
 
 def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
-    """The faults by identity, in the order of the first of each; those beyond the bound of a report together."""
-    groups: dict[Identity, list[SourceFault]] = {}
+    """The faults by identity, in the order of the first of each; those beyond the bound of a report together.
+
+    A component of gpud may report several Xids at once. Each of them has its own incident to join.
+    """
+    groups: dict[tuple[Identity, str], list[SourceFault]] = {}
     for one in seen:
-        groups.setdefault(identity_of(one), []).append(one)
+        groups.setdefault((identity_of(one), one.alias), []).append(one)
     turns = list(groups.values())
     yield from turns[: overflow.MAX_FAULTS_PER_REPORT]
     if rest := [one for alike in turns[overflow.MAX_FAULTS_PER_REPORT :] for one in alike]:

@@ -18,6 +18,7 @@ from kcover_portal.kube.verbs import jobs as job_verbs
 from kcover_portal.kube.verbs import leases as lease_verbs
 from kcover_portal.kube.verbs import pvcs as claim_verbs
 from kcover_portal.kube.wire import events, jobs, nodes, pods, pvcs
+from kcover_portal.kube.wire import leases as lease_wire
 
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5
@@ -31,6 +32,7 @@ class FakeCluster(Workloads, CustomObjects):
     def __init__(self, *, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         super().__init__(clock=clock)
         self.may_create_namespaces = True
+        self.forbidden: set[values.Right] = set()  # what the portal's account may not do
         self._tokens: dict[str, values.TokenIdentity] = {}
 
     def add_token(self, token: str, identity: values.TokenIdentity) -> None:
@@ -46,6 +48,14 @@ class FakeCluster(Workloads, CustomObjects):
     def version(self) -> str:
         with self.call("version", "", ""):
             return "v1.31.0"
+
+    def is_allowed(self, right: values.Right) -> bool:
+        with self.call("is_allowed", "SelfSubjectAccessReview", str(right)):
+            return right not in self.forbidden
+
+    def count_nodes(self) -> int:
+        with self.call("count_nodes", "Node", ""):
+            return len(self.objects.list("Node"))
 
     def list_nodes(self) -> values.NodeList:
         with self.call("list_nodes", "Node", ""), self.objects.changed:
@@ -90,12 +100,13 @@ class FakeCluster(Workloads, CustomObjects):
         namespace: str | None = None,
         labels: Mapping[str, str] | None = None,
         having: str = "",
+        failed: bool = False,
     ) -> list[values.Pod]:
         with self.call("list_pods", "Pod", node or "", namespace=namespace or ""):
             found = [_pod(manifest) for manifest in self.objects.list("Pod", namespace)]
-        wanted = (labels or {}).items()
-        found = [pod for pod in found if not having or having in pod.labels]
-        return [pod for pod in found if node in (None, pod.node) and wanted <= pod.labels.items()]
+        found = [pod for pod in found if node in (None, pod.node) and (labels or {}).items() <= pod.labels.items()]
+        found = [pod for pod in found if not failed or pod.failures or pod.past_failures]
+        return [pod for pod in found if having in ("", *pod.labels)]
 
     def pods_version(self) -> str:
         with self.call("pods_version", "Pod", ""), self.objects.changed:
@@ -148,8 +159,7 @@ class FakeCluster(Workloads, CustomObjects):
         with self.call("pod_log", "Pod", name, namespace=namespace):
             uid = self.objects.get("Pod", namespace, name)["metadata"]["uid"]
             written = self.logs.get((uid, previous), []) if container == "main" else []
-            whole = since.replace(microsecond=0)
-            lines = (f"{at.strftime(_LOG_TIME)} {line}\n" for at, line in written if at >= whole)
+            lines = (f"{at.strftime(_LOG_TIME)} {line}\n" for at, line in written if at >= since.replace(microsecond=0))
             return "".join(lines).encode()[:most]
 
     def budgets(self, namespace: str | None = None) -> list[values.Budget]:
@@ -220,6 +230,20 @@ class FakeCluster(Workloads, CustomObjects):
                 self.objects.create(manifest)
             else:
                 self.objects.merge("Lease", draft.namespace, draft.name, manifest)
+
+    def lease_holder(self, namespace: str, name: str) -> values.LeaseHolder | None:
+        with self.call("lease_holder", "Lease", name, namespace=namespace):
+            found = self.objects.find("Lease", namespace, name)
+            return msgspec.convert(found, lease_wire.LeaseObject).holder() if found else None
+
+    def claim_lease(self, claim: values.LeaseClaim) -> None:
+        with self.call("claim_lease", "Lease", claim.name, namespace=claim.namespace) as call, self.objects.changed:
+            call.wrote = True
+            manifest = lease_verbs.claim_manifest(claim)
+            if claim.version:
+                self.objects.merge("Lease", claim.namespace, claim.name, manifest)
+            else:
+                self.objects.create(manifest)
 
     def delete_claim(self, namespace: str, name: str) -> None:
         with self.call("delete_claim", CLAIM, name, namespace=namespace) as call:

@@ -92,6 +92,13 @@ class Objects:
         with self.changed:
             self._commit((kind, namespace, name), dict(self.get(kind, namespace, name)), "DELETED")
 
+    def remove_owned(self, uid: str) -> None:
+        """Delete the objects whose owner has this uid, as the garbage collector does."""
+        with self.changed:
+            for key, manifest in list(self._objects.items()):
+                if any(owner.get("uid") == uid for owner in manifest["metadata"].get("ownerReferences") or ()):
+                    self.remove(*key)
+
     def compact(self) -> None:
         """Forget the history. Watches from before now raise ``Expired``."""
         with self.changed:

@@ -51,6 +51,7 @@ class OutsideChanges:
         boot_id: str | None = None,
         internal_ip: str = "",
         system_uuid: str = "",
+        provider_id: str = "",
     ) -> values.Node:
         """Creates a GPU node; the boot id is random unless given, and the machine's UUID is made from the name."""
         condition = {"type": "Ready", "status": "True" if ready else "False"}
@@ -60,6 +61,7 @@ class OutsideChanges:
             "metadata": {"name": name, "labels": dict(labels), "annotations": dict(annotations)},
             "spec": {
                 **({"unschedulable": True} if unschedulable else {}),
+                **({"providerID": provider_id} if provider_id else {}),
                 "taints": [{"key": t.key, "value": t.value, "effect": t.effect} for t in taints],
             },
             "status": {
@@ -164,8 +166,10 @@ class OutsideChanges:
         self.objects.merge("Node", "", node, {"metadata": {"labels": dict(labels)}})
 
     def delete_node(self, node: str) -> None:
-        """Like ``kubectl delete node``. The node's pods stay, as they do until garbage collection."""
+        """Like ``kubectl delete node``. What the node owns goes, too. Its pods stay for a while."""
+        uid = self.objects.get("Node", "", node)["metadata"]["uid"]
         self.objects.remove("Node", "", node)
+        self.objects.remove_owned(uid)
 
     # kubelet and controllers
 

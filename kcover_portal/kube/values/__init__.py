@@ -4,9 +4,20 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from kcover_portal.kube.values.access import (
+    Right,
+)
 from kcover_portal.kube.values.custom_objects import (
+    DEVICE_TAINT_RULES,
+    GPU_RESET,
+    MACHINE,
+    MACHINE_VERSIONS,
+    MANAGED_BY,
+    NODE_CLAIM,
     POLICY_KINDS,
     PREFLIGHT_REPORT,
+    REBOOT_NODE,
+    RESOURCE_SLICES,
     CustomKind,
     CustomObject,
     StatedCondition,
@@ -25,7 +36,9 @@ from kcover_portal.kube.values.jobs import (
     JobState,
 )
 from kcover_portal.kube.values.leases import (
+    LeaseClaim,
     LeaseDraft,
+    LeaseHolder,
 )
 from kcover_portal.kube.values.nodes import (
     DesiredChange,
@@ -65,13 +78,21 @@ NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 __all__ = [
     "COMPONENT",
+    "DEVICE_TAINT_RULES",
+    "GPU_RESET",
     "JOB_LABELS",
     "KUBEFLOW_JOB_LABEL",
     "KUEUE_POD_GROUP_LABEL",
     "KUEUE_TAS_LABEL",
+    "MACHINE",
+    "MACHINE_VERSIONS",
+    "MANAGED_BY",
+    "NODE_CLAIM",
     "NOTHING",
     "POLICY_KINDS",
     "PREFLIGHT_REPORT",
+    "REBOOT_NODE",
+    "RESOURCE_SLICES",
     "WORKLOADS",
     "Blocked",
     "Budget",
@@ -89,7 +110,9 @@ __all__ = [
     "Gone",
     "JobSpec",
     "JobState",
+    "LeaseClaim",
     "LeaseDraft",
+    "LeaseHolder",
     "Node",
     "NodeChange",
     "NodeEvent",
@@ -98,6 +121,7 @@ __all__ = [
     "Pod",
     "PodEvent",
     "Requirement",
+    "Right",
     "SeenEvent",
     "StatedCondition",
     "Taint",

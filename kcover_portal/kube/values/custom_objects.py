@@ -1,14 +1,16 @@
-"""Objects of the few custom resources that the portal reads besides training jobs."""
+"""Objects of the few custom resources that the portal reads besides training jobs, and of optional built-in kinds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+MANAGED_BY: Final = "app.kubernetes.io/managed-by"  # label of an object: the system that made it
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomKind:
-    """A custom resource."""
+    """A custom resource, or a built-in kind that not every API server has."""
 
     kind: str
     group: str
@@ -35,7 +37,13 @@ class StatedCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomObject:
-    """An object of a ``CustomKind``. ``generation`` counts the changes of its spec."""
+    """An object of a ``CustomKind``. ``generation`` counts the changes of its spec.
+
+    ``deleting``: its deletion was requested. ``owner_uids``: Kubernetes deletes it with the last of these objects.
+    ``owned``: a controller made it. ``phase``: of its status, "" if it has
+    none; ``completed``: its status has a completion time. ``node``, ``provider_id`` and ``system_uuid``: the node that
+    it stands for, as a Machine or NodeClaim states it. ``managed``: the portal made it, as its label says.
+    """
 
     kind: CustomKind
     name: str
@@ -45,6 +53,15 @@ class CustomObject:
     created_at: datetime | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[StatedCondition, ...] = ()
+    deleting: bool = False
+    managed: bool = False
+    owner_uids: frozenset[str] = frozenset()
+    owned: bool = False
+    phase: str = ""
+    completed: bool = False
+    node: str = ""
+    provider_id: str = ""
+    system_uuid: str = ""
 
 
 # kcover's, from chart 0.11 on.
@@ -55,4 +72,28 @@ POLICY_KINDS: Final = tuple(
     CustomKind(kind=kind, group=group, version="v1", plural=plural)
     for group in ("rescue.ksyun.com", "kcover.io")
     for kind, plural in (("RescuePolicy", "rescuepolicies"), ("WarmStandbyPolicy", "warmstandbypolicies"))
+)
+# Cluster API (kubernetes-sigs/cluster-api, api/core/v1beta2/machine_types.go, v1.11): spec.providerID,
+# status.nodeRef.name and status.nodeInfo.systemUUID. v1beta1 has the same fields.
+MACHINE: Final = CustomKind(
+    kind="Machine", group="cluster.x-k8s.io", version="v1beta2", plural="machines", namespaced=True
+)
+MACHINE_VERSIONS: Final = ("v1beta2", "v1beta1")
+# Karpenter (kubernetes-sigs/karpenter, pkg/apis/v1/nodeclaim_status.go, v1.0 on): status.nodeName, status.providerID.
+NODE_CLAIM: Final = CustomKind(kind="NodeClaim", group="karpenter.sh", version="v1", plural="nodeclaims")
+# NVSentinel's janitor (NVIDIA/NVSentinel, janitor/api/v1alpha1/rebootnode_types.go and gpureset_types.go, v0.5 on).
+REBOOT_NODE: Final = CustomKind(
+    kind="RebootNode", group="janitor.dgxc.nvidia.com", version="v1alpha1", plural="rebootnodes"
+)
+GPU_RESET: Final = CustomKind(kind="GPUReset", group="janitor.dgxc.nvidia.com", version="v1alpha1", plural="gpuresets")
+# Dynamic Resource Allocation (kubernetes/api, resource/<version>/types.go), newest version first. Slices: v1 since
+# Kubernetes 1.34. Taint rules: v1alpha3 in 1.33 to 1.35, v1beta2 since 1.36, v1 later. Before v1 they need feature
+# gates and --runtime-config (KEP 5055).
+RESOURCE_SLICES: Final = tuple(
+    CustomKind(kind="ResourceSlice", group="resource.k8s.io", version=version, plural="resourceslices")
+    for version in ("v1", "v1beta2", "v1beta1")
+)
+DEVICE_TAINT_RULES: Final = tuple(
+    CustomKind(kind="DeviceTaintRule", group="resource.k8s.io", version=version, plural="devicetaintrules")
+    for version in ("v1", "v1beta2", "v1alpha3")
 )

@@ -1,9 +1,10 @@
-"""The verbs for custom resources: lists, and the conditions of an object's status."""
+"""The verbs for custom resources: lists, creation and deletion, and the conditions of an object's status."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from kcover_portal.kube import bounds, errors, values
+from kcover_portal.kube import bounds, errors, http, values
 from kcover_portal.kube.verbs import list_watch
 from kcover_portal.kube.wire import base
 from kcover_portal.kube.wire import custom_objects as wire
@@ -12,14 +13,44 @@ from kcover_portal.kube.wire import custom_objects as wire
 class CustomObjects(list_watch.Verbs):
     """The port's verbs for custom resources."""
 
-    def custom_objects(self, kind: values.CustomKind) -> list[values.CustomObject]:
+    def serves(self, kind: values.CustomKind) -> bool:
+        try:
+            found = self._connection.request("GET", list_watch.path("apis", kind.group, kind.version), base.Resources)
+        except errors.NotFound:
+            return False
+        return any(resource.name == kind.plural for resource in found.resources or ())
+
+    def custom_objects(self, kind: values.CustomKind, *, node: str = "") -> list[values.CustomObject]:
+        query = {"fieldSelector": f"spec.nodeName={node}"} if node else None
         try:
             items, _ = list_watch.pages(
-                self._connection, _path(kind), wire.CustomResource, most=bounds.MAX_CUSTOM_BYTES
+                self._connection, _path(kind), wire.CustomResource, query=query, most=bounds.MAX_CUSTOM_BYTES
             )
         except errors.NotFound:
             return []
         return [item.value(kind) for item in items]
+
+    def create_object(
+        self, kind: values.CustomKind, name: str, spec: Mapping[str, Any], *, owner: values.Node | None = None
+    ) -> values.CustomObject:
+        body = object_manifest(kind, name, spec, owner=owner)
+        try:
+            made = self._connection.request("POST", _path(kind), wire.CustomResource, body=body)
+        except errors.Conflict as error:
+            if http.answer(error).reason != "AlreadyExists":
+                raise
+            made = self._connection.request("GET", f"{_path(kind)}{list_watch.path(name)}", wire.CustomResource)
+        return made.value(kind)
+
+    def delete_object(self, kind: values.CustomKind, namespace: str, name: str, *, uid: str) -> None:
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
+        at = list_watch.path("apis", kind.group, kind.version)
+        if namespace:
+            at += list_watch.path("namespaces", namespace)
+        try:
+            self._connection.request("DELETE", f"{at}{list_watch.path(kind.plural, name)}", base.AnyObject, body=body)
+        except errors.NotFound:
+            return
 
     def state_condition(
         self, kind: values.CustomKind, name: str, *, uid: str, condition: values.StatedCondition, at: datetime
@@ -31,6 +62,17 @@ class CustomObjects(list_watch.Verbs):
             body=condition_patch(condition, uid=uid, at=at),
             content_type="application/merge-patch+json",
         )
+
+
+def object_manifest(
+    kind: values.CustomKind, name: str, spec: Mapping[str, Any], *, owner: values.Node | None
+) -> dict[str, Any]:
+    """Returns the manifest of an object that the portal creates. ``owner``: it is deleted with that node."""
+    metadata: dict[str, Any] = {"name": name, "labels": {values.MANAGED_BY: values.COMPONENT}}
+    if owner is not None:
+        node = {"apiVersion": "v1", "kind": "Node", "name": owner.name, "uid": owner.uid}
+        metadata["ownerReferences"] = [node]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)}
 
 
 def condition_patch(condition: values.StatedCondition, *, uid: str, at: datetime) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -50,21 +50,29 @@ def pages(
     *,
     query: Mapping[str, str] | None = None,
     most: int = bounds.MAX_LIST_BYTES,
+    keep: Callable[[T], bool] | None = None,
 ) -> tuple[list[T], str]:
     """Returns all objects of a list and its resource version; starts over if the continue token expired (410).
 
+    ``keep``: which objects to return; the others are dropped with their page.
     Raises ``bounds.TooLarge`` for a list of more than ``most`` bytes.
     """
     for _ in range(_LIST_TRIES - 1):
         try:
-            return _pages(connection, at, kind, query or {}, most=most)
+            return _pages(connection, at, kind, query or {}, most=most, keep=keep)
         except errors.Expired:
             continue
-    return _pages(connection, at, kind, query or {}, most=most)
+    return _pages(connection, at, kind, query or {}, most=most, keep=keep)
 
 
 def _pages(
-    connection: http.Connection, at: str, kind: type[T], query: Mapping[str, str], *, most: int
+    connection: http.Connection,
+    at: str,
+    kind: type[T],
+    query: Mapping[str, str],
+    *,
+    most: int,
+    keep: Callable[[T], bool] | None,
 ) -> tuple[list[T], str]:
     items: list[T] = []
     allowance = bounds.Allowance(left=most)
@@ -84,7 +92,7 @@ def _pages(
                 raise
             size = SMALL_PAGE_SIZE
             continue
-        items.extend(page.items or ())
+        items.extend(filter(keep, page.items or ()) if keep is not None else page.items or ())
         if not page.metadata.continue_:
             return items, page.metadata.resource_version
         if page.metadata.continue_ == place:

@@ -1,5 +1,6 @@
 """The verbs for nodes."""
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Final
 
@@ -13,6 +14,8 @@ from kcover_portal.kube.wire import nodes as wire
 _AT: Final = "/api/v1/nodes"
 # Nodes change every few minutes by themselves. Five lost races in a row mean that another writer is competing.
 _TRIES: Final = 5
+# From the caller's checks to the last patch. What was checked, such as the mode, may have changed after a longer time.
+WRITE_WITHIN_SECONDS: Final = 20.0
 
 
 class Nodes(list_watch.Verbs):
@@ -24,6 +27,12 @@ class Nodes(list_watch.Verbs):
     def list_nodes(self) -> values.NodeList:
         items, version = list_watch.pages(self._connection, _AT, wire.NodeObject)
         return values.NodeList(items=tuple(item.value() for item in items), resource_version=version)
+
+    def count_nodes(self) -> int:
+        page: base.Page[base.AnyObject] = self._connection.request(
+            "GET", _AT, base.Page[base.AnyObject], query={"limit": "1"}
+        )
+        return len(page.items or ()) + (page.metadata.remaining or 0)
 
     def watch_nodes(self, resource_version: str, *, timeout: float) -> Iterator[values.NodeEvent]:
         for kind, node, version in list_watch.watch(
@@ -42,6 +51,7 @@ class Nodes(list_watch.Verbs):
         expect: Callable[[values.Node], None] | None = None,
     ) -> tuple[values.Node, values.Node]:
         conflict: errors.Conflict | None = None
+        began = time.monotonic()
         for _ in range(_TRIES):
             node = self._read(name)
             before = node.value()
@@ -50,6 +60,9 @@ class Nodes(list_watch.Verbs):
             patch = changes.merge_patch(node, change if isinstance(change, values.NodeChange) else change(before))
             if patch is None:
                 return before, before
+            if time.monotonic() - began >= WRITE_WITHIN_SECONDS:
+                late = reasons.of("node_write_late", node=name, seconds=int(WRITE_WITHIN_SECONDS))
+                raise errors.Unavailable(late) from conflict
             try:
                 after = self._connection.request(
                     "PATCH",

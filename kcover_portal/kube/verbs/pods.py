@@ -33,6 +33,7 @@ class Pods(list_watch.Verbs):
         namespace: str | None = None,
         labels: Mapping[str, str] | None = None,
         having: str = "",
+        failed: bool = False,
     ) -> list[values.Pod]:
         query = {"fieldSelector": f"spec.nodeName={node}"} if node is not None else {}
         wanted = [having] if having else []
@@ -41,7 +42,14 @@ class Pods(list_watch.Verbs):
         if wanted:
             query["labelSelector"] = ",".join(wanted)
         at = list_watch.path("api", "v1", "namespaces", namespace, "pods") if namespace else "/api/v1/pods"
-        items, _ = list_watch.pages(self._connection, at, wire.PodObject, query=query, most=bounds.MAX_POD_LIST_BYTES)
+        items, _ = list_watch.pages(
+            self._connection,
+            at,
+            wire.PodObject,
+            query=query,
+            most=bounds.MAX_POD_LIST_BYTES,
+            keep=wire.PodObject.has_failed if failed else None,
+        )
         return [item.value() for item in items]
 
     def pods_version(self) -> str:

@@ -19,6 +19,7 @@ class OwnerReference(Struct, frozen=True):
     api_version: str = ""
     kind: str = ""
     name: str = ""
+    uid: str = ""
     controller: bool | None = None
 
 
@@ -35,6 +36,7 @@ class Meta(Struct, frozen=True):
     creation_timestamp: datetime | None = None
     deletion_timestamp: datetime | None = None
     continue_: str | None = msgspec.field(name="continue", default=None)
+    remaining: int | None = msgspec.field(name="remainingItemCount", default=None)
 
 
 class Condition(Struct, frozen=True):
@@ -105,6 +107,16 @@ class Group(Struct, frozen=True):
     """metav1.APIGroup: the versions of a group that a server supports."""
 
     versions: list[GroupVersion] | None = None
+
+
+class Resource(Struct, frozen=True):
+    name: str = ""
+
+
+class Resources(Struct, frozen=True):
+    """metav1.APIResourceList: the kinds of a group's version that a server has."""
+
+    resources: list[Resource] | None = None
 
 
 def gpus(amounts: Mapping[str, str | int] | None) -> int:

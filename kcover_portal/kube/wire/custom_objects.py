@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -16,10 +18,26 @@ class StatedCondition(base.Struct, frozen=True):
     observed_generation: int = 0
 
 
-class StatusWithConditions(base.Struct, frozen=True):
-    """A status of which only the conditions are read."""
+class NodeReference(base.Struct, frozen=True):
+    name: str = ""
+
+
+class ReportedNode(base.Struct, frozen=True):
+    """NodeSystemInfo, as a Machine repeats it."""
+
+    system_uuid: str = msgspec.field(name="systemUUID", default="")
+
+
+class ReadStatus(base.Struct, frozen=True):
+    """The fields of a status that the portal reads, of all kinds together."""
 
     conditions: list[StatedCondition] | None = None
+    phase: str | None = None
+    completion_time: str | None = None
+    node_name: str | None = None
+    node_ref: NodeReference | None = None
+    node_info: ReportedNode | None = None
+    provider_id: str | None = msgspec.field(name="providerID", default=None)
 
 
 class CustomMeta(base.Meta, frozen=True):
@@ -31,10 +49,12 @@ class CustomMeta(base.Meta, frozen=True):
 class CustomResource(base.AnyObject, frozen=True):
     metadata: CustomMeta = CustomMeta()
     spec: dict[str, Any] | None = None
-    status: StatusWithConditions | None = None
+    status: ReadStatus | None = None
 
     def value(self, kind: values.CustomKind) -> values.CustomObject:
-        stated = (self.status and self.status.conditions) or ()
+        status = self.status or ReadStatus()
+        stated, spec = status.conditions or (), self.spec or {}
+        of_spec = spec.get("providerID")
         return values.CustomObject(
             kind=kind,
             name=self.metadata.name,
@@ -42,7 +62,7 @@ class CustomResource(base.AnyObject, frozen=True):
             uid=self.metadata.uid,
             generation=self.metadata.generation,
             created_at=self.metadata.creation_timestamp,
-            spec=self.spec or {},
+            spec=spec,
             conditions=tuple(
                 values.StatedCondition(
                     type=one.type,
@@ -53,4 +73,13 @@ class CustomResource(base.AnyObject, frozen=True):
                 )
                 for one in stated
             ),
+            deleting=self.metadata.deletion_timestamp is not None,
+            managed=(self.metadata.labels or {}).get(values.MANAGED_BY) == values.COMPONENT,
+            owner_uids=frozenset(owner.uid for owner in self.metadata.owner_references or () if owner.uid),
+            owned=any(owner.controller for owner in self.metadata.owner_references or ()),
+            phase=status.phase or "",
+            completed=bool(status.completion_time),
+            node=status.node_name or (status.node_ref.name if status.node_ref else ""),
+            provider_id=status.provider_id or (of_spec if isinstance(of_spec, str) else ""),
+            system_uuid=status.node_info.system_uuid if status.node_info else "",
         )

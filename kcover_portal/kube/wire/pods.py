@@ -95,6 +95,10 @@ class PodObject(base.AnyObject, frozen=True):
             resource_version=meta.resource_version,
         )
 
+    def has_failed(self) -> bool:
+        """Returns whether a container failed, now or before its restart."""
+        return bool(_failures(self.status) or _failures(self.status, past=True))
+
 
 def _last_words(status: PodStatus) -> str:
     if status.phase not in ("Succeeded", "Failed"):

@@ -14,7 +14,7 @@ from kcover_portal.ledger.queries.chain import (
     verify,
     verify_part,
 )
-from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay
+from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay, replay_entries
 
 __all__ = [
     "ChainCheck",
@@ -28,6 +28,7 @@ __all__ = [
     "digest",
     "heads",
     "replay",
+    "replay_entries",
     "start",
     "timeline",
     "verify",

@@ -4,7 +4,7 @@ Pauses of a worker are not recorded. ``waiting`` and ``running`` are therefore o
 ``pending``, however often it was tried.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -84,16 +84,25 @@ def replay(cluster: str, *, rescue: int) -> RescueState:
     Raises LookupError if there is no opening entry, or if an entry has a verb that replay does not know. A guessed
     state would be worse than none.
     """
-    state: RescueState | None = None
     entries = Entry.objects.filter(cluster=cluster, rescue=rescue).order_by("sequence")
-    for entry in entries.iterator(chunk_size=1000):
+    state = replay_entries(entries.iterator(chunk_size=1000))
+    if state is None:
+        raise LookupError(f"the audit log of cluster {cluster!r} has no rescue {rescue}")
+    return state
+
+
+def replay_entries(entries: Iterable[Entry]) -> RescueState | None:
+    """Returns the state of a rescue after these of its entries, in their order; None without an opening entry.
+
+    Raises LookupError if an entry has a verb that replay does not know.
+    """
+    state: RescueState | None = None
+    for entry in entries:
         act = audit.from_entry(entry)
         if isinstance(act, audit.RescueOpened):
             state = _opened(act, entry)
         elif state is not None:
             state = replace(_after(state, act, entry.at), entries=state.entries + 1)
-    if state is None:
-        raise LookupError(f"the audit log of cluster {cluster!r} has no rescue {rescue}")
     return state
 
 
@@ -120,6 +129,8 @@ def _after(state: RescueState, act: audit.Act, at: datetime) -> RescueState:
             return replace(state, state="running", needs_human=False) if act.granted else state
         case audit.RescueHeld():
             return replace(state, state="held", needs_human=True)
+        case audit.DeviceRuleGone():
+            return replace(state, needs_human=True)
         case audit.StepRetried():
             state = _with_step(state, act.step, state="pending", finished_at=None)
             return replace(state, state="running", needs_human=False)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
-from kcover_portal.machines.drivers import redfish, webhook
+from kcover_portal.machines.drivers import ipmi, nvsentinel, redfish, webhook
 from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable
 
 __all__ = ["DRIVERS", "REQUESTED", "Machine", "MachineDriver", "Power", "Seen", "Switched", "Unreadable"]
@@ -35,5 +35,5 @@ class RequestedDriver(Protocol):
         """Makes one request. ``delivery``: its name, which stays the same when it is sent again."""
 
 
-DRIVERS: Final[Mapping[str, MachineDriver]] = MappingProxyType({"redfish": redfish})
-REQUESTED: Final[Mapping[str, RequestedDriver]] = MappingProxyType({"webhook": webhook})
+DRIVERS: Final[Mapping[str, MachineDriver]] = MappingProxyType({"redfish": redfish, "ipmi": ipmi})
+REQUESTED: Final[Mapping[str, RequestedDriver]] = MappingProxyType({"webhook": webhook, "nvsentinel": nvsentinel})

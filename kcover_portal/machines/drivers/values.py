@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from kcover import reasons
 from kcover_portal import outgoing
+from kcover_portal.kube import port
 
 
 class Power(StrEnum):
@@ -20,7 +21,8 @@ class Power(StrEnum):
 class Machine:
     """One machine by its controller. ``url``: the base address; ``system``: its id there, "" if there is only one.
 
-    ``seconds``: for one look, and for one request. ``verify``: its certificate.
+    ``seconds``: for one look, and for one request. ``verify``: its certificate. ``cluster``: of a driver whose objects
+    are in the node's cluster; it has no address.
     """
 
     url: str
@@ -29,6 +31,7 @@ class Machine:
     system: str = ""
     seconds: float = 10.0
     verify: bool = True
+    cluster: port.Cluster | None = None
 
     def __repr__(self) -> str:
         return f"Machine({self.url!r})"

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from kcover import machine_drivers, reasons
 from kcover_portal.encryption import SecretUnreadable
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.machines import drivers, queries
@@ -16,11 +17,15 @@ from kcover_portal.machines.models import Driver
 
 
 class Unusable(reasons.ExplainedError):
-    """The machine's power cannot be read or switched. ``lasting``: not before a person changes something."""
+    """The machine's power cannot be read or switched. ``lasting``: not before a person changes something.
 
-    def __init__(self, reason: reasons.Reason, *, lasting: bool) -> None:
+    ``another_machine``: the controller belongs to another machine, so a stronger step could hit the wrong one.
+    """
+
+    def __init__(self, reason: reasons.Reason, *, lasting: bool, another_machine: bool = False) -> None:
         super().__init__(reason)
         self.lasting = lasting
+        self.another_machine = another_machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,7 @@ class Controller:
     @property
     def host(self) -> str:
         """Its name, for people."""
-        return urlsplit(self.machine.url).netloc
+        return urlsplit(self.machine.url).netloc or drivers.nvsentinel.NAME
 
     @property
     def off_time(self) -> timedelta:
@@ -80,9 +85,8 @@ class Controller:
                 raise Unusable(unknown, lasting=True)
             if not same:
                 other = {"uuid": seen.uuid, "expected": self.node.system_uuid}
-                raise Unusable(
-                    reasons.of("machine_uuid_differs", node=self.node.name, host=self.host, **other), lasting=True
-                )
+                differs = reasons.of("machine_uuid_differs", node=self.node.name, host=self.host, **other)
+                raise Unusable(differs, lasting=True, another_machine=True)
         return seen
 
     def switch(self, seen: Seen, power: Power) -> Switched:
@@ -93,7 +97,7 @@ class Controller:
 def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -> Controller:
     """The controller of a node. ``driver``: None for the one that the node has. Raises Unusable."""
     driver = driver or queries.driver_of(row)
-    if driver is None:
+    if driver is None or driver.kind in machine_drivers.REPLACING:
         raise Unusable(reasons.of("machine_driver_missing", node=node.name, cluster=row.cluster.name), lasting=True)
     try:
         bmc = node.annotations.get(machine_drivers.ANNOTATION, "").strip()
@@ -104,6 +108,7 @@ def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -
             system=driver.setting("system").replace(machine_drivers.NODE, node.name),
             seconds=float(driver.setting("timeout")),
             verify=not driver.setting("insecure"),
+            cluster=fleet.connect(row.cluster) if driver.kind in machine_drivers.IN_CLUSTER else None,
         )
     except (machine_drivers.NoAddress, SecretUnreadable) as error:
         raise Unusable(error.reason, lasting=True) from error
@@ -112,6 +117,6 @@ def controller_of(row: Node, node: port.Node, *, driver: Driver | None = None) -
 
 def _address(driver: Driver, *, node: str, bmc: str) -> str:
     """The address of a node's controller, or of the system that receives all requests. Raises NoAddress."""
-    if driver.kind in machine_drivers.SIGNED:
+    if driver.kind in (*machine_drivers.SIGNED, *machine_drivers.IN_CLUSTER):
         return driver.url
     return machine_drivers.address_of(driver.url, driver.settings, node=node, bmc=bmc)

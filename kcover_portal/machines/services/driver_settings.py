@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.db import IntegrityError, transaction
 
 from kcover import audit, machine_drivers, masked_addresses, reasons
+from kcover.quote import short_text
 from kcover_portal import encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
@@ -17,7 +18,6 @@ from kcover_portal.machines.models import Driver
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 MAX_NAME, MAX_PASSWORD = 200, 200  # characters
 CHANGEABLE: Final = ("url", "username", "password", "settings", "enabled")
-WHERE: Final = ("table", "hosts", "insecure")  # settings that decide which servers get the password
 
 
 def make_driver(
@@ -59,15 +59,17 @@ def change_driver(driver: Driver, given: Mapping[str, Any], *, actor: str, now: 
     """
     with transaction.atomic():
         row = Driver.objects.select_related("cluster").select_for_update(of=("self",)).get(pk=driver.pk)
-        before = {name: encryption.peek(row, name) for name in CHANGEABLE}
+        before, receivers = {name: encryption.peek(row, name) for name in CHANGEABLE}, row.receivers
         merged = dict(given)
         if "settings" in given:
             merged["settings"] = {**row.settings, **given["settings"]}
         _set(row, merged)
-        moved = row.url != before["url"] or any(row.setting(it) != _setting(before["settings"], it) for it in WHERE)
+        moved = row.receivers != receivers
         if moved and "password" not in given and encryption.is_set(row, "password"):
             raise FieldError("password", reasons.of("secret_again"))
         changed = {name for name in given if before[name] != encryption.peek(row, name)}
+        if moved and "password" in given:
+            changed.add("password")  # it is encrypted for its receivers
         if not changed:
             return row
         try:
@@ -91,10 +93,6 @@ def delete_driver(driver: Driver, *, actor: str, now: datetime) -> None:
         driver.delete()
 
 
-def _setting(settings: Mapping[str, Any], name: str) -> Any:
-    return machine_drivers.setting(settings, name)
-
-
 def _set(row: Driver, given: Mapping[str, Any]) -> None:
     """Sets the given columns and checks the whole row. Raises FieldError."""
     for name, value in given.items():
@@ -107,8 +105,31 @@ def _set(row: Driver, given: Mapping[str, Any]) -> None:
         value = given.get(name, "")
         if len(value) > most or not value.isprintable() or (name == "username" and ":" in value):
             raise FieldError(name, reasons.of("driver_credential_invalid", most=most))
+    if row.kind == Driver.Kind.IPMI:
+        _check_ipmi(given)
     if row.kind in machine_drivers.SIGNED:
         _check_signing(row, given)
+    if row.kind in machine_drivers.IN_CLUSTER:
+        _check_in_cluster(row)
+
+
+def _check_in_cluster(row: Driver) -> None:
+    """Raises FieldError for a credential, which such a driver does not use, and for an unknown cluster."""
+    if row.username or encryption.is_set(row, "password"):
+        raise FieldError(
+            "username" if row.username else "password", reasons.of("driver_credential_unused", kind=row.kind)
+        )
+    named = row.setting("cluster")
+    if named and not Cluster.objects.filter(name=named).exists():
+        raise FieldError("settings/cluster", reasons.of("driver_cluster_unknown", cluster=short_text(named)))
+
+
+def _check_ipmi(given: Mapping[str, Any]) -> None:
+    """Raises FieldError for a credential that IPMI cannot carry. A controller would cut it off or refuse it."""
+    limits = (("username", machine_drivers.IPMI_MAX_NAME), ("password", machine_drivers.IPMI_MAX_PASSWORD))
+    for name, most in limits:
+        if len(given.get(name, "").encode()) > most:
+            raise FieldError(name, reasons.of("driver_ipmi_credential", most=most))
 
 
 def _check_signing(row: Driver, given: Mapping[str, Any]) -> None:

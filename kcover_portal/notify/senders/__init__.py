@@ -5,7 +5,8 @@ retried.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from kcover import reasons
 from kcover_portal.encryption import SecretUnreadable
@@ -13,13 +14,19 @@ from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat, mail, pagers, webhook
 from kcover_portal.notify.senders.message import Message, PagerEvent, SendError
 
-__all__ = ["Message", "PagerEvent", "SendError", "page", "send"]
+__all__ = ["Message", "PagerEvent", "SendError", "page", "send", "send_alerts"]
 
 
 def page(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:
     """Sends a pager one event, once; ``key`` names the delivery. Returns its answer. Raises SendError."""
     with _readable():
         return pagers.send(channel, event, key=key)
+
+
+def send_alerts(channel: Channel, alerts: Sequence[Mapping[str, Any]], *, key: str) -> reasons.Reason:
+    """Sends alerts to an Alertmanager, once. Raises SendError."""
+    with _readable():
+        return pagers.send_alerts(channel, alerts, key=key)
 
 
 def send(channel: Channel, message: Message) -> reasons.Reason:

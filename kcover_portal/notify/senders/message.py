@@ -12,7 +12,8 @@ class PagerEvent:
     """One event for a pager. ``action``: of ``kcover.notify.pager``, ``page``: the same for all events of one page.
 
     ``summary`` and ``lines`` are plain text, ``source`` is the node (or where it is), ``component`` the fault in short,
-    ``severity`` of ``catalog.SEVERITIES``, ``link`` the portal's page about it, ``notices`` the rows that it covers.
+    ``severity`` of ``catalog.SEVERITIES``, ``link`` the portal's page about it, ``notices`` the rows that it covers,
+    ``body`` what an Alertmanager gets instead.
     """
 
     action: str
@@ -28,6 +29,7 @@ class PagerEvent:
     at: datetime | None = None
     details: dict[str, str] = field(default_factory=dict)
     notices: tuple[int, ...] = ()
+    body: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 Sources: PagerDuty, "Events API v2" (``POST /v2/enqueue``); Opsgenie, "Alert API" (``POST /v2/alerts``, Jira Service
 Management takes the same). Both answer before they process an event: 202 only says that it is well-formed.
+Alertmanager, ``POST /api/v2/alerts``, takes a list of alerts; it knows an alert by its labels.
 """
 
+import base64
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -29,19 +31,29 @@ VERBS: Final = {pager.ACKNOWLEDGE: "acknowledge", pager.RESOLVE: "close"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """One service: its default URL, the path that an address may omit, and the format of its key."""
+    """One service: its default URL, the path that an address may omit, and the format of its key.
+
+    ``url`` "": there is no default.
+    """
 
     url: str
     path: str
     key: re.Pattern[str]
     key_rule: str  # code of the sentence about an invalid key
-    call: Callable[[Channel, PagerEvent], tuple[str, dict[str, Any], Mapping[str, str]]]
+    call: Callable[[Channel, PagerEvent], tuple[str, Any, Mapping[str, str]]]
 
 
 def send(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:
     """Posts the event. Raises SendError, with the service's own reason and never with the key."""
-    url, body, headers = SERVICES[channel.kind].call(channel, event)
+    return _post(channel, *SERVICES[channel.kind].call(channel, event), key=key)
 
+
+def send_alerts(channel: Channel, alerts: Sequence[Mapping[str, Any]], *, key: str) -> reasons.Reason:
+    """Posts several alerts to an Alertmanager. Raises SendError as ``send`` does."""
+    return _post(channel, address(channel.kind, channel.url), alerts, _authorization(channel), key=key)
+
+
+def _post(channel: Channel, url: str, body: Any, headers: Mapping[str, str], *, key: str) -> reasons.Reason:
     def why(data: bytes) -> str:
         return _why(data).replace(channel.secret or "\0", "…")[
             :MAX_REASON
@@ -69,6 +81,8 @@ def _why(data: bytes) -> str:
         answer = json.loads(data[:MAX_ANSWER_BYTES])
     except (ValueError, RecursionError):
         return ""
+    if isinstance(answer, str):
+        answer = {"message": answer}  # of an Alertmanager
     if not isinstance(answer, dict):
         return ""
     errors = answer.get("errors")
@@ -125,6 +139,19 @@ def _opsgenie(channel: Channel, event: PagerEvent) -> tuple[str, dict[str, Any],
     return url, {name: value for name, value in body.items() if value}, headers
 
 
+def _alertmanager(channel: Channel, event: PagerEvent) -> tuple[str, Any, Mapping[str, str]]:
+    return address(channel.kind, channel.url), [event.body], _authorization(channel)
+
+
+def _authorization(channel: Channel) -> Mapping[str, str]:
+    """For a token, or for USER:PASSWORD; nothing without a secret."""
+    if not channel.secret:
+        return {}
+    if ":" not in channel.secret:
+        return {"Authorization": f"Bearer {channel.secret}"}
+    return {"Authorization": f"Basic {base64.b64encode(channel.secret.encode()).decode()}"}
+
+
 def _short(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
@@ -143,5 +170,13 @@ SERVICES: Final[Mapping[str, Service]] = {
         key=re.compile(r"[A-Za-z0-9_-]{16,200}"),
         key_rule="secret_of_opsgenie",
         call=_opsgenie,
+    ),
+    Channel.Kind.ALERTMANAGER: Service(
+        url="",
+        path="/api/v2/alerts",
+        # Nothing, a token (RFC 6750), or a user and a password.
+        key=re.compile(r"|[A-Za-z0-9._~+/-]{1,4000}=*|[^:\x00-\x1f]{1,200}:[^\x00-\x1f]{1,1000}"),
+        key_rule="secret_of_alertmanager",
+        call=_alertmanager,
     ),
 }

@@ -9,6 +9,7 @@ from kcover_portal.notify.services.channels import (
 )
 from kcover_portal.notify.services.deliveries import again, prune, send, sweep, test
 from kcover_portal.notify.services.namespace_routes import delete_namespace_route, make_namespace_route
+from kcover_portal.notify.services.open_alerts import repeat
 
 __all__ = [
     "again",
@@ -20,6 +21,7 @@ __all__ = [
     "make_namespace_route",
     "make_route",
     "prune",
+    "repeat",
     "send",
     "sweep",
     "test",

@@ -5,8 +5,9 @@ transaction that writes the notice, so that a crash neither loses an end nor sen
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.db.models import F
@@ -18,7 +19,7 @@ from kcover.notify import pager
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Alert, Channel, Delivery, Notice
 from kcover_portal.notify.senders import PagerEvent
-from kcover_portal.notify.services import render
+from kcover_portal.notify.services import open_alerts, render
 from kcover_portal.notify.services.new_event import NewEvent
 
 
@@ -26,7 +27,7 @@ from kcover_portal.notify.services.new_event import NewEvent
 class PendingNotice:
     """A notice to write: an event under its key.
 
-    For a pager, it also says what the event does to which alert on which page.
+    For a pager, it also says what the event does to which alert on which page. ``body``: the alert for an Alertmanager.
     """
 
     key: str
@@ -34,6 +35,7 @@ class PendingNotice:
     action: str = ""
     alert: str = ""
     page: str = ""
+    body: dict[str, Any] = field(default_factory=dict)
 
     @property
     def ends(self) -> bool:
@@ -69,6 +71,8 @@ def with_pages(
     that is open, and a page ends with the last of its alerts. A page is named after the notice that opened it, so a
     name is never reused: an end that arrives late does not end a page that was opened since.
     """
+    if channel.kind == Channel.Kind.ALERTMANAGER:
+        return _with_bodies(channel, chosen, now=now)
     pages = dict(channel.alerts.filter(name__in={notice.alert for notice in chosen}).values_list("name", "page"))
     shared = _open_pages(delivery)
     result = []
@@ -97,6 +101,31 @@ def with_pages(
     return result
 
 
+def _with_bodies(channel: Channel, chosen: Sequence[PendingNotice], *, now: datetime) -> list[PendingNotice]:
+    """As ``with_pages``, for an Alertmanager: it groups by itself, so that each alert is a page of its own.
+
+    An alert has its row also if no event ends it, because it is sent again. An acknowledgement is only recorded: to
+    silence an alert is left to people.
+    """
+    known = {row.name: row for row in channel.alerts.filter(name__in={notice.alert for notice in chosen})}
+    result = []
+    for notice in chosen:
+        row = known.get(notice.alert)
+        if notice.action == pager.TRIGGER and row is None:
+            body = open_alerts.body(notice.event, channel, page=notice.key)
+            given = {"name": notice.alert, "page": notice.key, "opened_at": now, "body": body}
+            known[notice.alert] = row = Alert.objects.create(channel=channel, **given)
+        if row is None:
+            continue  # the notice that would have opened it was omitted
+        if notice.action == pager.ACKNOWLEDGE:
+            result.append(replace(notice, action=""))
+            continue
+        if notice.action == pager.RESOLVE:
+            known.pop(notice.alert).delete()
+        result.append(replace(notice, page=row.page, body=row.body))
+    return result
+
+
 def _open_pages(delivery: Delivery) -> dict[tuple[object, ...], str]:
     """The pages that the delivery opens and nobody has acknowledged, by the grouping key of their events."""
     changed = delivery.notices.filter(action__in=(pager.ACKNOWLEDGE, pager.RESOLVE)).values("page")
@@ -104,14 +133,14 @@ def _open_pages(delivery: Delivery) -> dict[tuple[object, ...], str]:
     return {core_events.group_key(queries.event_of(row)): row.page for row in opened.order_by("pk")}
 
 
-def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]:
+def pager_events(delivery: Delivery, channel: Channel, *, now: datetime) -> tuple[PagerEvent, ...]:
     """The events of a delivery that the pager has not accepted yet, oldest first.
 
     Call it with the channel's language active. An alert that ended before it could be sent pages nobody: only its end
     is sent.
     """
     if delivery.test:
-        return (_test(delivery, channel),)
+        return (_test(delivery, channel, now=now),)
     rows = list(delivery.notices.exclude(action="").order_by("pk"))
     over = _last_ends(channel, rows)
     groups: dict[tuple[str, str], list[Notice]] = {}
@@ -119,7 +148,7 @@ def pager_events(delivery: Delivery, channel: Channel) -> tuple[PagerEvent, ...]
         late = row.action != pager.RESOLVE and over.get(row.page, 0) > row.pk
         if row.accepted_at is None and not late:
             groups.setdefault((row.page, row.action), []).append(row)
-    return tuple(_event(delivery, group) for group in groups.values())
+    return tuple(_event(delivery, group, now=now) for group in groups.values())
 
 
 def _last_ends(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
@@ -128,7 +157,7 @@ def _last_ends(channel: Channel, rows: Sequence[Notice]) -> dict[str, int]:
     return dict(ends.order_by("pk").values_list("page", "pk"))
 
 
-def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
+def _event(delivery: Delivery, rows: Sequence[Notice], *, now: datetime) -> PagerEvent:
     batch = list(dict.fromkeys(queries.event_of(row) for row in rows))
     lines = core_events.lines(batch)
     first, line = lines[0].first, lines[0]
@@ -154,11 +183,20 @@ def _event(delivery: Delivery, rows: Sequence[Notice]) -> PagerEvent:
         at=first.at,
         details={name: value for name, value in details.items() if value},
         notices=tuple(row.pk for row in rows),
+        body=_body(rows[0], now=now),
     )
 
 
-def _test(delivery: Delivery, channel: Channel) -> PagerEvent:
-    """A test alert with the lowest severity. The person who reads it resolves it."""
+def _body(row: Notice, *, now: datetime) -> dict[str, Any]:
+    """The alert for an Alertmanager."""
+    if not row.body:
+        return {}
+    over = row.action == pager.RESOLVE
+    return open_alerts.ended(row.body, at=row.at) if over else open_alerts.firing(row.body, now=now)
+
+
+def _test(delivery: Delivery, channel: Channel, *, now: datetime) -> PagerEvent:
+    """A test alert with the lowest severity. The person who reads it resolves it; at an Alertmanager it ends itself."""
     text = _("This is a test message. The channel %(name)s works.") % {"name": channel.name}
     return PagerEvent(
         action=pager.TRIGGER,
@@ -169,4 +207,5 @@ def _test(delivery: Delivery, channel: Channel) -> PagerEvent:
         lines=(text,),
         link=settings.KCOVER_PUBLIC_URL,
         at=delivery.opened_at,
+        body=open_alerts.firing(open_alerts.test_body(delivery, channel), now=now),
     )

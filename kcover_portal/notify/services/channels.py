@@ -1,6 +1,7 @@
 """Create, change and delete channels and routes. Every act is in the audit log; secrets are not."""
 
 import re
+import zoneinfo
 from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -13,7 +14,7 @@ from django.db import IntegrityError, transaction
 from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.faults import catalog
-from kcover.notify import events, pager
+from kcover.notify import events, pager, schedule
 from kcover.policy.document.model import CHANNEL
 from kcover_portal import doorbell, encryption, stored_secrets
 from kcover_portal.errors import FieldError
@@ -28,7 +29,7 @@ SECRET: Final = ("url", "secret")
 # The settings of a channel. Its name and kind are fixed, because policies and people refer to them.
 SETTINGS: Final = (
     *("url", "secret", "recipients", "language", "person", "batching", "min_interval", "remind", "for_owners"),
-    "enabled",
+    *("quiet_hours", "digest_at", "time_zone", "enabled"),
 )
 # Kinds that may have a secret beside their address: a signing key, or a pager's key.
 SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
@@ -67,10 +68,9 @@ def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, re
         row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
         before = {name: encryption.peek(row, name) for name in given if name in SETTINGS}
         shown = _shown(row, before)
-        if row.pages and "url" in given and "secret" not in given and encryption.is_set(row, "secret"):
-            stored_secrets.check_server(before["url"] or "", given["url"], secret="secret")
         _set(row, given)
-        changed = [name for name, value in before.items() if getattr(row, name) != value]
+        stored_secrets.check_address(row, given, before.get("url"), address="url")
+        changed = stored_secrets.changed(row, before, address="url")
         if changed:
             _save(row, changed)
             after = _shown(row, changed)
@@ -152,8 +152,8 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         if name not in SETTINGS:
             raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
         setattr(row, name, value)
-    if row.kind in Channel.PAGERS:
-        row.url = row.url or pagers.SERVICES[row.kind].url
+    if row.kind in Channel.PAGERS and not encryption.is_set(row, "url"):
+        row.url = pagers.SERVICES[row.kind].url
     try:
         _check_address(row)
         _check_secret(row)
@@ -166,6 +166,7 @@ def _set(row: Channel, given: Mapping[str, Any]) -> None:
         )
     _check_person(row)
     _check_times(row)
+    _check_schedule(row)
     if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
         raise FieldError("for_owners", reasons.of("owners_of_channel"))
 
@@ -199,15 +200,32 @@ def _check_times(row: Channel) -> None:
         raise FieldError("remind", reasons.of("remind_out_of_range", most=MAX_REMIND))
 
 
+def _check_schedule(row: Channel) -> None:
+    if row.kind in Channel.PAGERS and (row.quiet_hours or row.digest_at):
+        raise FieldError("quiet_hours" if row.quiet_hours else "digest_at", reasons.of("schedule_of_pager"))
+    for name, read in (("quiet_hours", schedule.read_quiet), ("digest_at", schedule.read_time)):
+        try:
+            read(getattr(row, name))
+        except schedule.ScheduleInvalid as error:
+            raise FieldError(name, error.reason) from error
+    try:
+        zoneinfo.ZoneInfo(row.time_zone or settings.TIME_ZONE)
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        unknown = reasons.of("time_zone_unknown", zone=repr(row.time_zone), example="Asia/Shanghai")
+        raise FieldError("time_zone", unknown) from error
+
+
 def _check_address(row: Channel) -> None:
     if row.kind != Channel.Kind.MAIL:
         if row.recipients:
             raise FieldError("recipients", reasons.of("recipients_of_url", kind=row.kind))
+        if encryption.is_out_of_reach(row, "url"):  # it was checked when it was given
+            return
         _check_url(row.url)
         if row.kind in Channel.PAGERS and re.search(r"[?#]", row.url):
             raise FieldError("url", reasons.of("url_with_query"))
         return
-    if row.url:
+    if encryption.is_set(row, "url"):
         raise FieldError("url", reasons.of("url_of_mail"))
     if not settings.EMAIL_HOST:
         raise FieldError("kind", reasons.of("mail_unset"))
@@ -230,6 +248,8 @@ def _check_url(url: str) -> None:
 
 
 def _check_secret(row: Channel) -> None:
+    if encryption.is_out_of_reach(row, "secret"):
+        return
     if row.kind in Channel.PAGERS:
         service = pagers.SERVICES[row.kind]
         if not service.key.fullmatch(row.secret):

@@ -19,6 +19,7 @@ from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
 from kcover_portal.notify.services import alerts, event_sources, open_needs
 from kcover_portal.notify.services.alerts import PendingNotice
 from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.prepared import Prepared, any_row
 from kcover_portal.rescue.control import notify_steps
 from kcover_portal.rescue.models import Step
 
@@ -32,13 +33,17 @@ RULE_BATCHING, RULE_INTERVAL = timedelta(seconds=2), timedelta(seconds=10)
 
 def collect(*, now: datetime) -> int:
     """Reads the new events. Returns how many of them were added to a channel."""
-    if not (event_sources.has_news() or open_needs.has_changes(now=now)):
+    needs_changed = open_needs.has_changes(now=now)
+    if not (needs_changed or event_sources.has_news()):
         return 0
     with transaction.atomic():
         row = lock(now=now)
         if row is None:
             return 0
-        found = [*event_sources.read_new(first=row.position == 0, now=now), *open_needs.read_new(now=now)]
+        found = [
+            *event_sources.read_new(first=row.position == 0, now=now),
+            *(open_needs.read_new(now=now) if needs_changed else ()),  # again, under the lock
+        ]
         if row.position == 0:
             Cursor.objects.filter(name=LOCK).update(position=1, at=now)
         return _hand_out(found, now=now)
@@ -64,7 +69,7 @@ def collect_steps(*, now: datetime) -> int:
 
     Returns how many. A message without a channel is settled at once.
     """
-    if not notify_steps.waiting_steps().exists():
+    if not _STEPS_WAIT():
         return 0
     with transaction.atomic():
         if lock(now=now) is None:
@@ -77,10 +82,19 @@ def collect_steps(*, now: datetime) -> int:
     return len(fresh)
 
 
+_STEPS_WAIT = any_row(lambda: [notify_steps.waiting_steps()])
+
+
 def lock(*, now: datetime) -> Cursor | None:
     """Makes the caller the only collector until its transaction ends. Returns None if another worker collects."""
-    Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
-    return Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK).first()
+    row = _LOCK.first()
+    if row is None and not Cursor.objects.filter(name=LOCK).exists():
+        Cursor.objects.get_or_create(name=LOCK, defaults={"at": now})
+        row = _LOCK.first()
+    return row
+
+
+_LOCK = Prepared(lambda: Cursor.objects.select_for_update(skip_locked=True).filter(name=LOCK))
 
 
 def _collect_step(step: Step, *, now: datetime) -> None:
@@ -127,7 +141,8 @@ def add_notices(
     fresh = [notice for notice in notices if notice.key not in known]
     if not fresh:
         return
-    delivery = _batching(channel, urgent=step is not None, now=now)
+    urgent = any(notice.event.kind in events.URGENT_KINDS for notice in fresh)
+    delivery = _batching(channel, rule=step is not None, urgent=urgent, now=now)
     news = [notice for notice in fresh if not (notice.ends or notice.event.again)]
     room = max(0, MAX_NOTICES - delivery.notices.count()) if step is None else len(news)
     left = {notice.key for notice in news[room:]}
@@ -139,12 +154,16 @@ def add_notices(
     doorbell.publish("notify", delivery.pk)
 
 
-def _batching(channel: Channel, *, urgent: bool, now: datetime) -> Delivery:
-    """The channel's batching delivery, locked, so that nobody sends it before this transaction has ended."""
+def _batching(channel: Channel, *, rule: bool, urgent: bool, now: datetime) -> Delivery:
+    """The channel's batching delivery, locked, so that nobody sends it before this transaction has ended.
+
+    ``rule``: a rescue waits for it. ``urgent``: it does not wait for the end of quiet hours or for the digest.
+    """
     batching, interval = timedelta(seconds=channel.batching), timedelta(seconds=channel.min_interval)
-    if urgent:
+    if rule:
         batching, interval = min(batching, RULE_BATCHING), min(interval, RULE_INTERVAL)
     due = now + batching if channel.tried_at is None else max(now + batching, channel.tried_at + interval)
+    due = channel.schedule.send_at(due, urgent=urgent)
     delivery = Delivery.objects.select_for_update().filter(channel=channel, batching=True).first()
     if delivery is None:
         return Delivery.objects.create(
@@ -177,5 +196,6 @@ def _rows(
             step=step,
             action=notice.action,
             page=notice.page,
+            body=notice.body,
             again=event.again,
         )

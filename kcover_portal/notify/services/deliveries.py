@@ -23,7 +23,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
-from kcover_portal.notify.services import alerts, collect, reminders, render
+from kcover_portal.notify.services import alerts, collect, delivery_spans, reminders, render
 from kcover_portal.rescue.control import notify_steps
 
 LEASE = timedelta(seconds=60)  # longer than any send may take
@@ -59,7 +59,8 @@ def send(delivery_id: int, *, clock: Callable[[], datetime]) -> None:
         return
     message = _message(delivery, channel, now=clock())
     try:
-        answer = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
+        with delivery_spans.of(delivery, channel, clock=clock):
+            answer = _page(delivery, channel, message, clock=clock) if channel.pages else senders.send(channel, message)
     except senders.SendError as refusal:
         _send_failed(delivery, channel, refusal, now=clock())
     else:
@@ -124,7 +125,7 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
     message = render.message(delivery, channel, now=now)
     if channel.pages:
         with translation.override(channel.language):
-            message = dataclasses.replace(message, events=alerts.pager_events(delivery, channel))
+            message = dataclasses.replace(message, events=alerts.pager_events(delivery, channel, now=now))
     Delivery.objects.filter(pk=delivery.pk, token=delivery.token).update(
         subject=message.subject, text="\n".join(message.lines)
     )

@@ -26,6 +26,7 @@ VERBS = (
             audit.RescueApproved,
             audit.RescueRejected,
             audit.StepHeld,
+            audit.DeviceRuleGone,
             audit.IncidentClosed,
             audit.StormOpened,
             audit.AutomationPaused,
@@ -36,10 +37,13 @@ VERBS = (
             audit.JobMoving,
             audit.JobMoved,
             audit.DatabaseDiverged,
+            audit.PartFlagged,
         )
     ),
     audit.DecisionMade.verb_of(audit.DecisionAnswer.HOLD),
 )
+
+_OfRescue = audit.RescueAct | audit.StepHeld | audit.DeviceRuleGone
 
 
 def of_entries(entries: Sequence[Entry], *, now: datetime) -> Iterator[NewEvent]:
@@ -82,7 +86,7 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
             return _asked(act, entry, known) or _breaker(act, entry, known, now=now)
         case audit.ModeAct() | audit.ClusterChanged():
             return _mode(act, entry)
-        case audit.RescueAct() | audit.StepHeld():
+        case audit.RescueAct() | audit.StepHeld() | audit.DeviceRuleGone():
             return _rescue(act, entry, known)
         case audit.DatabaseDiverged():
             because = reasons.both(reasons.of("database_diverged", at=reasons.moment(act.anchored_at)), *act.because)
@@ -94,13 +98,21 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
         case audit.JobOrderSettled() if act.state != "shadow":
             kind = "job.human" if act.state == "held" else "job.ended"
             return _about(entry, kind, what=f"{act.kind} {act.job}", record=act.order, because=act.because)
-        case audit.JobMoveAct():
-            what = f"{act.kind} {act.job}"
-            return _about(entry, act.verb, what=what, record=act.rescue, because=act.because, channel=act.channel)
+        case audit.JobMoveAct() | audit.PartFlagged():
+            return _by_its_verb(act, entry)
     return None
 
 
-def _rescue(act: audit.RescueAct | audit.StepHeld, entry: Entry, known: event_facts.Facts) -> events.Event | None:
+def _by_its_verb(act: audit.JobMoveAct | audit.PartFlagged, entry: Entry) -> events.Event:
+    """The event of the same name as the act."""
+    if isinstance(act, audit.PartFlagged):
+        what = f"{act.kind} {act.serial}"
+        return _about(entry, act.verb, what=what, record=act.part, because=reasons.both(*act.because))
+    what = f"{act.kind} {act.job}"
+    return _about(entry, act.verb, what=what, record=act.rescue, because=act.because, channel=act.channel)
+
+
+def _rescue(act: _OfRescue, entry: Entry, known: event_facts.Facts) -> events.Event | None:
     rescue = known.rescues.get(act.rescue)
     kind = _rescue_kind(act)
     if rescue is None or kind is None:
@@ -111,14 +123,14 @@ def _rescue(act: audit.RescueAct | audit.StepHeld, entry: Entry, known: event_fa
     return _about(entry, kind, what=rescue.code, record=rescue.pk, because=because)
 
 
-def _rescue_kind(act: audit.RescueAct | audit.StepHeld) -> str | None:
+def _rescue_kind(act: _OfRescue) -> str | None:
     """The kind of event for people; None if the act is not an event."""
     match act:
         case audit.RescueOpened():
             return "approval.waiting" if act.state == Rescue.State.HELD else "rescue.opened"
         case audit.RescueHeld():
             return "approval.waiting"
-        case audit.StepHeld():
+        case audit.StepHeld() | audit.DeviceRuleGone():
             return "rescue.human"
         case audit.Vote():
             return "approval.answered"
@@ -136,7 +148,7 @@ def _end_kind(act: audit.RescueEnded) -> str:
     return "rescue.healed" if healed else "rescue.ended"
 
 
-def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> reasons.Reason | None:
+def _because(act: _OfRescue, entry: Entry) -> reasons.Reason | None:
     match act:
         case audit.RescueOpened():
             return reasons.of("quoted_text", text=act.reason) if act.reason else act.because
@@ -145,7 +157,7 @@ def _because(act: audit.RescueAct | audit.StepHeld, entry: Entry) -> reasons.Rea
         case audit.RescueEnded():
             known = act.because is not None or act.withdrawn is not None
             return reasons.both(act.because, act.withdrawn) if known else None
-        case audit.RescueHeld() | audit.StepHeld():
+        case audit.RescueHeld() | audit.StepHeld() | audit.DeviceRuleGone():
             return act.because
     return None
 

@@ -24,7 +24,8 @@ def of(acts: Sequence[audit.Act]) -> Facts:
     """Everything that the acts name, in a query for each kind of row."""
     if not acts:
         return Facts()
-    rescues = Rescue.objects.in_bulk({act.rescue for act in acts if isinstance(act, audit.RescueAct | audit.StepAct)})
+    about_rescues = (audit.RescueAct, audit.StepAct, audit.DeviceRuleGone)
+    rescues = Rescue.objects.in_bulk({act.rescue for act in acts if isinstance(act, about_rescues)})
     incidents = Incident.objects.in_bulk(
         {act.incident for act in acts if isinstance(act, audit.IncidentClosed | audit.StormOpened)}
     )

@@ -16,9 +16,10 @@ from kcover.notify import events, pager
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.notify import queries
-from kcover_portal.notify.models import Cursor
+from kcover_portal.notify.models import Channel, Cursor
 from kcover_portal.notify.services import entry_events
 from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.prepared import any_row
 
 MAX_ROWS = 500  # of one source in one read; the next read is a second away
 GAP_RETENTION, MAX_GAPS = timedelta(minutes=10), 1000  # missing ids
@@ -26,17 +27,20 @@ GAP_RETENTION, MAX_GAPS = timedelta(minutes=10), 1000  # missing ids
 
 def has_news() -> bool:
     """Returns whether there is anything to read. Called in each sweep, so it uses no lock and no transaction."""
-    first = not Cursor.objects.filter(name=queries.INCIDENTS).exists()
-    return first or any(rows.exists() for rows in queries.unread())
+    return _UNREAD() or not Cursor.objects.filter(name=queries.INCIDENTS).exists()
+
+
+_UNREAD = any_row(queries.unread)
 
 
 def read_new(*, first: bool, now: datetime) -> list[NewEvent]:
     """The events since the last read. Moves the cursors, as part of the caller's transaction.
 
-    ``first``: this is the first read ever, so everything older is skipped.
+    ``first``: this is the first read ever, so everything is skipped that is older than the first channel.
     """
+    since = _first_channel_at(now=now) if first else None
     # Sorted by time, as far as each source is.
-    sources = _incidents(first=first, now=now), _ledger(first=first, now=now)
+    sources = _incidents(since=since, now=now), _ledger(since=since, now=now)
     found = heapq.merge(*sources, key=lambda event: event.event.at)
     recent = (event if now - event.event.at <= events.MAX_AGE else _late(event) for event in found)
     return [event for event in recent if event.moves or not event.late]
@@ -47,14 +51,20 @@ def _late(found: NewEvent) -> NewEvent:
     return replace(found, moves=tuple(move for move in found.moves if move.action == pager.RESOLVE), late=True)
 
 
-def _ledger(*, first: bool, now: datetime) -> Iterator[NewEvent]:
+def _first_channel_at(*, now: datetime) -> datetime:
+    """When the first channel was created; now if there is none, as nobody could have been told of anything."""
+    return Channel.objects.order_by("created_at").values_list("created_at", flat=True).first() or now
+
+
+def _ledger(*, since: datetime | None, now: datetime) -> Iterator[NewEvent]:
     cursors = {cursor.name: cursor for cursor in Cursor.objects.filter(name__startswith="ledger ")}
     for cluster, head in Chain.objects.values_list("cluster", "sequence"):
         name = f"ledger {cluster}"
         cursor = cursors.get(name)
         if cursor is None:
             # A chain that is newer than the first read is read from its beginning.
-            cursor = Cursor.objects.create(name=name, position=head if first else 0, at=now)
+            skipped = _skipped_entries(cluster, since=since) if since is not None else 0
+            cursor = Cursor.objects.create(name=name, position=skipped, at=now)
         if cursor.position >= head:
             continue
         until = min(head, cursor.position + MAX_ROWS)
@@ -65,11 +75,18 @@ def _ledger(*, first: bool, now: datetime) -> Iterator[NewEvent]:
         Cursor.objects.filter(name=name).update(position=until, at=now)
 
 
-def _incidents(*, first: bool, now: datetime) -> Iterator[NewEvent]:
+def _skipped_entries(cluster: str, *, since: datetime) -> int:
+    """How many entries of the chain are not newer than ``since``."""
+    old = Entry.objects.filter(cluster=cluster, at__lte=since).order_by("-sequence")
+    return old.values_list("sequence", flat=True).first() or 0
+
+
+def _incidents(*, since: datetime | None, now: datetime) -> Iterator[NewEvent]:
     newest = _newest()
-    cursor, _ = Cursor.objects.get_or_create(
-        name=queries.INCIDENTS, defaults={"position": newest if first else 0, "at": now}
-    )
+    cursor = Cursor.objects.filter(name=queries.INCIDENTS).first()
+    if cursor is None:
+        skipped = _newest(opened_at__lte=since) if since is not None else 0
+        cursor, _ = Cursor.objects.get_or_create(name=queries.INCIDENTS, defaults={"position": skipped, "at": now})
     gaps = {int(pk): at for pk, at in cursor.gaps.items() if now - datetime.fromisoformat(at) <= GAP_RETENTION}
     if newest <= cursor.position and not cursor.gaps:
         return
@@ -85,9 +102,9 @@ def _incidents(*, first: bool, now: datetime) -> Iterator[NewEvent]:
     yield from _opened(fresh)
 
 
-def _newest() -> int:
+def _newest(**only: datetime) -> int:
     """The highest id of a committed incident."""
-    return Incident.objects.order_by("-pk").values_list("pk", flat=True).first() or 0
+    return Incident.objects.filter(**only).order_by("-pk").values_list("pk", flat=True).first() or 0
 
 
 def _opened(rows: Iterable[Incident]) -> Iterator[NewEvent]:

@@ -2,7 +2,7 @@
 
 Their start and end are events.
 
-What needs a person is read from ``needs_person``, as by the console. A need is announced once, when it has lasted for
+The definitions are those of ``needs_person``, which the console shows. A need is announced once, when it has lasted for
 STEADY_TIME. It has ended when it has been absent for as long. So a short failure is no message, and one that comes and
 goes is a single message.
 """
@@ -16,13 +16,13 @@ from typing import Final
 from kcover import reasons
 from kcover.needs import Need
 from kcover.notify import events, pager
-from kcover_portal import needs_person
-from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import OpenNeed
 from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.repairs import queries as repairs
 from kcover_portal.repairs.models import Repair
+from kcover_portal.sources import queries as sources
 from kcover_portal.sources.models import Source
 
 STEADY_TIME = timedelta(minutes=1)
@@ -55,6 +55,20 @@ class _Change(Enum):
     END = auto()
 
 
+def _present(*, now: datetime) -> dict[Key, _Present]:
+    """The needs of all clusters that exist now, by the definitions that ``needs_person`` uses. Three statements."""
+    clusters = fleet.clusters()
+    found: dict[Key, _Present] = {}
+    for cluster in fleet.unwatched(clusters):
+        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
+    for source in sources.failing(clusters):
+        found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
+    for repair in repairs.left_to_people(now=now).select_related("cluster", "node"):
+        because = repair.need(now=now)
+        found[Need.REPAIR, repair.pk] = _Present(cluster=repair.cluster.name, name=repair.title, because=because)
+    return found
+
+
 def has_changes(*, now: datetime) -> bool:
     """Returns whether a need has begun or ended. Called in each sweep, so it uses no lock and no transaction."""
     return any(_changes(_present(now=now), now=now))
@@ -65,20 +79,6 @@ def read_new(*, now: datetime) -> list[NewEvent]:
     present = _present(now=now)
     found = (_apply(change, row, present, now=now) for change, row in list(_changes(present, now=now)))
     return [event for event in found if event is not None]
-
-
-def _present(*, now: datetime) -> dict[Key, _Present]:
-    clusters = list(fleet.clusters())
-    waiting = needs_person.of(Scope.of(*clusters), clusters, now=now)
-    found: dict[Key, _Present] = {}
-    for cluster in waiting.clusters:
-        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
-    for source in waiting.sources:
-        found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
-    for repair in waiting.repairs.select_related("cluster", "node"):
-        because = repair.need(now=now)
-        found[Need.REPAIR, repair.pk] = _Present(cluster=repair.cluster.name, name=repair.title, because=because)
-    return found
 
 
 def _changes(present: Mapping[Key, _Present], *, now: datetime) -> Iterator[tuple[_Change, OpenNeed]]:

@@ -16,6 +16,7 @@ from kcover.notify import events
 from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.services import collect
 from kcover_portal.notify.services.new_event import NewEvent
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 
@@ -52,7 +53,7 @@ def drop_obsolete(delivery: Delivery, *, now: datetime) -> bool:
 
 
 def _due(*, now: datetime) -> Sequence[_Due]:
-    questions = {rescue.pk: rescue for rescue in _waiting(now=now)}
+    questions = {rescue.pk: rescue for rescue in _WAITING.rows(now=now)}
     if not questions:
         return ()
     notices = Notice.objects.filter(kind=QUESTION, record__in=list(questions), again=False, channel__enabled=True)
@@ -79,6 +80,9 @@ def _due(*, now: datetime) -> Sequence[_Due]:
 def _waiting(*, now: datetime) -> QuerySet[Rescue]:
     """The rescues with a request that can still be answered."""
     return needs_person.awaiting_approval().filter(expires_at__gt=now).order_by("pk")
+
+
+_WAITING = Prepared(lambda now: _waiting(now=now), now=datetime)
 
 
 def _reminder(notice: Notice, rescue: Rescue, *, now: datetime) -> NewEvent:

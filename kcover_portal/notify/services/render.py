@@ -38,6 +38,7 @@ TITLES: Final = {
     "source.failing": gettext_lazy("Source failing"),
     "repair.overdue": gettext_lazy("A repair needs a person"),
     "rule.notify": gettext_lazy("Message from a rule"),
+    "part.flagged": gettext_lazy("A part should be looked at"),
     "incident.opened": gettext_lazy("Incident opened"),
     "agent.silent": gettext_lazy("Agent silent"),
     "preflight.expired": gettext_lazy("Preflight expired"),
@@ -67,6 +68,7 @@ PAGES: Final = {
     "watch": "/nodes/",
     "source": "/sources/",
     "repair": "/repairs/{record}/",
+    "part": "/parts/{record}/",
 }
 OF_INCIDENTS: Final = (
     "incident.opened",
@@ -88,6 +90,7 @@ OTHER_PAGES: Final = {
     "source.cleared": "source",
     "repair.overdue": "repair",
     "repair.cleared": "repair",
+    "part.flagged": "part",
 }
 
 

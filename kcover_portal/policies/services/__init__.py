@@ -1,6 +1,8 @@
 """Publishes, validates, compares and exports policies."""
 
 from kcover_portal.policies.services.diff import Difference, PolicyChange, compare, compare_revisions, two_revisions
+from kcover_portal.policies.services.effects import digest as digest_of_effects
+from kcover_portal.policies.services.effects import effects
 from kcover_portal.policies.services.export import export
 from kcover_portal.policies.services.policy_objects import read_policy_objects
 from kcover_portal.policies.services.revisions import Conflict, NotFound, apply, delete, rollback
@@ -32,8 +34,10 @@ __all__ = [
     "compare",
     "compare_revisions",
     "delete",
+    "digest_of_effects",
     "dismiss_first_choice",
     "draft",
+    "effects",
     "export",
     "install_defaults",
     "install_pack",

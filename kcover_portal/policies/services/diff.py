@@ -29,7 +29,7 @@ class PolicyChange:
 class Difference:
     """``lines`` is a unified diff without line ends. ``changes`` compares values, not comments or the order of keys.
 
-    Queries of addresses are masked in both.
+    What may be a key in an address is masked in both.
     """
 
     lines: tuple[str, ...]

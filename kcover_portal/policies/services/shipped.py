@@ -27,6 +27,7 @@ PACKS = {
     "kce": ("kce.yaml", "kce-global.yaml"),
     "autopilot": ("autopilot.yaml",),
     "nvidia": ("defaults.yaml",),
+    "ladder": ("ladder.yaml",),
 }
 MODES = document.RULE_MODES
 FIRST_MODE = "shadow"

@@ -36,7 +36,6 @@ NUL = "\\u0000"  # PostgreSQL cannot store it
 MAX_REFUSALS = 100  # stored per workload
 MAX_OPEN_RUNS = 16  # that one node has reports in
 AGREED = 2  # nodes that report one size; another node that reports another size does not end their run
-MAX_NAMED_NODES = 50  # in an entry of the audit log
 PRUNE_BATCH = 500  # runs per DELETE
 
 Waiting, Complete, Expired = PreflightRun.State.WAITING, PreflightRun.State.COMPLETE, PreflightRun.State.EXPIRED
@@ -266,8 +265,8 @@ def _note(run: PreflightRun, kind: type[audit.PreflightAct], *, now: datetime) -
         workload=run.workload,
         received=run.received,
         expected=run.size,
-        slow=tuple(run.slow[:MAX_NAMED_NODES]),
-        abnormal=tuple(run.abnormal[:MAX_NAMED_NODES]),
+        slow=tuple(run.slow[: audit.MAX_NAMED_NODES]),
+        abnormal=tuple(run.abnormal[: audit.MAX_NAMED_NODES]),
         suspects=tuple(run.suspects),
     )
     ledger.record(run.cluster.name, entry, actor="system", now=now)

@@ -1,4 +1,4 @@
-"""The Jobs of a pair test: one on each node, with the program of programs/all_reduce.py.
+"""The Jobs of a pair test: one on each of its nodes, with the program of programs/all_reduce.py.
 
 Their names follow from the rows, so that a repeated call finds them. They name their node and bypass the scheduler: so
 no pod is evicted for them, and the kubelet refuses them if the GPUs are in use. They end by themselves at their
@@ -75,8 +75,7 @@ class PairJobs:
         Raises port.KubeError.
         """
         for pod in self._kube.list_pods(node=node.name):
-            spared = pod.terminal or pod.daemonset or pod.mirror or pod.labels.get(PLAN_LABEL) == self._plan.label
-            if not spared and (pod.gpus or pod.job):
+            if is_work(pod) and pod.labels.get(PLAN_LABEL) != self._plan.label:
                 return f"{pod.namespace}/{pod.name}"
         return ""
 
@@ -85,10 +84,10 @@ class PairJobs:
 
         Raises Stopped, and port.KubeError after recording it.
         """
-        nodes = (test.first, test.second)
+        nodes = test.nodes
         found: list[port.JobState] = []
         wanted = audit.PairTestJobs(
-            namespace=self._plan.namespace, jobs=names(self._plan, test), image=self._plan.image, gpus=self._plan.gpus
+            namespace=self._plan.namespace, jobs=names(self._plan, test), image=self._plan.image, gpus=test.gpus
         )
 
         def act() -> None:
@@ -96,7 +95,7 @@ class PairJobs:
                 self._allowed()
                 found.append(self._kube.ensure_job(_spec(self._plan, test, rank=rank, node=node, master=nodes[0])))
 
-        target = f"nodes {test.first.name} and {test.second.name}"
+        target = f"nodes {test.first.name} and {test.second.name}" if len(nodes) > 1 else f"node {test.first.name}"
         self._call(act, call=audit.Call.PAIR_TEST, target=target, wanted=wanted)
         for node, state in zip(nodes, found, strict=True):
             if state.labels.get(PLAN_LABEL) != self._plan.label:
@@ -137,17 +136,22 @@ class PairJobs:
         ledger.record(self._plan.cluster.name, act, actor=self._plan.requested_by, now=self._clock())
 
 
+def is_work(pod: port.Pod) -> bool:
+    """Returns whether a pod uses GPUs or belongs to a training job, so that its node is not idle."""
+    return not (pod.terminal or pod.daemonset or pod.mirror) and bool(pod.gpus or pod.job)
+
+
 def end_of(test: PairTest, pods: dict[int, port.Pod], *, now: datetime) -> Ended | None:
     """How a running test ended; None while it runs."""
-    nodes = (test.first.name, test.second.name)
+    nodes = test.nodes
     for rank, node in enumerate(nodes):
         pod = pods.get(rank)
         if pod is not None and pod.phase == "Failed":
             why = pod.last_words[:MAX_LAST_WORDS] if pod.last_words else reasons.of("no_reason_given")
-            return Ended(because=reasons.of("pair_job_failed", node=node, why=why))
+            return Ended(because=reasons.of("pair_job_failed", node=node.name, why=why))
     if len(pods) == len(nodes) and all(pod.phase == "Succeeded" for pod in pods.values()):
         try:
-            measured = bandwidth.of_pair(*(bandwidth.read(pods[rank].last_words) for rank in range(len(nodes))))
+            measured = bandwidth.of_nodes(bandwidth.read(pods[rank].last_words) for rank in range(len(nodes)))
         except bandwidth.BandwidthInvalid as error:
             return Ended(because=error.reason)
         return Ended(measured) if measured.device else Ended(measured, reasons.of("pair_no_gpu"))
@@ -158,7 +162,7 @@ def end_of(test: PairTest, pods: dict[int, port.Pod], *, now: datetime) -> Ended
 
 def names(plan: PairPlan, *tests: PairTest) -> tuple[str, ...]:
     """The names of the Jobs of tests, by rank."""
-    return tuple(_name(plan, test.place, rank) for test in tests for rank in (0, 1))
+    return tuple(_name(plan, test.place, rank) for test in tests for rank, _node in enumerate(test.nodes))
 
 
 def names_of_places(plan: PairPlan, places: Sequence[int]) -> tuple[str, ...]:
@@ -178,14 +182,14 @@ def _spec(plan: PairPlan, test: PairTest, *, rank: int, node: Node, master: Node
         image=plan.image,
         command=("python3", "-c", PROGRAM),
         env={
-            "KCOVER_NODES": "2",
+            "KCOVER_NODES": str(len(test.nodes)),
             "KCOVER_RANK": str(rank),
             "KCOVER_MASTER": master.address,
             "KCOVER_PORT": str(FIRST_PORT + test.place % PORTS),
-            "KCOVER_GPUS": str(plan.gpus),
+            "KCOVER_GPUS": str(test.gpus),
         },
         host_network=True,
-        resources={GPU_RESOURCE: plan.gpus, **plan.cluster.nccl_resource_counts},
+        resources={GPU_RESOURCE: test.gpus, **plan.cluster.nccl_resource_counts},
         deadline_seconds=int(TIME_LIMIT.total_seconds()),
         labels={PLAN_LABEL: plan.label, TEST_LABEL: str(test.place), RANK_LABEL: str(rank)},
     )

@@ -4,7 +4,7 @@ Nothing here calls a cluster, because the process that serves pages may not: wor
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PairTest
-from kcover_portal.preflight.services import testable
+from kcover_portal.preflight.services import pair_verdicts, testable
 
 MAX_NODES = 512  # of one plan
 MAX_ROUNDS = 15
@@ -28,7 +28,8 @@ KEY_CHARACTERS = 8
 MAX_RUNNING_PLANS = 32  # in one cluster
 THRESHOLD_GBPS = 350.0  # GB/s of bus bandwidth between two nodes
 MAX_SHOWN_NODES = 5  # in an error message
-MAX_NAMED_NODES = 50  # in an entry of the audit log
+
+RULES = (PairPlan.Rule.KCOVER, PairPlan.Rule.CONFIRMED)  # that a person may ask for
 
 State, TestState = PairPlan.State, PairTest.State
 
@@ -39,15 +40,16 @@ class PlanRefused(reasons.ExplainedError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What is asked for. ``rule``: one of PairPlan.Rule. ``threshold``: GB/s.
+    """A request for pair tests. ``rule``: one of RULES. ``threshold``: GB/s.
 
-    ``busy_nodes``: nodes with other work are tested too, as far as they have GPUs left.
+    ``busy_nodes``: nodes with other work are tested too, as far as they have GPUs left. ``scheduled``: nobody asked.
     """
 
     rounds: int = pair_tests.ROUNDS
     rule: str = PairPlan.Rule.CONFIRMED
     threshold: float = THRESHOLD_GBPS
     busy_nodes: bool = False
+    scheduled: bool = False
     reason: str = ""
 
 
@@ -55,35 +57,49 @@ def begin(cluster: Cluster, nodes: Sequence[Node], wish: Wish, *, actor: str, no
     """Plans the rounds of these nodes and begins them. Raises FieldError, PlanRefused."""
     _check(cluster, nodes, wish, now=now)
     keys = {node.name: node for node in nodes}
-    domains = {name: leaf for name, node in keys.items() if (leaf := fleet.topology_of(node)["leaf"])}
+    domains = pair_verdicts.leaves(nodes)
     pairs = rounds.pair(keys, wish.rounds, domains=domains)
+    plan = PairPlan(
+        rule=wish.rule,
+        rounds=wish.rounds,
+        threshold=wish.threshold,
+        busy_nodes=wish.busy_nodes,
+        scheduled=wish.scheduled,
+        gpus=min(node.gpus for node in nodes),
+        domains=domains,
+        reason=wish.reason,
+    )
+    found = [
+        (number, keys[first], keys[second]) for number, each in enumerate(pairs, start=1) for first, second in each
+    ]
+    return store(plan, cluster, keys, found, actor=actor, now=now)
+
+
+def store(
+    plan: PairPlan,
+    cluster: Cluster,
+    keys: Mapping[str, Node],
+    pairs: Iterable[tuple[int, Node, Node]],
+    *,
+    actor: str,
+    now: datetime,
+) -> PairPlan:
+    """Stores a new plan with its tests, and begins it. ``keys``: its nodes by name. ``pairs``: each with its round.
+
+    Raises PlanRefused if too many plans are running, or another one has a node.
+    """
     with transaction.atomic():
         Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)
         if PairPlan.objects.filter(cluster=cluster, state=State.RUNNING).count() >= MAX_RUNNING_PLANS:
             raise PlanRefused(reasons.of("pair_plans_full", count=MAX_RUNNING_PLANS, cluster=cluster.name))
         if taken := sorted(queries.nodes_in_plans(cluster) & keys.keys()):
             raise PlanRefused(reasons.of("pair_nodes_in_plan", nodes=reasons.named(taken, most=MAX_SHOWN_NODES)))
-        plan = PairPlan.objects.create(
-            cluster=cluster,
-            rule=wish.rule,
-            rounds=wish.rounds,
-            threshold=wish.threshold,
-            key=uuid.uuid4().hex[:KEY_CHARACTERS],
-            image=cluster.nccl_image,
-            namespace=cluster.nccl_namespace,
-            busy_nodes=wish.busy_nodes,
-            gpus=min(node.gpus for node in nodes),
-            domains=domains,
-            reason=wish.reason,
-            requested_by=actor,
-            requested_at=now,
-        )
-        found = [
-            (number, keys[first], keys[second]) for number, each in enumerate(pairs, start=1) for first, second in each
-        ]
+        plan.cluster, plan.image, plan.namespace = cluster, cluster.nccl_image, cluster.nccl_namespace
+        plan.key, plan.requested_by, plan.requested_at = uuid.uuid4().hex[:KEY_CHARACTERS], actor, now
+        plan.save()
         PairTest.objects.bulk_create(
             PairTest(plan=plan, place=place, round=number, first=first, second=second)
-            for place, (number, first, second) in enumerate(found)
+            for place, (number, first, second) in enumerate(pairs)
         )
         act = audit.PairPlanRequested(
             pair_plan=plan.pk,
@@ -91,9 +107,9 @@ def begin(cluster: Cluster, nodes: Sequence[Node], wish: Wish, *, actor: str, no
             rounds=plan.rounds,
             threshold=plan.threshold,
             image=plan.image,
-            nodes=tuple(sorted(keys)[:MAX_NAMED_NODES]),
+            nodes=tuple(sorted(keys)[: audit.MAX_NAMED_NODES]),
             count=len(keys),
-            reason=wish.reason,
+            reason=plan.reason,
         )
         ledger.record(cluster.name, act, actor=actor, now=now)
         doorbell.ring("preflight.advance_plan", plan.pk)
@@ -118,8 +134,8 @@ def _check(cluster: Cluster, nodes: Sequence[Node], wish: Wish, *, now: datetime
     """Raises FieldError, PlanRefused."""
     if not 1 <= wish.rounds <= MAX_ROUNDS:
         raise FieldError("rounds", reasons.of("pair_rounds", most=MAX_ROUNDS, value=wish.rounds))
-    if wish.rule not in PairPlan.Rule.values:
-        known = ", ".join(PairPlan.Rule.values)
+    if wish.rule not in RULES:
+        known = ", ".join(RULES)
         raise FieldError("rule", reasons.of("pair_rule", known=known, value=short_text(wish.rule)))
     if not 0 < wish.threshold < 1e6:
         raise FieldError("threshold", reasons.of("pair_threshold", value=str(wish.threshold)))

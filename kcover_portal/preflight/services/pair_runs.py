@@ -19,7 +19,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.preflight.models import PairPlan, PairTest
-from kcover_portal.preflight.services import pair_verdicts, testable
+from kcover_portal.preflight.services import nccl_plans, pair_verdicts, testable
 from kcover_portal.preflight.services.pair_jobs import Clock, Ended, PairJobs, Pods, Stopped, end_of, names
 from kcover_portal.preflight.services.pair_jobs import names_of_places as names_of
 
@@ -92,13 +92,14 @@ class _Work:
         running = [test for test in running if test.pk not in ended]
         self._delete_ended(ended.values(), running, pods)
         for test in running:
-            if len(pods.get(test.place, {})) < 2:  # the worker that began it may have died before it called
+            if len(pods.get(test.place, {})) < len(test.nodes):  # its worker may have died before it called
                 self._create(test)
         pending = self._tests(TestState.PENDING)
         if pending:
             self._begin_due(pending, running, pods)
         elif not running:
-            if pair_verdicts.go_on(plan, now=self._clock()):
+            validates = plan.rule == PairPlan.Rule.VALIDATION
+            if (nccl_plans if validates else pair_verdicts).go_on(plan, now=self._clock()):
                 doorbell.ring("preflight.advance_plan", plan.pk)
             doorbell.publish("preflight", plan.pk, cluster=plan.cluster.name)
 
@@ -138,14 +139,14 @@ class _Work:
         """Begins tests of the earliest round whose nodes are free."""
         now = self._clock()
         first = min(test.round for test in (*pending, *running))
-        busy = {node for test in running for node in (test.first_id, test.second_id)}
+        busy = {node.pk for test in running for node in test.nodes}
         due = [test for test in pending if test.round == first and (test.again_at is None or test.again_at <= now)]
-        nodes = {node.pk: node for test in due for node in (test.first, test.second)}
-        known = testable.obstacles(self._plan.cluster, nodes.values(), now=now)
+        nodes = {node.pk: node for test in due for node in test.nodes}
+        known = testable.obstacles(self._plan.cluster, nodes.values(), named=self._plan.subjects, now=now)
         on_nodes = {pod.node for of in pods.values() for pod in of.values() if not pod.terminal}
         given_up = self._given_up()
         for test in due:
-            both = (test.first, test.second)
+            both = test.nodes
             if len(running) >= MAX_RUNNING_TESTS:
                 break
             if not busy.isdisjoint(node.pk for node in both) or not on_nodes.isdisjoint(node.name for node in both):
@@ -174,10 +175,15 @@ class _Work:
         return {because["params"]["node"] for because in rows.values_list("because", flat=True)}
 
     def _wait(self, test: PairTest, obstacle: reasons.Reason, given_up: set[str]) -> None:
-        """Lets the test wait for its nodes, at most WAIT_LIMIT; then it is not run."""
+        """Lets the test wait for its nodes, at most WAIT_LIMIT; then it is not run.
+
+        A validation does not wait for a partner: it takes another one.
+        """
         now = self._clock()
         since = test.waits_since or now
-        if now - since >= WAIT_LIMIT or dict(obstacle.params)["node"] in given_up:
+        node = dict(obstacle.params)["node"]
+        partner = self._plan.rule == PairPlan.Rule.VALIDATION and node not in self._plan.subjects
+        if partner or now - since >= WAIT_LIMIT or node in given_up:
             self._store(test, Ended(because=obstacle), state=TestState.PENDING)
         else:
             PairTest.objects.filter(pk=test.pk, state=TestState.PENDING).update(
@@ -196,7 +202,8 @@ class _Work:
     def _store(self, test: PairTest, ended: Ended, *, state: PairTest.State = TestState.RUNNING) -> bool:
         measured, became = ended.measured, TestState.ERROR
         if measured is not None and ended.because is None:
-            became = TestState.FAILED if measured.best < self._plan.threshold else TestState.PASSED
+            limit = nccl_plans.limit_of(test, device=measured.device)
+            became = TestState.FAILED if limit is not None and measured.best < limit else TestState.PASSED
         changes = {
             "state": became,
             "busbw": {str(size): figure for size, figure in measured.by_size.items()} if measured else {},
@@ -210,4 +217,4 @@ class _Work:
         return bool(stored)
 
     def _tests(self, state: PairTest.State) -> list[PairTest]:
-        return list(self._plan.tests.filter(state=state).select_related("first", "second"))
+        return list(self._plan.tests.filter(state=state).select_related("plan", "first", "second"))

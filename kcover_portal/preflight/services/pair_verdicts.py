@@ -23,7 +23,6 @@ from kcover_portal.rescue.queries import capacity
 SLOW = PreflightReport.Verdict.SLOW
 MEASURED = (PairTest.State.PASSED, PairTest.State.FAILED)
 MAX_SPARES = 2 * pair_tests.CONFIRMATIONS  # nodes outside the plan that a confirmation may use
-MAX_NAMED_NODES = 50  # in an entry of the audit log
 
 
 @transaction.atomic
@@ -45,9 +44,9 @@ def go_on(plan: PairPlan, *, now: datetime) -> bool:
         rule=plan.rule,
         tests=len(tests),
         errors=sum(test.state == PairTest.State.ERROR for test in tests),
-        slow=verdict.slow[:MAX_NAMED_NODES],
-        fabric=verdict.fabric[:MAX_NAMED_NODES],
-        inconclusive=verdict.inconclusive[:MAX_NAMED_NODES],
+        slow=verdict.slow[: audit.MAX_NAMED_NODES],
+        fabric=verdict.fabric[: audit.MAX_NAMED_NODES],
+        inconclusive=verdict.inconclusive[: audit.MAX_NAMED_NODES],
         storm=verdict.storm,
     )
     ledger.record(plan.cluster.name, act, actor="system", now=now)
@@ -70,8 +69,8 @@ def _confirmations(plan: PairPlan, tests: Sequence[PairTest], *, now: datetime) 
     if plan.rule == PairPlan.Rule.KCOVER or not pair_tests.suspects(results):
         return []
     nodes = _nodes(tests)
-    spares = {node.name: node for node in _spares(plan, nodes, now=now)}
-    domains = plan.domains | _leaves(spares.values())
+    spares = {node.name: node for node in spare_nodes(plan, nodes.values(), gpus=plan.gpus, now=now)}
+    domains = plan.domains | leaves(spares.values())
     further = pair_tests.confirmations(results, spares=tuple(spares), domains=domains)
     pairs = [(suspect, clean) for suspect, partners in sorted(further.items()) for clean in partners]
     return [
@@ -87,16 +86,14 @@ def _confirmations(plan: PairPlan, tests: Sequence[PairTest], *, now: datetime) 
     ]
 
 
-def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[Node]:
-    """Nodes outside the plan that are believed to be sound, for confirmations; those of its pools first."""
+def spare_nodes(plan: PairPlan, nodes: Iterable[Node], *, gpus: int, now: datetime) -> list[Node]:
+    """Nodes outside the plan with so many GPUs that are believed to be sound; those of the pools of ``nodes`` first."""
     taken = queries.nodes_in_plans(plan.cluster)
     sick = Incident.objects.filter(node__cluster=plan.cluster, state=Incident.State.OPEN).values("node")
-    rows = capacity.eligible(plan.cluster).filter(
-        gpus__gte=plan.gpus, ready=True, unschedulable=False, probation_until=None
-    )
+    rows = capacity.eligible(plan.cluster).filter(gpus__gte=gpus, ready=True, unschedulable=False, probation_until=None)
     found = [node for node in rows.exclude(pk__in=sick).order_by("name") if node.name not in taken]
     obstacles = testable.obstacles(plan.cluster, found, now=now)
-    pools = {node.pool for node in nodes.values()}
+    pools = {node.pool for node in nodes}
     found = [node for node in found if node.pk not in obstacles]
     return sorted(found, key=lambda node: (node.pool not in pools, node.name))[:MAX_SPARES]
 
@@ -104,11 +101,35 @@ def _spares(plan: PairPlan, nodes: dict[str, Node], *, now: datetime) -> list[No
 def _judge(plan: PairPlan, tests: Sequence[PairTest]) -> PairVerdict:
     """The verdict by the plan's rule, on what was measured."""
     results, nodes = _results(tests), _nodes(test for test in tests if not test.confirms)
-    storm = fleet.guards_of(plan.cluster).storm
-    limit = storm.reached_from(eligible=capacity.eligible(plan.cluster).count()) if storm.enabled else None
+    limit = _storm_from(plan)
     if plan.rule == PairPlan.Rule.KCOVER:
         return pair_tests.every_pair_failed(results, nodes=nodes, storm_from=limit)
     return pair_tests.judge(results, nodes=nodes, domains=plan.domains, storm_from=limit)
+
+
+def _gates(plan: PairPlan, verdict: PairVerdict, planned: Counter[str], ran: Counter[str]) -> dict[str, bool]:
+    """Returns by name whether each node passes the gate. ``planned``, ``ran``: numbers of tests.
+
+    Nobody asked for the tests of a schedule: a node that found work, or whose partners did, keeps its gate.
+    """
+    enough = {
+        name: ran[name] >= (min(pair_tests.CONFIRMATIONS, count) if plan.scheduled else count)
+        for name, count in planned.items()
+    }
+    kept = [name for name in planned if not plan.scheduled or enough[name] or (ran[name] and name not in verdict.clear)]
+    return {name: name in verdict.clear and enough[name] and not verdict.storm for name in kept}
+
+
+def is_storm(plan: PairPlan, suspects: int) -> bool:
+    """Returns whether so many nodes are suspect at once that the cause is shared."""
+    limit = _storm_from(plan)
+    return limit is not None and suspects >= limit
+
+
+def _storm_from(plan: PairPlan) -> int | None:
+    """The number of suspects from which on they are a storm; None: there is no such limit."""
+    storm = fleet.guards_of(plan.cluster).storm
+    return storm.reached_from(eligible=capacity.eligible(plan.cluster).count()) if storm.enabled else None
 
 
 def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, now: datetime) -> None:
@@ -133,8 +154,7 @@ def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, 
         seen = incidents.PortalFault(kind="preflight", code=SLOW, because=because, source="preflight")
         incidents.keep_fault(nodes[name], seen, boot_id=nodes[name].boot_id, now=now)
     planned = Counter(name for test in tests if not test.confirms for name in (test.first.name, test.second.name))
-    passed = {name: name in verdict.clear and ran[name] >= planned[name] and not verdict.storm for name in planned}
-    gate_labels.keep(plan, passed, nodes, now=now)
+    gate_labels.keep(plan, _gates(plan, verdict, planned, ran), nodes, now=now)
     clean = [name for name in verdict.clear if not failed[name] and ran[name] >= min(plan.rounds, len(nodes) - 1)]
     rows = Incident.objects.filter(
         node__in=[nodes[name].pk for name in clean], kind="preflight", code=SLOW, state=Incident.State.OPEN
@@ -157,5 +177,6 @@ def _nodes(tests: Iterable[PairTest]) -> dict[str, Node]:
     return {node.name: node for test in tests for node in (test.first, test.second)}
 
 
-def _leaves(nodes: Iterable[Node]) -> dict[str, str]:
+def leaves(nodes: Iterable[Node]) -> dict[str, str]:
+    """The leaf switches by the names of the nodes; nodes without a known switch are left out."""
     return {node.name: leaf for node in nodes if (leaf := fleet.topology_of(node)["leaf"])}

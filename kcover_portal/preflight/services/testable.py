@@ -16,13 +16,18 @@ def excluded(cluster: Cluster, nodes: Collection[Node], *, now: datetime) -> set
     return {
         node.pk
         for node in nodes
-        if node.labels.get(guards.EXCLUDE_LABEL) == "true"
-        or any(window.node == node.name if window.node else window.pool in ("", node.pool) for window in windows)
+        if node.labels.get(guards.EXCLUDE_LABEL) == "true" or any(window.covers(node) for window in windows)
     }
 
 
-def obstacles(cluster: Cluster, nodes: Collection[Node], *, now: datetime) -> dict[int, reasons.Reason]:
-    """Why nodes cannot be tested now, by key, as far as the portal's rows say."""
+def obstacles(
+    cluster: Cluster, nodes: Collection[Node], *, named: Collection[str] = (), now: datetime
+) -> dict[int, reasons.Reason]:
+    """Why nodes cannot be tested now, by key, as far as the portal's rows say.
+
+    ``named``: nodes that were asked for by name, such as those of a validation. Their own rescue and maintenance are no
+    obstacles.
+    """
     spared = excluded(cluster, nodes, now=now)
     keys = [node.pk for node in nodes]
     rescued = set(
@@ -32,9 +37,9 @@ def obstacles(cluster: Cluster, nodes: Collection[Node], *, now: datetime) -> di
     for node in nodes:
         if not node.in_cluster:
             found[node.pk] = reasons.of("pair_node_gone", node=node.name)
-        elif node.pk in spared:
+        elif node.pk in spared and node.name not in named:
             found[node.pk] = reasons.of("pair_node_excluded", node=node.name)
-        elif node.pk in rescued:
+        elif node.pk in rescued and node.name not in named:
             found[node.pk] = reasons.of("pair_node_in_rescue", node=node.name)
         elif not node.ready:
             found[node.pk] = reasons.of("pair_node_not_ready", node=node.name)

@@ -20,7 +20,7 @@ Verdict = PreflightReport.Verdict
 
 def report_verdicts(*, now: datetime) -> int:
     """Reports a fault for each flagged node, once; returns the number of faults."""
-    return sum(_report_verdict(pk, now=now) for pk in queries.unreported_verdicts(limit=MAX_VERDICTS))
+    return sum(_report_verdict(pk, now=now) for pk in queries.unreported_verdicts()[:MAX_VERDICTS])
 
 
 @transaction.atomic

@@ -11,6 +11,7 @@ from kcover import actors, audit, reasons, repairs
 from kcover.reasons import Reason
 from kcover.repairs import Part, Validation, Verb
 from kcover_portal.errors import FieldError
+from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
@@ -33,15 +34,20 @@ def report(
     because: Sequence[Reason] = (),
     rescue: Rescue | None = None,
     actor: str,
+    role: str = "",
     reason: str = "",
     now: datetime,
 ) -> Repair:
     """Opens a repair. ``details``: columns such as ``vendor`` and ``due``. ``because``: the portal's reasons.
 
+    ``role``: by which the actor may do so; a refused repair goes back to it.
+
     Raises FieldError, and RepairRefused if a repair of this part is open.
     """
     given = dict(details or {})
     _check(given | {"part_kind": part.kind}, now=now)
+    if not given.get("machine_serial"):
+        given["machine_serial"] = fleet.machine_serials([node.pk]).get(node.pk, "")
     if given.get("due") is None:
         given["due"] = queries.due_by_terms(given.get("vendor", ""), repairs.State.REPORTED, now=now)
     why = tuple(because) or (reasons.with_why("repair_reported_by", reason, by=actors.username(actor)),)
@@ -54,6 +60,7 @@ def report(
         part_slot=part.slot,
         opened_because=[one.to_json() for one in why],
         opened_by=actor,
+        opened_role=role,
         rescue=rescue,
         reported_at=now,
         **given,
@@ -92,11 +99,14 @@ def act(
         if refusal := repairs.refusal(row.stage, verb, proof.validation):
             raise RepairRefused(refusal)
         if verb is Verb.ACCEPT and not given.get("assignee"):  # somebody owns it from now on
-            given["assignee"] = row.assignee or actors.username(actor)
+            a_role = row.assignee.startswith(repairs.ROLE_OWNER)
+            given["assignee"] = actors.username(actor) if a_role else row.assignee or actors.username(actor)
         if verb is Verb.HAND_OVER and "due" not in given:
             given["due"] = queries.due_by_terms(row.vendor, repairs.State.IN_REPAIR, now=now) or row.due
-        if verb is Verb.REFUSE:  # it goes back to whoever reported it, who sets a new date
-            given |= {"assignee": _reporter(row), "due": None}
+        if verb is Verb.RETURN:
+            given |= _removed(row, given)
+        if verb is Verb.REFUSE:  # it goes back to the role that opened it, which sets a new date
+            given |= {"assignee": _opener(row), "due": None}
         occasion = Occasion(actor=actor, reason=reason, because=proof.because, now=now)
         moves.enter(row, repairs.MOVES[verb].target, occasion, given)
     return row
@@ -109,7 +119,7 @@ def change(repair: Repair, details: Mapping[str, Any], *, actor: str, reason: st
         row = moves.locked(repair.pk)
         if row.stage is repairs.State.CLOSED:
             raise RepairRefused(reasons.of("repair_closed_already"))
-        changed = moves.assign(row, details)
+        changed = moves.assign(row, {**details, **(_removed(row, details) if row.in_repair_at else {})})
         if changed:
             moves.save(row, set(changed))
             entry = audit.RepairChanged(repair=row.pk, node=row.node_name, changed=changed, reason=reason)
@@ -128,7 +138,16 @@ def _check(details: Mapping[str, Any], *, now: datetime) -> None:
         raise FieldError("part", reasons.of("repair_part_kind", most=MAX_PART_KIND))
 
 
-def _reporter(row: Repair) -> str:
-    """The name of the person or program that reported it; "" if the portal did."""
+def _removed(row: Repair, details: Mapping[str, Any]) -> dict[str, str]:
+    """The serial number that the repair took out, where the details name another one."""
+    column = "machine_serial" if row.part_kind == Part().kind else "part_serial"
+    before = getattr(row, column)
+    return {"removed_serial": before} if before and details.get(column, before) not in ("", before) else {}
+
+
+def _opener(row: Repair) -> str:
+    """The role that opened it, as an owner; where it is unknown, the person or program; "" if the portal did."""
+    if row.opened_role:
+        return f"{repairs.ROLE_OWNER}{row.opened_role}"
     by_somebody = actors.is_user(row.opened_by) or actors.is_token(row.opened_by)
     return actors.username(row.opened_by) if by_somebody else ""

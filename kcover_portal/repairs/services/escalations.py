@@ -10,6 +10,7 @@ from datetime import datetime
 from kcover import actors, reasons
 from kcover.reasons import Reason
 from kcover.repairs import Part
+from kcover_portal.accounts.models import Role
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.repairs import queries
@@ -45,10 +46,11 @@ def report_escalated(*, now: datetime) -> list[Repair]:
             made.append(
                 desk.report(
                     cause.node,
-                    part=_part(cause.node, cause.incidents),
+                    part=part_of(cause.node, cause.incidents),
                     because=cause.because,
                     rescue=cause.rescue,
                     actor=actors.SYSTEM,
+                    role=Role.OPERATOR.value,
                     now=now,
                 )
             )
@@ -71,7 +73,7 @@ def _causes() -> Iterator[_Cause]:
         yield _Cause(node=decision.node, incidents=incidents, because=decision.reasons[1:2])
 
 
-def _part(node: Node, incidents: Iterable[Incident]) -> Part:
+def part_of(node: Node, incidents: Iterable[Incident]) -> Part:
     """The first GPU that one of the faults names; otherwise the machine as a whole."""
     for incident in incidents:
         gpu = _gpu(node, uuid=incident.gpu_uuid, device=incident.device)

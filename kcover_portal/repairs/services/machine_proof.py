@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from django.db import transaction
 
-from kcover import actors, repairs
+from kcover import actors, part_serials, repairs
 from kcover.reasons import Reason
 from kcover.repairs import Validation
 from kcover_portal.fleet.models import Node
@@ -24,7 +24,7 @@ class Proof:
     because: Reason | None = None
 
 
-Prove: TypeAlias = Callable[[Node, datetime], Proof]  # of a node, since when
+Prove: TypeAlias = Callable[[Node, datetime, str], Proof]  # of a node, since when, of the machine with this number
 
 _proofs: list[Prove] = []
 
@@ -39,7 +39,8 @@ def proof_of(repair: Repair) -> Proof:
     since = repair.refused_at if repair.state == Repair.State.REFUSED else repair.returned_at
     if repair.node is None or since is None:
         return Proof(validation=Validation.MISSING)
-    found = (prove(repair.node, since) for prove in _proofs)
+    serial = part_serials.known(repair.machine_serial)
+    found = (prove(repair.node, since, serial) for prove in _proofs)
     return next(found, Proof(validation=Validation.MISSING))
 
 

@@ -13,6 +13,7 @@ from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.services import ticket_events
 
 
 class RepairRefused(reasons.ExplainedError):
@@ -84,4 +85,5 @@ def save(row: Repair, columns: set[str] | None = None) -> None:
 def note(row: Repair, act: audit.RepairAct, occasion: Occasion) -> None:
     """Appends the entry, and tells open pages."""
     ledger.record(row.cluster.name, act, actor=occasion.actor, now=occasion.now)
+    ticket_events.append(row, act, actor=occasion.actor, reason=occasion.reason, now=occasion.now)
     doorbell.publish("repair", row.pk, cluster=row.cluster.name)

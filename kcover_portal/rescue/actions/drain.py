@@ -76,7 +76,7 @@ def _check_guards(context: Context) -> None:
         raise
     if not progress.entered:
         evidence.request(context)  # so that the agent collects it while the pods leave
-        context.remember(entered=True)
+        context.note(entered=True)
     elif progress.held_since is not None:
         held = (context.now - progress.held_since).total_seconds()
         context.remember(held_since=None, held_seconds=progress.held_seconds + held)

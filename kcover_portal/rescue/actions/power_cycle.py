@@ -9,7 +9,8 @@ repeated. A machine that the portal did not switch off is not switched on: someb
 
 Another system (a webhook) power-cycles a machine by one request of the same kind. Its power cannot be read.
 
-After a reboot in the same plan, the step does nothing if the reboot is proved.
+After a reboot in the same plan, the step does nothing if the reboot is proved. If the power cycle fails, a step after
+it in the plan (``step.ladder``) follows; with an unknown result, a person decides.
 """
 
 from collections.abc import Callable
@@ -22,8 +23,7 @@ from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power, Seen, Switched
-from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import evidence, node_marks
+from kcover_portal.rescue.step import evidence, ladder, node_marks, plan_steps
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Retry, Wait
@@ -41,7 +41,7 @@ def run(context: Context) -> Outcome:
     old = _progress(context).boot_id
     if old and node.boot_id not in ("", old):
         return Done(reasons.of("reboot_confirmed", boot=node.boot_id[:8]))
-    if queries.undrained(context.rescue):
+    if plan_steps.undrained(context.steps):
         return Hold(reasons.of("not_drained_no_power_cycle"))
     if not node.boot_id:
         return Hold(reasons.of("boot_id_unknown"))
@@ -65,8 +65,9 @@ def _request(context: Context, controller: machines.Controller) -> Outcome:
     progress, host, limit = _progress(context), controller.host, timedelta(seconds=context.cluster.ready_within)
     requested = Poll(POLL_SECONDS, reasons.of("machine_cycle_requested", host=host))
     if progress.off_asked_at is not None:
-        late = context.now - progress.off_asked_at > limit
-        return Hold(reasons.of("machine_cycle_timeout", host=host, limit=reasons.span(limit))) if late else requested
+        if context.now - progress.off_asked_at <= limit:
+            return requested
+        return ladder.not_proved(context, reasons.of("machine_cycle_timeout", host=host, limit=reasons.span(limit)))
 
     def ask() -> Switched:
         boot_id, key = _progress(context).boot_id, agent.key_of(context.step)
@@ -98,7 +99,9 @@ def _controller(context: Context, node: port.Node) -> machines.Controller:
 
 def _unusable(context: Context, error: machines.Unusable) -> Outcome:
     if error.lasting:
-        return Hold(error.reason)
+        begun = _progress(context).committed  # then the machine may be off: a person decides
+        stays = begun or error.another_machine  # a stronger step could end the work of the wrong machine
+        return Hold(error.reason) if stays else ladder.not_proved(context, error.reason)
     if not _progress(context).committed:
         return Retry(error.reason)
     return _late(context) or Poll(POLL_SECONDS, error.reason)
@@ -132,8 +135,9 @@ def _await_off(context: Context, controller: machines.Controller, seen: Seen) ->
         return _switch_on(context, controller, seen)
     waited = context.now - progress.off_asked_at
     if waited > (OFF_WITHIN if progress.accepted else UNCLEAR_WITHIN):
-        code = "machine_still_on" if progress.accepted else "machine_off_unclear"
-        return Hold(reasons.of(code, host=host))
+        if progress.accepted:
+            return ladder.not_proved(context, reasons.of("machine_still_on", host=host))
+        return Hold(reasons.of("machine_off_unclear", host=host))
     return Poll(POLL_SECONDS, reasons.of("machine_off_requested", host=host))
 
 
@@ -160,13 +164,14 @@ def _switch_on(context: Context, controller: machines.Controller, seen: Seen) ->
     return Poll(POLL_SECONDS, refused) if answer.later else Hold(refused)
 
 
-def _late(context: Context) -> Hold | None:
-    """Hold if the new boot takes longer than a reboot may; None otherwise."""
+def _late(context: Context) -> Done | Hold | None:
+    """The outcome if the new boot takes longer than a reboot may; None otherwise."""
     progress, limit = _progress(context), timedelta(seconds=context.cluster.ready_within)
     since = progress.off_at or progress.off_asked_at
     if since is None or context.now - since <= limit:
         return None
-    return Hold(reasons.of("power_cycle_timeout", host=progress.machine, limit=reasons.span(limit)))
+    timeout = reasons.of("power_cycle_timeout", host=progress.machine, limit=reasons.span(limit))
+    return ladder.not_proved(context, timeout)
 
 
 def _end_boot(

@@ -3,8 +3,7 @@
 from datetime import timedelta
 
 from kcover import reasons
-from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import node_marks, out_of_service
+from kcover_portal.rescue.step import node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll
 
@@ -15,9 +14,9 @@ def run(context: Context) -> Outcome:
     """Waits for Ready, bounded by the cluster's ``ready_within``."""
     node = node_marks.expect_isolated(context)
     out_of_service.take_back(context, node)  # left on the node if an operator skipped the step that set it
-    old = queries.boot_to_end(context.rescue) or None
+    old = plan_steps.boot_to_end(context.steps) or None
     if node.ready and node.boot_id and node.boot_id != old:
-        context.remember(boot_id=node.boot_id)
+        context.note(boot_id=node.boot_id)
         return Done(reasons.of("ready_new_boot"))
     waited = context.now - (context.step.started_at or context.now)
     if waited > timedelta(seconds=context.cluster.ready_within):

@@ -16,12 +16,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import audit, reasons
-from kcover.actions import power_cycle
 from kcover.actions import reboot as core
 from kcover.node_stage import Stage
 from kcover_portal.kube import port
-from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import evidence, node_marks, out_of_service
+from kcover_portal.rescue.step import evidence, ladder, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Driver, agent, job
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
@@ -50,7 +48,7 @@ def _rebooted(context: Context, node: port.Node) -> Done | None:
 
 
 def _request_reboot(context: Context, node: port.Node) -> Outcome:
-    if queries.undrained(context.rescue):
+    if plan_steps.undrained(context.steps):
         return Hold(reasons.of("not_drained_no_reboot"))
     wait = timedelta(seconds=context.step.args_as(core.Args).wait_seconds) - (context.now - _drained_at(context))
     if wait > timedelta(0):
@@ -63,7 +61,7 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
     progress = context.step.progress_as(core.Progress)
     if not progress.driver:
         context.check_guards(destructive=True)
-        context.remember(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_driver(context))
+        context.note(boot_id=progress.boot_id or node.boot_id, was_ready=node.ready, **_driver(context))
         progress = context.step.progress_as(core.Progress)
     node_marks.restate(context, Stage.REBOOTING)
     name, boot_id, key = progress.driver, progress.boot_id, agent.key_of(context.step)
@@ -74,14 +72,14 @@ def _request_reboot(context: Context, node: port.Node) -> Outcome:
 
     wanted = audit.RebootRequest(driver=name, boot_id=boot_id, key=key)
     request = context.write(audit.Call.REBOOT, ask, destructive=True, wanted=wanted)
-    context.remember(request=request, requested_at=context.now)
+    context.note(request=request, requested_at=context.now)
     return Poll(POLL_SECONDS, reasons.of("reboot_requested", request=request))
 
 
 def _drained_at(context: Context) -> datetime:
     """The end of the previous step. The start of this step cannot be used, because a guard's refusal resets it."""
-    before = context.rescue.steps.filter(index__lt=context.step.index).order_by("-index").first()
-    return (before and before.finished_at) or context.step.started_at or context.now
+    before = plan_steps.before(context.steps, context.step)
+    return (before[-1].finished_at if before else None) or context.step.started_at or context.now
 
 
 def _await_reboot(context: Context) -> Outcome:
@@ -104,20 +102,13 @@ def _await_reboot(context: Context) -> Outcome:
         elif asked_for < driver.BELIEVED_AFTER:
             looks = "may_go_down"
         else:
-            return _not_proved(context, reasons.both(ended, reasons.of("old_boot")))
+            return ladder.not_proved(context, reasons.both(ended, reasons.of("old_boot")))
         waiting = reasons.both(waiting, ended, reasons.of(looks))
     limit = timedelta(seconds=context.cluster.ready_within)
     if asked_for > limit:
         timeout = reasons.of("reboot_timeout", request=progress.request, limit=reasons.span(limit))
-        return _not_proved(context, timeout)
+        return ladder.not_proved(context, timeout)
     return Poll(POLL_SECONDS, waiting)
-
-
-def _not_proved(context: Context, why: reasons.Reason) -> Done | Hold:
-    """A person decides, unless the plan goes on with a power cycle. That ends the same boot, or finds another one."""
-    if queries.will_run(power_cycle.SPEC.name, after=context.step):
-        return Done(reasons.both(why, reasons.of("power_cycle_next")))
-    return Hold(why)
 
 
 def _rebooted_by_itself(context: Context, node: port.Node, *, since: datetime) -> bool:

@@ -6,22 +6,17 @@ asked. One request never resets a GPU twice.
 
 from datetime import timedelta
 
-from django.db.models import Q
-
 from kcover import audit, reasons
 from kcover.actions import reset as core
-from kcover.faults import xid
 from kcover.node_stage import Stage
-from kcover_portal.fleet.models import Gpu
-from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
-from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import evidence, node_marks
+from kcover_portal.machines import queries as machines
+from kcover_portal.rescue.step import affected_gpus, evidence, node_marks, plan_steps
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.drivers import Resetter, agent, agent_reset
+from kcover_portal.rescue.step.drivers import Resetter, agent, agent_reset, janitor_reset
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
-DRIVERS: dict[str, Resetter] = {"agent": agent_reset}
+DRIVERS: dict[str, Resetter] = {"agent": agent_reset, "nvsentinel": janitor_reset}
 POLL_SECONDS = 1.0
 LEAVING_TIME_LIMIT = timedelta(minutes=5)  # for pods that a drain left behind and that are on their way out
 MAX_NAMES_SHOWN = 8
@@ -43,7 +38,7 @@ def run(context: Context) -> Outcome:
 
 
 def _request_reset(context: Context) -> Outcome:
-    if queries.undrained(context.rescue):
+    if plan_steps.undrained(context.steps):
         return Hold(reasons.of("not_drained_no_reset"))
     users = [pod for pod in context.kube.list_pods(node=context.node.name) if pod.gpus and not pod.terminal]
     if users:
@@ -52,14 +47,15 @@ def _request_reset(context: Context) -> Outcome:
         gpu = _affected_gpu(context)
         if isinstance(gpu, Hold):
             return gpu
-        refusal = DRIVERS["agent"].refusal(context)
+        driver_name = _driver_of(context)
+        refusal = DRIVERS[driver_name].refusal(context)
         if refusal:
             return Hold(refusal)
         awaited = evidence.wait(context)
         if awaited is not None:
             return awaited
         context.check_guards(destructive=True)
-        context.remember(gpu=gpu, driver="agent")
+        context.remember(gpu=gpu, driver=driver_name)
     progress = context.step.progress_as(core.Progress)
     wanted = dict(progress.gpu)
     driver, key = DRIVERS[progress.driver], agent.key_of(context.step)
@@ -73,6 +69,12 @@ def _request_reset(context: Context) -> Outcome:
     return Poll(POLL_SECONDS, reasons.of("reset_requested", request=request))
 
 
+def _driver_of(context: Context) -> str:
+    """NVSentinel if it is the node's machine driver, otherwise the agent."""
+    driver = machines.driver_of(context.node)
+    return "nvsentinel" if driver is not None and driver.kind == driver.Kind.NVSENTINEL else "agent"
+
+
 def _in_use(context: Context, users: list[port.Pod]) -> Outcome:
     names = ", ".join(sorted(f"{pod.namespace}/{pod.name}" for pod in users)[:MAX_NAMES_SHOWN])
     leaving = all(pod.deleting for pod in users)
@@ -83,16 +85,10 @@ def _in_use(context: Context, users: list[port.Pod]) -> Outcome:
 
 def _affected_gpu(context: Context) -> dict[str, str] | Hold:
     """The one GPU that the node's faults name, as the agent identifies it; Hold unless it is exactly one."""
-    about = Incident.objects.filter(Q(rescues=context.rescue) | Q(is_user_fault=False), node=context.node)
-    faults = about.filter(state=Incident.State.OPEN).distinct()
-    slots = {xid.slot(gpu.pci): gpu.uuid for gpu in Gpu.objects.filter(node=context.node) if gpu.pci}
-    found: dict[str, dict[str, str]] = {}
-    for fault in faults:
-        slot = xid.slot(fault.device)
-        uuid = fault.gpu_uuid or slots.get(slot, "") or (fault.device if fault.device.startswith("GPU-") else "")
-        if not uuid and (fault.kind != "xid" or slot is None):
-            return Hold(reasons.of("fault_names_no_gpu", kind=fault.kind, code=fault.code))
-        found[uuid or str(slot)] = {"gpu_uuid": uuid} if uuid else {"pci": fault.device}
-    if len(found) != 1:
-        return Hold(reasons.of("several_gpus_hit", count=len(found)) if found else reasons.of("no_gpu_named"))
-    return next(iter(found.values()))
+    affected = affected_gpus.find(context)
+    if affected.unnamed is not None:
+        return Hold(reasons.of("fault_names_no_gpu", kind=affected.unnamed.kind, code=affected.unnamed.code))
+    if len(affected.gpus) != 1:
+        count = len(affected.gpus)
+        return Hold(reasons.of("several_gpus_hit", count=count) if count else reasons.of("no_gpu_named"))
+    return affected.gpus[0]

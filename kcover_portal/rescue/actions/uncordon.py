@@ -12,10 +12,9 @@ from kcover.actions import uncordon as core
 from kcover.actions import validate
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations
-from kcover_portal.rescue.step import node_marks, probation_marks
+from kcover_portal.rescue.step import node_marks, plan_steps, probation_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Outcome
 
@@ -39,7 +38,7 @@ def run(context: Context) -> Outcome:
 
 def _first_work(context: Context) -> Outcome:
     """Removes the readiness taint after the validation of this plan passed, or a named person skipped it."""
-    proof = queries.step_named(context.rescue, validate.SPEC.name)
+    proof = plan_steps.named(context.steps, validate.SPEC.name)
     if proof is None or proof.state not in lifecycle.FINISHED_STEP:
         return Failed(reasons.of("not_validated", taint=readiness_taint.KEY))
     return Done(node_marks.take_back(context, audit.Call.UNCORDON, first_work=True))

@@ -8,13 +8,14 @@ proves nothing is a question to a person.
 from django.db import transaction
 
 from kcover import actions, audit, plan, reasons
+from kcover.actions import repair
 from kcover.actions import validate as core
 from kcover.node_stage import Stage
 from kcover.validation import fault_classes
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
-from kcover_portal.rescue import queries
+from kcover_portal.rescue.queries import device_isolations
 from kcover_portal.rescue.step import burn_in, matched_rule, node_marks, validator
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
@@ -108,11 +109,12 @@ def _faults_of_others(context: Context) -> list[str]:
 
     A validation does not answer them, and the node's return would also undo the other rule's isolation.
     """
-    steps = queries.steps_of(context.rescue)
-    if any(step.state == step.State.DONE and (step.spec.mends or step.spec.gives_node_away) for step in steps):
+    done = [step.spec for step in context.steps if step.state == step.State.DONE]
+    if any(spec.mends or spec.gives_node_away or spec.name == repair.SPEC.name for spec in done):
         return []
     faults = incidents.open_on(context.node).filter(is_user_fault=False).order_by("pk")
-    return [_named(fault) for fault in faults if _isolates_by_another_rule(context, fault)]
+    answered = device_isolations.answered(context.rescue, faults)
+    return [_named(fault) for fault in answered if _isolates_by_another_rule(context, fault)]
 
 
 def _isolates_by_another_rule(context: Context, fault: Incident) -> bool:

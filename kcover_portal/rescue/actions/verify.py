@@ -7,6 +7,8 @@ hold-down time. Silence proves nothing.
 
 from datetime import datetime, timedelta
 
+from django.db.models import QuerySet
+
 from kcover import plan, reasons
 from kcover.actions import ready, reset, validate
 from kcover.actions import verify as core
@@ -16,8 +18,8 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue import queries
-from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service
+from kcover_portal.prepared import Prepared
+from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait
 
@@ -31,8 +33,7 @@ CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once 
 
 def run(context: Context) -> Outcome:
     """Checks the conditions once."""
-    node_marks.restate(context, Stage.VERIFYING)
-    node = node_marks.expect_isolated(context)
+    node = node_marks.restate(context, Stage.VERIFYING)
     out_of_service.take_back(context, node)
     since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
@@ -64,9 +65,8 @@ def _may_settle(context: Context) -> bool:
 
     The validation that follows closes incidents up to its own start, so also those of the time until then.
     """
-    steps = queries.steps_of(context.rescue)
-    repaired = any(step.spec.mends and step.state == step.State.DONE for step in steps)
-    validated = any(step.name == validate.SPEC.name and step.index > context.step.index for step in steps)
+    repaired = any(step.spec.mends and step.state == step.State.DONE for step in context.steps)
+    validated = any(step.name == validate.SPEC.name and step.index > context.step.index for step in context.steps)
     started = context.step.started_at or context.now
     return validated and not repaired and context.now - started < SETTLE_WITHIN
 
@@ -86,8 +86,7 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
         if context.now - silent_at > AGENT_TIME_LIMIT:
             return Hold(reasons.of("agent_fell_silent"))
         return Wait(CHECK_SECONDS, reasons.of("verify_waits_for_silent_agent"))
-    codes = context.rescue.incidents.filter(kind="check", state=Incident.State.OPEN).values("code")
-    failing = CheckResult.objects.filter(node=context.node, name__in=codes, status="fail").order_by("name", "device")
+    failing = _FAILING_CHECKS.rows(rescue=context.rescue.pk, node=context.node.pk)
     if failing:
         still = ", ".join(f"{check.name} {check.device}".strip() for check in failing[:MAX_NAMES_SHOWN])
         if context.now - since > CHECK_WITHIN:
@@ -106,10 +105,10 @@ def _same_rule(context: Context, fault: Incident) -> bool:
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:
     """The time when the verification starts, by the portal's clock, and the boot ID that it is about."""
-    booted = queries.step_named(context.rescue, ready.SPEC.name)
+    booted = plan_steps.named(context.steps, ready.SPEC.name)
     if booted is not None and booted.finished_at is not None:
         return booted.finished_at, booted.typed_progress.new_boot
-    mended = queries.step_named(context.rescue, reset.SPEC.name)
+    mended = plan_steps.named(context.steps, reset.SPEC.name)
     if mended is not None and mended.finished_at is not None and mended.state == mended.State.DONE:
         return mended.finished_at, ""
     quiet_since = context.step.progress_as(core.Progress).quiet_since
@@ -117,4 +116,21 @@ def _proof_starts(context: Context) -> tuple[datetime, str]:
 
 
 def _agent_is_fresh(context: Context, *, since: datetime, boot_id: str) -> bool:
-    return Agent.objects.filter(node=context.node, boot_id=boot_id, seen_at__gt=since).exists()
+    return bool(_FRESH_AGENT.rows(node=context.node.pk, boot_id=boot_id, since=since))
+
+
+_FRESH_AGENT = Prepared(
+    lambda node, boot_id, since: Agent.objects.filter(node=node, boot_id=boot_id, seen_at__gt=since).values_list("pk"),
+    node=int,
+    boot_id=str,
+    since=datetime,
+)
+
+
+def _failing_checks(rescue: int, node: int) -> QuerySet[CheckResult]:
+    """Failing checks of the node that are open incidents of the rescue."""
+    codes = Incident.objects.filter(rescues=rescue, kind="check", state=Incident.State.OPEN).order_by().values("code")
+    return CheckResult.objects.filter(node=node, name__in=codes, status="fail").order_by("name", "device")
+
+
+_FAILING_CHECKS = Prepared(_failing_checks, rescue=int, node=int)

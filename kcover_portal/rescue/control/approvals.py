@@ -18,6 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.lifecycle.create import RescueRefused
@@ -259,8 +260,13 @@ def _requested_at(rescue: Rescue) -> datetime:
 
 def healed(rescue: Rescue) -> bool:
     """Returns whether every fault that the rescue is about has been closed."""
-    states = set(rescue.incidents.values_list("state", flat=True))
+    states = set(_STATES_OF_FAULTS.rows(rescue=rescue.pk))
     return bool(states) and Incident.State.OPEN not in states
+
+
+_STATES_OF_FAULTS: Prepared[str] = Prepared(
+    lambda rescue: Incident.objects.order_by().filter(rescues=rescue).values_list("state", flat=True), rescue=int
+)
 
 
 def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, now: datetime, human: bool) -> bool:

@@ -38,6 +38,8 @@ def begin_new(changed: Iterable[Node], *, now: datetime) -> list[Rescue]:
     """Begins the burn-ins of nodes that the watch has just seen, before they get work."""
     nodes = [node for node in changed if node.not_ready_since is not None or node.machine_since is not None]
     made: list[Rescue] = []
+    if not nodes:
+        return made
     for cluster in Cluster.objects.filter(pk__in={node.cluster_id for node in nodes}).exclude(burn_in="off"):
         made += begin_on(cluster, burn_ins.due(cluster).filter(pk__in=[node.pk for node in nodes]), now=now)
     return made
@@ -78,7 +80,7 @@ def _begin(node: Node, *, now: datetime) -> Rescue | None:
 
 def _is_in_maintenance(node: Node, *, now: datetime) -> bool:
     windows = fleet.maintenance(node.cluster, now=now).filter(starts_at__lte=now)
-    return windows.filter(node__in=("", node.name), pool__in=("", node.pool)).exists()
+    return any(window.covers(node) for window in windows)
 
 
 def _is_pool_full(node: Node) -> bool:

@@ -15,6 +15,7 @@ from kcover_portal.rescue.control import approvals, hand_approval
 from kcover_portal.rescue.lifecycle import create, revoke
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import device_isolations
 
 
 def cancel(
@@ -102,7 +103,8 @@ def _go_on(
             approvals.move_gate(row, step)
             withdrawn = revoke.revoke(rescue, step=step, because=reasons.of("its_step_skipped"), now=now)
             if step.spec.proves:  # the person vouches for the node instead
-                about = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+                faults = device_isolations.answered(rescue, incident_queries.open_on(rescue.node))
+                about = list(faults.values_list("pk", flat=True))
                 vouched = reasons.with_why("verification_skipped", reason, by=actor)
                 incidents.close(about, because=vouched, actor=actor, now=now, before=now)
         command: dict[str, Any] = {

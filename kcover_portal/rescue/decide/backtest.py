@@ -13,8 +13,10 @@ from kcover.decisions import match
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.decide.past_guards import Replay
 from kcover_portal.rescue.models import Decision
 
+Replays = tuple[Replay, Replay]  # of the rules in force, and of the other rules
 Facts = TypeVar("Facts", core.FaultFacts, core.NodeFacts, core.ClusterFacts)
 
 
@@ -24,6 +26,7 @@ class Backtest:
 
     incident: Incident
     node: Node
+    at: datetime
     before: core.Decision
     after: core.Decision
 
@@ -34,13 +37,17 @@ class Backtest:
 
 
 def run(
-    rules: tuple[match.Candidate, ...], incidents: Iterable[Incident], *, now: datetime, past: bool = False
+    rules: tuple[match.Candidate, ...],
+    incidents: Iterable[Incident],
+    *,
+    now: datetime,
+    past: Replays | None = None,
 ) -> Iterator[Backtest]:
     """Decide each incident twice: by the rules in force and by ``rules``.
 
     The facts are those of this moment, guards included. With ``past`` they are those stored with the incident's first
-    decision, without guards; an incident that was never decided has only the present facts. Storms are skipped, because
-    they belong to no node.
+    decision; the guards count what each set of rules would have done before, so give the oldest incident first. An
+    incident that was never decided has only the present facts. Storms are skipped, because they belong to no node.
     """
     for incident in incidents:
         node = incident.node
@@ -49,14 +56,31 @@ def run(
         before = queries.situation(node, incident, now=now)
         after = queries.situation(node, incident, now=now, rules=rules)
         first = Decision.objects.filter(incident=incident).order_by("pk").first() if past else None
-        if first is not None:
-            before, after = (_past_situation(situation, first.facts, incident) for situation in (before, after))
-        yield Backtest(incident=incident, node=node, before=core.decide(before), after=core.decide(after))
+        if first is None or past is None:
+            yield Backtest(incident=incident, node=node, at=now, before=core.decide(before), after=core.decide(after))
+            continue
+        decided = [
+            _decide_then(replay, _past_situation(situation, first.facts, incident), node, incident)
+            for replay, situation in zip(past, (before, after), strict=True)
+        ]
+        yield Backtest(incident=incident, node=node, at=_moment(first.facts), before=decided[0], after=decided[1])
+
+
+def _decide_then(replay: Replay, situation: core.Situation, node: Node, incident: Incident) -> core.Decision:
+    """Decides with the guards' counts of that moment, and counts the decision for those that follow."""
+    decision = core.decide(dataclasses.replace(situation, counts=replay.counts(node, incident, situation)))
+    steps = [step.name for step in decision.steps]
+    replay.add(incident, answer=decision.answer, rule=decision.rule, steps=steps, at=situation.now)
+    return decision
+
+
+def _moment(facts: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(facts["now"])
 
 
 def _past_situation(situation: core.Situation, facts: Mapping[str, Any], incident: Incident) -> core.Situation:
     """The situation with the facts that a decision stored; occurrences are counted up to that moment."""
-    then = datetime.fromisoformat(facts["now"])
+    then = _moment(facts)
     seen = queries.seen_within(incident, situation.rules, now=then)
     return dataclasses.replace(
         situation,
@@ -64,7 +88,7 @@ def _past_situation(situation: core.Situation, facts: Mapping[str, Any], inciden
         fault=dataclasses.replace(_read(situation.fault, facts["fault"]), seen_within=seen),
         node=_read(situation.node, facts["node"]),
         cluster=_read(situation.cluster, facts["cluster"]),
-        counts=None,  # the backtest compares rules, not what the guards counted then
+        counts=None,
         external_queried=facts["external_queried"],
         matched=None,
     )

@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
+
+from django.db import transaction
 
 from kcover import audit, digests, reasons
 from kcover.decisions import decide as core
 from kcover.decisions import guards, match
 from kcover.faults import catalog
 from kcover.faults.fault import NUMERIC_KINDS
-from kcover_portal import doorbell
+from kcover_portal import doorbell, tracing
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
@@ -67,8 +70,24 @@ def store(decided: Sequence[DecidedCase], *, now: datetime) -> list[StoredDecisi
     if repeated:
         Decision.objects.bulk_update(repeated, ["count", "last_at", "because"])
     fresh = {row.pk for row in new}
+    if tracing.is_on():
+        transaction.on_commit(partial(_trace, list(zip(decided, rows, strict=True)), now=now), robust=True)
     stored = zip(decided, rows, strict=True)
     return [StoredDecision(row=row, drafts=[_made(it, row, now=now)] if row.pk in fresh else []) for it, row in stored]
+
+
+def _trace(stored: Sequence[tuple[DecidedCase, Decision]], *, now: datetime) -> None:
+    for it, row in stored:
+        node = it.case.node
+        tracing.record(
+            tracing.incident(it.case.incident.pk),
+            "decide",
+            began=now,
+            decision=row.pk,
+            answer=it.decision.answer,
+            cluster=node.cluster.name,
+            node=node.name,
+        )
 
 
 def _repeats(decision: core.Decision, last: Decision) -> bool:

@@ -264,7 +264,7 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
         drafts += kept.drafts
         new = created.get(it.case.node.pk)
         if new is not None:
-            context = runner.context_of(new.rescue, new.steps[0], clock=clock)
+            context = runner.context_of(new.rescue, new.steps[0], new.steps, clock=clock)
             opened.append((context, new.steps))
             drafts += [*new.drafts, *(cordon.begin(context) if new.rescue.calls_begun else ())]
         if it.decision.storm is not None:

@@ -23,6 +23,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import backtest
+from kcover_portal.rescue.decide.past_guards import Replay
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.runtime.services import concurrency_limits
 
@@ -64,7 +65,7 @@ def begin(text: str, incidents: Iterable[int], *, owner: str, past: bool, now: d
                     text=text,
                     owner=owner,
                     past=past,
-                    pending=found[:MAX_INCIDENTS][::-1],
+                    pending=found[:MAX_INCIDENTS] if past else found[:MAX_INCIDENTS][::-1],  # the last one is next
                     total=min(len(found), MAX_INCIDENTS),
                     truncated=len(found) > MAX_INCIDENTS,
                     requested_at=now,
@@ -125,6 +126,7 @@ def _slice(pk: int, *, holder: str, clock: Clock) -> None:
 def _work(row: PolicyTry, rules: tuple[match.Candidate, ...], *, holder: str, clock: Clock) -> bool:
     """Decides incidents until the slice or the try is over. Returns whether incidents are left."""
     left: list[int] = row.pending
+    past = _replays(row) if row.past else None
     began_at = row.begun_at or clock()
     until = time.monotonic() + SLICE_SECONDS
     while left and time.monotonic() < until:
@@ -133,7 +135,7 @@ def _work(row: PolicyTry, rules: tuple[match.Candidate, ...], *, holder: str, cl
             reason = reasons.of("try_too_long", most=reasons.span(MAX_DURATION))
             _end(row.pk, PolicyTry.State.FAILED, reason, now=now)
             return False
-        results = _decide(row, rules, left[: -CHUNK_INCIDENTS - 1 : -1], until=until, now=now)
+        results = _decide(row, rules, left[: -CHUNK_INCIDENTS - 1 : -1], past=past, until=until, now=now)
         left = left[: len(left) - results[0]]
         if not _store(row, left, results[1], holder=holder, now=clock()):
             return False  # cancelled, or another worker has it
@@ -144,15 +146,36 @@ def _work(row: PolicyTry, rules: tuple[match.Candidate, ...], *, holder: str, cl
     return True
 
 
+def _replays(row: PolicyTry) -> backtest.Replays:
+    """What both sets of rules have isolated in earlier slices."""
+    replays = Replay(), Replay()
+    results = list(row.results.order_by("incident"))
+    incidents = Incident.objects.in_bulk([one.incident for one in results])
+    for result in results:
+        incident = incidents.get(result.incident)
+        at = datetime.fromisoformat(result.data.get("at") or result.data["opened_at"])
+        for replay, decision in zip(replays, (result.data["before"], result.data["after"]), strict=True):
+            if incident is not None:
+                named = {name: decision[name] for name in ("answer", "rule", "steps")}
+                replay.add(incident, **named, at=at)
+    return replays
+
+
 def _decide(
-    row: PolicyTry, rules: tuple[match.Candidate, ...], ids: list[int], *, until: float, now: datetime
+    row: PolicyTry,
+    rules: tuple[match.Candidate, ...],
+    ids: list[int],
+    *,
+    past: backtest.Replays | None,
+    until: float,
+    now: datetime,
 ) -> tuple[int, list[PolicyTryResult]]:
     """Decides at least one of the incidents. Returns how many were looked at, and the results."""
     found = Incident.objects.select_related("node__cluster", "cluster").in_bulk(ids)
     results: list[PolicyTryResult] = []
     for number, pk in enumerate(ids, start=1):
         incident = found.get(pk)
-        for trial in backtest.run(rules, [incident] if incident else [], now=now, past=row.past):
+        for trial in backtest.run(rules, [incident] if incident else [], now=now, past=past):
             data = _data(trial)
             cluster = trial.incident.cluster_id
             results.append(PolicyTryResult(tried=row, incident=pk, cluster=cluster, data=data))
@@ -180,6 +203,7 @@ def _data(trial: backtest.Backtest) -> dict[str, Any]:
         "kind": incident.kind,
         "code": incident.code,
         "opened_at": incident.opened_at.isoformat(),
+        "at": trial.at.isoformat(),
         "changed": trial.changed,
         "before": _decision(trial.before),
         "after": _decision(trial.after),

@@ -16,10 +16,13 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
 from kcover_portal.policies import queries as policies
+from kcover_portal.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.services import hashes
 
 TOPIC = "decision inputs"  # by the cluster's key: the hash of the last sweep
+_RULES: Prepared[int] = Prepared(lambda: policies.in_force().order_by().values_list("pk", flat=True))
+_CLUSTERS = Prepared(lambda: Cluster.objects.all())
 
 
 def reevaluate(*, now: datetime) -> int:
@@ -27,10 +30,10 @@ def reevaluate(*, now: datetime) -> int:
 
     Paused clusters are skipped. Their changes count once they are resumed.
     """
-    rules = sorted(policies.in_force().values_list("pk", flat=True))  # a revision never changes
+    rules = sorted(_RULES.rows())  # a revision never changes
     known, installation = runtime.hashes(TOPIC), runtime.installation()
     called = 0
-    for cluster in Cluster.objects.all():
+    for cluster in _CLUSTERS.rows():
         mode, _ = fleet.mode_of(cluster)
         if mode == "paused":
             continue

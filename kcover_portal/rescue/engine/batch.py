@@ -20,7 +20,7 @@ from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, runner, settle
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import claims
+from kcover_portal.rescue.step import claims, own_rows
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
@@ -212,9 +212,16 @@ def _write_marks(contexts: Sequence[Context]) -> None:
     changed = [context for context in contexts if context.marks_changed]
     if not changed:
         return
-    Rescue.objects.bulk_update([context.rescue for context in changed], ["marks"])
-    others = Rescue.objects.filter(node__in=[context.node.pk for context in changed]).exclude(marks={})
-    others.exclude(pk__in=[context.rescue.pk for context in changed]).update(marks={})
+    own: list[Rescue] = []
+    earlier: list[Rescue] = []
+    for context in changed:
+        named = context.rescue.marks.get("rescue", context.rescue.pk)
+        (own if named == context.rescue.pk else earlier).append(context.rescue)
+    Rescue.objects.bulk_update(own, ["marks"])
+    others = Rescue.objects.filter(node__in=[rescue.node_id for rescue in own]).exclude(marks={})
+    others.exclude(pk__in=[rescue.pk for rescue in own]).update(marks={})
+    for rescue in earlier:
+        own_rows.keep_marks(rescue)
 
 
 def _end(endings: Mapping[int, settle.Ending], *, now: datetime) -> None:

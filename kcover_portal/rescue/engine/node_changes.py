@@ -1,15 +1,18 @@
 """Reacts to changes of nodes that the watch shows: a waiting rescue checks its node at once, and drift is found."""
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from kcover import lifecycle
+from django.db.models import QuerySet
+
 from kcover import marks as core_marks
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services.node_rows import ChangedNode
 from kcover_portal.incidents import services as incidents
+from kcover_portal.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import burn_ins
 from kcover_portal.rescue.engine import probation_end, reconcile
@@ -29,33 +32,49 @@ def nudge_changed(changes: Sequence[ChangedNode], *, now: datetime) -> None:
     nodes = [change.node for change in changes]
     probation_end.note_removed_by_hand(probation_end.without_taint(nodes), now=now)
     burn_ins.begin_new(nodes, now=now)
-    rescues = {row.node_id: row for row in Rescue.objects.filter(node__in=nodes, state__in=lifecycle.OPEN_RESCUE)}
+    rescues = queries.open_on_nodes(nodes)
     free = [node for node in nodes if node.pk not in rescues]
     drifted = incidents.decided_with_other_labels(free) | _uncordoned_with_marks(free)
     for change in changes:
         rescue = rescues.get(change.node.pk)
         matters = change.node.pk in drifted if rescue is None else _matters(change, rescue)
         if matters:
-            nudge(change.node, now=now)
+            nudge(change.node, rescue=rescue, now=now)
 
 
-def nudge(node: Node, *, now: datetime) -> None:
-    """Handles a change of the node: a waiting rescue checks at once, and drift is found (invariant 20)."""
-    rescue = queries.open_on(node)
+def nudge(node: Node, *, now: datetime, rescue: Rescue | None = None) -> None:
+    """Handles a change of the node: a waiting rescue checks at once, and drift is found (invariant 20).
+
+    ``rescue``: the node's open rescue, if the caller has read it.
+    """
+    rescue = rescue or queries.open_on(node)
     if rescue is not None:
-        taken_back = _is_uncordoned(node, rescue)
-        if taken_back and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
-            reconcile.let_go(node, now=now)  # no approval is needed any more
-            return
-        states = (Rescue.State.WAITING, Rescue.State.HELD) if taken_back else (Rescue.State.WAITING,)
-        rows = Rescue.objects.filter(pk=rescue.pk, state__in=states)
-        if rows.exclude(due_at__lte=now).update(state=Rescue.State.RUNNING, due_at=now):
-            doorbell.ring("rescue.run", rescue.pk)
+        _wake(node, rescue, now=now)
         return
     incidents.redecide_if_labels_changed(node, now=now)
     marked = queries.marked_on(node)
     if marked is not None and node.in_cluster and _is_uncordoned(node, marked):
         reconcile.let_go(node, now=now)
+
+
+def _wake(node: Node, rescue: Rescue, *, now: datetime) -> None:
+    """Makes the node's open rescue due, if it waits; a held one only after somebody uncordoned its node."""
+    taken_back = _is_uncordoned(node, rescue)
+    if taken_back and rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
+        reconcile.let_go(node, now=now)  # no approval is needed any more
+        return
+    woken = {"state": Rescue.State.RUNNING, "due_at": now}
+    waiting = _WAITING.run(woken, rescue=rescue.pk, now=now)
+    if waiting or (taken_back and _HELD.run(woken, rescue=rescue.pk, now=now)):
+        doorbell.ring("rescue.run", rescue.pk)
+
+
+def _not_due(rescue: int, now: datetime, state: str) -> QuerySet[Rescue]:
+    return Rescue.objects.filter(pk=rescue, state=state).exclude(due_at__lte=now)
+
+
+_WAITING = PreparedUpdate(functools.partial(_not_due, state=Rescue.State.WAITING), rescue=int, now=datetime)
+_HELD = PreparedUpdate(functools.partial(_not_due, state=Rescue.State.HELD), rescue=int, now=datetime)
 
 
 def _matters(change: ChangedNode, rescue: Rescue) -> bool:

@@ -5,12 +5,16 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import reasons
+from kcover.actions import JobsProgress
+from kcover.actions.webhook import Progress as WebhookProgress
 from kcover.reasons import Reason
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import device_isolations
+from kcover_portal.rescue.step import own_rows
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from kcover_portal.rescue.step.outcomes import (
     Done,
@@ -37,8 +41,7 @@ WAITS_FOR: dict[type[Outcome], Rescue.Hold] = {HandedOver: Rescue.Hold.EXTERNAL,
 
 def still_ours(rescue: Rescue, **fields: Any) -> bool:
     """Updates the rescue if this worker's token is still valid; the row is then locked until the transaction ends."""
-    updated = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(**fields)
-    return bool(updated)
+    return own_rows.update_running(rescue.pk, rescue.token, **fields)
 
 
 def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> bool:
@@ -50,12 +53,12 @@ def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> boo
             return _ask(rescue, step, seconds=seconds, now=now)
         case Wait(_, because):
             waits_for = WAITS_FOR.get(type(outcome), Rescue.Hold.NOTHING)
-            seconds = _seconds_of(outcome, step, now=now)
+            seconds = _seconds_of(outcome, rescue, step, now=now)
             return _pause(rescue, step, seconds=seconds, because=because, failures=0, now=now, hold=waits_for)
         case Retry(because, after, counts):
             return _try_again(rescue, step, because=because, after=after, counts=counts, now=now)
         case Hold(because):
-            return hold(rescue, step, because=because, now=now)
+            return _held(rescue, step, because=because, now=now)
         case StartOver(because):
             return second_round.start_over(rescue, step, because=because, now=now) or _end(
                 rescue, step, state="failed", because=because, now=now
@@ -63,9 +66,27 @@ def write(rescue: Rescue, step: Step, outcome: Outcome, *, now: datetime) -> boo
         case Failed(because, named):
             return _end(rescue, step, state="failed", outcome=named, because=because, now=now)
         case Replaced(because):
-            return _end(rescue, step, state="cancelled", outcome=replaced_machine.OUTCOME, because=because, now=now)
+            return _replaced(rescue, step, because=because, now=now)
         case Overruled(because):
             return _overruled(rescue, step, because=because, now=now)
+
+
+def _called_back(rescue: Rescue, step: Step) -> bool:
+    """Returns whether a callback was stored since the step looked; the step then keeps it.
+
+    A callback takes the lock of the rescue's row as well, so none can come between this and the end of the transaction.
+    """
+    Rescue.objects.select_for_update(of=("self",), no_key=True).only("pk").get(pk=rescue.pk)
+    step.refresh_from_db(fields=["progress"])
+    return step.progress_as(WebhookProgress).callback is not None
+
+
+def _held(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
+    """Stops and asks a person, unless the other system has called back since the step looked."""
+    waits = rescue.hold == Rescue.Hold.EXTERNAL and step.progress_as(WebhookProgress).callback is None
+    if waits and _called_back(rescue, step):
+        return _pause(rescue, step, seconds=0.0, because=because, failures=0, now=now, hold=Rescue.Hold.EXTERNAL)
+    return hold(rescue, step, because=because, now=now)
 
 
 def _done(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
@@ -94,6 +115,13 @@ def _try_again(
     return _pause(rescue, step, seconds=seconds, because=because, failures=failures, now=now)
 
 
+def _replaced(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
+    if not _end(rescue, step, state="cancelled", outcome=replaced_machine.OUTCOME, because=because, now=now):
+        return False
+    replaced_machine.end_faults(rescue, because=because, now=now)
+    return True
+
+
 def _overruled(rescue: Rescue, step: Step, *, because: Reason, now: datetime) -> bool:
     if not _end(rescue, step, state="cancelled", because=because, now=now):
         return False
@@ -104,14 +132,16 @@ def _overruled(rescue: Rescue, step: Step, *, because: Reason, now: datetime) ->
 
 def _close_step(step: Step, state: str, *, because: Reason, now: datetime) -> None:
     step.state, step.because, step.finished_at, step.failures = state, because.to_json(), now, 0
-    step.save(update_fields=["state", "because", "finished_at", "failures"])
+    own_rows.save_step(step, "state", "because", "finished_at", "failures", "progress")
 
 
-def _seconds_of(outcome: Wait, step: Step, *, now: datetime) -> float:
+def _seconds_of(outcome: Wait, rescue: Rescue, step: Step, *, now: datetime) -> float:
     """The seconds until the next check of a waiting step.
 
     A reboot takes minutes. With a check every second, a thousand nodes that reboot at once would keep ten cores busy.
     """
+    if isinstance(outcome, HandedOver) and _called_back(rescue, step):
+        return 0.0  # the step reads the callback at once
     if not isinstance(outcome, Poll) or step.started_at is None:
         return outcome.seconds
     waited = (now - step.started_at).total_seconds()
@@ -127,7 +157,7 @@ def _pause(
     if not still_ours(rescue, lease_until=None, **fields):
         return False
     step.state, step.because, step.failures = Step.State.WAITING, because.to_json(), failures
-    step.save(update_fields=["state", "because", "failures", "started_at", "progress"])
+    own_rows.save_step(step, "state", "because", "failures", "started_at", "progress")
     return True
 
 
@@ -159,19 +189,28 @@ def _end(rescue: Rescue, step: Step, *, state: str, because: Reason, now: dateti
         token=rescue.token,
     )
     if ended:
+        if step.spec.leaves_jobs:  # the end has just scheduled their deletion in the step's row
+            stored = Step.objects.only("progress", "name").get(pk=step.pk).progress_as(JobsProgress)
+            step.progress = step.with_progress(withdrawal=stored.withdrawal)
         _close_step(step, "failed" if state == "failed" else "cancelled", because=because, now=now)
         if step.spec.proves:
-            Rescue.objects.filter(pk=rescue.pk).update(verified=False)
+            own_rows.update_rescue(rescue.pk, verified=False)
     return ended
 
 
-def close_incidents(
-    rescue: Rescue, *, because: Reason, before: datetime | None, now: datetime, but_boot: str = ""
-) -> None:
+def close_incidents(rescue: Rescue, *, because: Reason, before: datetime | None, now: datetime) -> None:
+    """Closes the faults of the node that were last seen before, because someone took the node back."""
+    open_ones = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+    incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
+
+
+def close_verified(rescue: Rescue, *, before: datetime | None, now: datetime, but_boot: str = "") -> None:
+    """Closes the faults that the verification of the node answers. ``but_boot``: those seen in this boot stay open."""
     rows = incident_queries.open_on(rescue.node)
     if but_boot:
         rows = rows.exclude(incident_queries.seen_in(but_boot))
-    open_ones = list(rows.values_list("pk", flat=True))
+    open_ones = list(device_isolations.answered(rescue, rows).values_list("pk", flat=True))
+    because = reasons.of("incident_verified", rescue=str(rescue.pk))
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 
 

@@ -5,7 +5,7 @@ begins the probation and closed after the patch that ends it, so that no crash l
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions.uncordon import PLANNED_LOOK
-from kcover_portal.rescue.models import Probation
+from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import probations
 from kcover_portal.rescue.step import call_answers, errors, node_lock, probation_marks
 from kcover_portal.rescue.step.errors import AnotherMachine
@@ -25,13 +25,13 @@ from kcover_portal.rescue.step.errors import AnotherMachine
 log = logging.getLogger(__name__)
 
 ACTOR: Final = "system"
-HOLD_POLL: Final = timedelta(seconds=30)  # between looks in paused and shadow mode, in which nothing is written
+HOLD_POLL: Final = timedelta(seconds=30)  # between looks while nothing may be written
 LOCK_POLL: Final = timedelta(seconds=1)  # between attempts while another call about the node is under way
 RETRY_AFTER: Final = timedelta(seconds=30)  # after an error of the API server
 
 
 class _Silent(Exception):
-    """The mode forbids every write."""
+    """Nothing may be written: the mode forbids it, or another system has the node (invariant 10)."""
 
 
 def end(pk: int, *, clock: Callable[[], datetime]) -> None:
@@ -62,9 +62,11 @@ def end(pk: int, *, clock: Callable[[], datetime]) -> None:
         probation_marks.note_ended(row, because=because, actor=ACTOR, now=clock())
 
 
-def note_removed_by_hand(nodes: Iterable[Node], *, now: datetime) -> None:
+def note_removed_by_hand(nodes: Collection[Node], *, now: datetime) -> None:
     """Ends the probations whose taint someone removed. ``nodes``: on probation, and the watch shows no taint."""
-    for row in probations.going_on().filter(node__in=list(nodes)):
+    if not nodes:
+        return
+    for row in probations.going_on().filter(node__in=nodes):
         if fleet.mode_of(row.node.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
             continue
         try:
@@ -151,7 +153,8 @@ def _take_off(
 
     with transaction.atomic():
         lock.renew(now=clock())
-        if fleet.mode_now(row.node.cluster)[0] in fleet.MODES_WITHOUT_WRITES:
+        away = Rescue.objects.filter(node=row.node, hold=Rescue.Hold.EXTERNAL, state__in=lifecycle.OPEN_RESCUE)
+        if fleet.mode_now(row.node.cluster)[0] in fleet.MODES_WITHOUT_WRITES or away.exists():
             raise _Silent
         note(audit.ClusterCallBegun(wanted=audit.ProbationChange(probation=row.pk, because=because), **call))
         _keep_marks(row, {})

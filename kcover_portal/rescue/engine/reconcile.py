@@ -18,7 +18,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import burn_ins, requests
-from kcover_portal.rescue.engine import probation_end
+from kcover_portal.rescue.engine import device_drift, probation_end
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
 
@@ -41,6 +41,7 @@ def reconcile(*, now: datetime) -> int:
             looked += 1
             if not _check_node(node, now=now):
                 break
+    device_drift.look(now=now)
     burn_ins.begin_due(now=now)
     on_probation = Node.objects.filter(probation_until__isnull=False, in_cluster=True)
     probation_end.note_removed_by_hand(probation_end.without_taint(on_probation)[:MAX_NODES], now=now)

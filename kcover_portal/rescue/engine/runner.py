@@ -13,14 +13,16 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
-from kcover_portal import log_context
+from kcover_portal import log_context, tracing
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
+from kcover_portal.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, outcome_rows, settle
 from kcover_portal.rescue.lifecycle import replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.queries import traces
 from kcover_portal.rescue.step import errors, node_lock, node_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
@@ -40,6 +42,18 @@ from kcover_portal.rescue.step.outcomes import (
 log = logging.getLogger(__name__)
 
 RETRY_AFTER = timedelta(seconds=5)
+NEXT_TOKEN = F("token") + 1
+
+_CLAIM = PreparedUpdate(
+    lambda rescue, now: Rescue.objects.filter(
+        Q(lease_until__isnull=True) | Q(lease_until__lte=now),
+        pk=rescue,
+        state__in=(Rescue.State.WAITING, Rescue.State.RUNNING),
+        due_at__lte=now,
+    ),
+    rescue=int,
+    now=datetime,
+)
 
 
 def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
@@ -86,7 +100,7 @@ def go_on_after(
 
 def _go_on_from(step: Step | None, rescue: Rescue, steps: list[Step], *, clock: Callable[[], datetime]) -> None:
     while step is not None and step.state == Step.State.RUNNING:
-        step = _advance(context_of(rescue, step, clock=clock), steps)
+        step = _advance(context_of(rescue, step, steps, clock=clock), steps)
 
 
 def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
@@ -97,7 +111,7 @@ def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
     steps = queries.steps_of(rescue)
     step = settle.unfinished(steps)
     assert step is not None  # a held rescue always has a current step
-    context = context_of(rescue, step, clock=clock)
+    context = context_of(rescue, step, steps, clock=clock)
     with _recording_answers(context):
         _settle_check(context, steps, attempt(context, _isolated))
 
@@ -142,11 +156,12 @@ def _isolated(context: Context) -> Outcome:
     return Hold(reasons.from_json(context.rescue.because))
 
 
-def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> Context:
+def context_of(rescue: Rescue, step: Step, steps: Sequence[Step], *, clock: Callable[[], datetime]) -> Context:
     """The context of one run of the step, for the worker that has just taken or renewed the lease."""
     return Context(
         rescue=rescue,
         step=step,
+        steps=steps,
         node=rescue.node,
         cluster=rescue.cluster,
         token=rescue.token,
@@ -157,10 +172,9 @@ def context_of(rescue: Rescue, step: Step, *, clock: Callable[[], datetime]) -> 
 
 def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
     """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
-    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    due = Rescue.objects.filter(free, pk=rescue_id, state__in=("waiting", "running"), due_at__lte=now)
+    lease = {"state": Rescue.State.RUNNING, "token": NEXT_TOKEN, "lease_until": now + node_lock.LEASE_TIME}
     with transaction.atomic(), ledger.last():
-        if not due.update(state=Rescue.State.RUNNING, token=F("token") + 1, lease_until=now + node_lock.LEASE_TIME):
+        if not _CLAIM.run(lease, rescue=rescue_id, now=now):
             return None
         rescue = queries.with_node(rescue_id)
         if node_lock.is_locked(rescue.node, now=now):
@@ -169,9 +183,10 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
         if queries.is_replaced(rescue):
             replaced_machine.end(rescue, now=now, token=rescue.token)
             return None
-        step = queries.current_step(rescue)
+        steps = queries.steps_of(rescue)
+        step = settle.unfinished(steps)
         if step is None:
-            settle.finish(rescue, list(rescue.steps.all()), now=now)
+            settle.finish(rescue, steps, now=now)
             return None
         looks = rescue.hold == Rescue.Hold.STEP
         if not looks and step.state == Step.State.RUNNING and settle.gives_up(rescue, step, now=now):
@@ -200,6 +215,19 @@ def _settled(context: Context, steps: Sequence[Step], outcome: Outcome) -> Step 
 
 def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     """Runs the action; every error that it can raise becomes an outcome."""
+    step, subject = context.step, traces.subject_of(context.rescue)
+    if subject is None:
+        return _attempt(context, action)
+    where = {"cluster": context.cluster.name, "node": context.node.name}
+    with tracing.span(
+        subject, f"step {step.name}", rescue=context.rescue.pk, step=step.index, attempt=step.attempts, **where
+    ) as span:
+        outcome = _attempt(context, action)
+        span.set(outcome=type(outcome).__name__)
+    return outcome
+
+
+def _attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:
     try:
         return _act(context, action)
     except HeldBack as refusal:

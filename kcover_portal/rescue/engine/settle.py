@@ -1,6 +1,6 @@
 """Settle the outcome of a step: write the rows and begin what follows, under the token of the lease."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +16,7 @@ from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.engine import expiry, outcome_rows
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue, Step
+from kcover_portal.rescue.step import own_rows, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import (
     Done,
@@ -70,7 +71,7 @@ def begin(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     if step.state == Step.State.PENDING:
         doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     step.reserve(now=now)
-    step.save(update_fields=["attempts", "started_at", "state"])
+    own_rows.save_step(step, "attempts", "started_at", "state")
     return True
 
 
@@ -83,6 +84,7 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
     with transaction.atomic(), ledger.last():
         if not outcome_rows.write(rescue, step, outcome, now=now):
             return False
+        context.progress_changed &= isinstance(outcome, StartOver)  # else it is stored with the outcome
         context.keep_rows()
         # A guard's refusal is recorded when it begins and when it changes, not each time that it is evaluated.
         refused = isinstance(outcome, Postponed) and step.because != before
@@ -101,7 +103,7 @@ def settle(context: Context, steps: Sequence[Step], outcome: Outcome) -> bool:
             else:
                 begin(rescue, following, now=now)
         doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
-    context.answers = []
+    context.answers, context.progress_changed = [], False
     return True
 
 
@@ -112,7 +114,7 @@ def gives_up(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """
     step.failures += 1
     if step.failures < outcome_rows.MAX_FAILURES:
-        step.save(update_fields=["failures"])
+        own_rows.save_step(step, "failures")
         return False
     given_up = Hold(reasons.of("no_outcome", count=step.failures))
     if outcome_rows.hold(rescue, step, because=given_up.reason, now=now):
@@ -158,22 +160,27 @@ def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
         return Ending("healed", reasons.of("in_service_again"))
     if not any(spec.isolates for spec in done):
         return Ending("done", reasons.of("done_in_service"))
-    return Ending("isolated", reasons.of("done_isolated"))
+    return Ending(
+        "isolated", _isolation(step for step in steps if step.state == Step.State.DONE and step.spec.isolates)
+    )
+
+
+def _isolation(steps: Iterable[Step]) -> reasons.Reason:
+    """What stays isolated: the node, or only parts of it."""
+    parts = [step.typed_progress.isolated_part for step in steps]
+    return reasons.of("done_part_isolated", part=", ".join(parts)) if all(parts) else reasons.of("done_isolated")
 
 
 def _after_step(rescue: Rescue, step: Step, steps: Sequence[Step], *, now: datetime) -> None:
     """Records the proof of a finished step: the last one closes the incidents seen before it (invariant 4)."""
     if step.spec.proves:
-        Rescue.objects.filter(pk=rescue.pk).update(verified=True)
+        own_rows.update_rescue(rescue.pk, verified=True)
         if any(later.spec.proves and later.index > step.index for later in steps):
             return
-        boot_id = queries.new_boot(rescue)
-        because = reasons.of("incident_verified", rescue=str(rescue.pk))
-        if boot_id:
-            # Faults of an earlier boot are gone, whenever they were delivered. Faults of this boot are not disproved.
-            outcome_rows.close_incidents(rescue, because=because, before=None, now=now, but_boot=boot_id)
-        else:
-            outcome_rows.close_incidents(rescue, because=because, before=step.started_at, now=now)
+        boot_id = plan_steps.new_boot(steps)
+        # Faults of an earlier boot are gone, whenever they were delivered. Faults of this boot are not disproved.
+        before = None if boot_id else step.started_at
+        outcome_rows.close_verified(rescue, before=before, now=now, but_boot=boot_id)
     elif _is_taken_back(rescue, step):
         because = reasons.with_why("node_taken_back", rescue.reason, by=rescue.requested_by)
         if rescue.requester_kind == Rescue.Requester.SYSTEM:

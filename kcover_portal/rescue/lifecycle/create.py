@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
@@ -12,7 +13,7 @@ from kcover import actions, audit, lifecycle, plan, reasons
 from kcover.decisions import decide as core
 from kcover.decisions import match
 from kcover.policy import document
-from kcover_portal import doorbell
+from kcover_portal import doorbell, tracing
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
@@ -215,6 +216,12 @@ def _created(new: Opening) -> Created:
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
     doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
+    if rescue.decision_id is None and tracing.is_on():
+        where = {"cluster": rescue.cluster.name, "node": rescue.node.name}
+        requested = partial(
+            tracing.record, tracing.rescue(rescue.pk), "request", began=rescue.opened_at, first=True, **where
+        )
+        transaction.on_commit(requested, robust=True)
     draft = ledger.Draft(act=act, actor=rescue.requested_by, at=rescue.opened_at)
     return Created(rescue=rescue, steps=new.steps, drafts=[draft])
 

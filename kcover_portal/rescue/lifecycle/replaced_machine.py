@@ -9,6 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
+from kcover.actions import replace
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
@@ -29,4 +33,24 @@ def end(rescue: Rescue, *, now: datetime, token: int | None = None) -> bool:
     """
     node = rescue.node
     because = reasons.of("another_machine", node=node.name, uid=node.uid, expected=rescue.node_uid)
-    return create.end(rescue, state="cancelled", outcome=OUTCOME, because=because, actor="system", now=now, token=token)
+    if not create.end(
+        rescue, state="cancelled", outcome=OUTCOME, because=because, actor="system", now=now, token=token
+    ):
+        return False
+    end_faults(rescue, because=because, now=now)
+    return True
+
+
+def end_faults(rescue: Rescue, *, because: reasons.Reason, now: datetime) -> None:
+    """Closes the open faults of the node if the rescue had its machine replaced: they left with the machine.
+
+    If somebody else replaced it, nobody has said why, and the faults stay open. So do faults of the new machine, which
+    may have the same name: only those of known boots of the old machine end.
+    """
+    steps = rescue.steps.filter(name=replace.SPEC.name)
+    if not any(step.progress_as(replace.Progress).committed for step in steps):
+        return
+    node = Node.objects.get(pk=rescue.node_id)
+    boots = ["", *node.past_boots, *([node.boot_id] if node.uid == rescue.node_uid else [])]
+    left = list(incident_queries.open_on(node).filter(boot_id__in=boots).values_list("pk", flat=True))
+    incidents.close(left, because=because, actor=f"rescue {rescue.pk}", now=now, before=now)

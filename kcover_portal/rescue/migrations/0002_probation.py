@@ -14,7 +14,9 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="rescue",
             name="on_probation",
-            field=models.BooleanField(default=False, help_text="the node was on probation when it was opened"),
+            field=models.BooleanField(
+                db_default=False, default=False, help_text="the node was on probation when it was opened"
+            ),
         ),
         migrations.CreateModel(
             name="Probation",

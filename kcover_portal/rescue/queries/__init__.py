@@ -1,10 +1,11 @@
 """Reads of rescues, and the facts that decisions and steps need."""
 
+from collections.abc import Collection
 from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from kcover import actions, lifecycle, turns
+from kcover import lifecycle, turns
 from kcover_portal.fleet.models import Node
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
@@ -17,22 +18,18 @@ __all__ = [
     "Situations",
     "active",
     "at_odds",
-    "boot_to_end",
     "claimable",
     "current_step",
     "due",
     "is_replaced",
     "marked_on",
-    "new_boot",
     "open_on",
+    "open_on_nodes",
     "replaced",
     "seen_within",
     "situation",
-    "step_named",
     "steps_of",
     "to_withdraw",
-    "undrained",
-    "will_run",
     "with_node",
     "with_withdrawal",
 ]
@@ -40,8 +37,24 @@ __all__ = [
 
 def open_on(node: Node, *, lock: bool = False) -> Rescue | None:
     """The node's open rescue; there is at most one. ``lock``: nobody changes its row until the transaction ends."""
-    rows = Rescue.objects.filter(node=node, state__in=lifecycle.OPEN_RESCUE)
-    return (rows.select_for_update(of=("self",), no_key=True) if lock else rows).first()
+    return (_LOCKED_ON_NODE if lock else _OPEN_ON_NODE).first(node=node.pk)
+
+
+def open_on_nodes(nodes: Collection[Node]) -> dict[int, Rescue]:
+    """The open rescues of these nodes by the node's key. One query."""
+    if len(nodes) == 1:
+        rows = [row for node in nodes for row in _OPEN_ON_NODE.rows(node=node.pk)]
+    else:
+        rows = list(Rescue.objects.order_by().filter(node__in=nodes, state__in=lifecycle.OPEN_RESCUE))
+    return {row.node_id: row for row in rows}
+
+
+def _open_on(node: int) -> QuerySet[Rescue]:
+    return Rescue.objects.order_by().filter(node=node, state__in=lifecycle.OPEN_RESCUE)
+
+
+_OPEN_ON_NODE = Prepared(_open_on, node=int)
+_LOCKED_ON_NODE = Prepared(lambda node: _open_on(node).select_for_update(of=("self",), no_key=True), node=int)
 
 
 def replaced() -> QuerySet[Rescue]:
@@ -62,7 +75,12 @@ def is_replaced(rescue: Rescue) -> bool:
 
 def marked_on(node: Node) -> Rescue | None:
     """The newest rescue that still has marks on the node."""
-    return Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk").first()
+    return _MARKED_ON_NODE.first(node=node.pk)
+
+
+_MARKED_ON_NODE = Prepared(
+    lambda node: Rescue.objects.filter(node=node).exclude(marks={}).order_by("-pk")[:1], node=int
+)
 
 
 def at_odds() -> QuerySet[Node]:
@@ -140,36 +158,6 @@ def steps_of(rescue: Rescue) -> list[Step]:
 
 
 _STEPS = Prepared(lambda rescue: Step.objects.filter(rescue=rescue).order_by("index"), rescue=int)
-
-
-def step_named(rescue: Rescue, name: str) -> Step | None:
-    """The rescue's step of that name, if its plan has one; of two rounds the later."""
-    return rescue.steps.filter(name=name).order_by("-index").first()
-
-
-def undrained(rescue: Rescue) -> bool:
-    """Returns whether the plan has a drain that did not finish; then nothing may be taken from the node's users."""
-    drains = rescue.steps.filter(name=actions.drain.SPEC.name)
-    return drains.exclude(state__in=lifecycle.FINISHED_STEP).exists()
-
-
-def boot_to_end(rescue: Rescue) -> str:
-    """The boot that the rescue's last reboot or power cycle must end; "" if there is none."""
-    names = actions.names(lambda spec: spec.ends_boot)
-    steps = rescue.steps.filter(name__in=names).order_by("-index")
-    return next((boot for step in steps if (boot := str(step.progress.get("boot_id", "")))), "")
-
-
-def will_run(name: str, *, after: Step) -> bool:
-    """Returns whether the plan has an action of that name that comes after the step and is not finished."""
-    later = Step.objects.filter(rescue=after.rescue_id, name=name, index__gt=after.index, round=after.round)
-    return later.exclude(state__in=lifecycle.FINISHED_STEP).exists()
-
-
-def new_boot(rescue: Rescue) -> str:
-    """The boot that the node came up in during the rescue, "" where it was not rebooted."""
-    ready = step_named(rescue, actions.ready.SPEC.name)
-    return ready.typed_progress.new_boot if ready is not None else ""
 
 
 def active() -> QuerySet[Rescue]:

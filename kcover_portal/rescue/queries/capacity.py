@@ -110,10 +110,14 @@ def past(cluster: Cluster, *, now: datetime, nodes: int) -> guards.FaultHistory:
     return _learned[cluster.pk][1]
 
 
-def scope_of(row: Maintenance) -> tuple[str, str]:
-    """The scope and name that a maintenance window covers, as the guards name them."""
-    if row.node:
-        return "node", row.node
-    if row.pool:
-        return "pool", row.pool
-    return ("cluster", row.cluster.name) if row.cluster is not None else ("all", "")
+def window_of(row: Maintenance, node: Node) -> guards.Maintenance:
+    """A maintenance window as the guards see it for this node."""
+    kind, name = row.scope.shown
+    if row.cluster is None:
+        kind, name = "all", ""
+    elif not kind:
+        kind, name = "cluster", row.cluster.name
+    covers = row.covers(node) if row.selection or row.members else None  # else the names tell
+    return guards.Maintenance(
+        start=row.starts_at, end=row.ends_at, scope=kind, name=name, reason=row.reason, covers=covers
+    )

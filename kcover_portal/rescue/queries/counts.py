@@ -15,7 +15,7 @@ from django.db.models import Exists, Max, Q, QuerySet
 from kcover import lifecycle
 from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity, symptoms
@@ -131,7 +131,7 @@ class Counts:
             faulty=self._faulty if destructive and settings.rate.enabled else guards.FaultyNodes(),
             past=self._past if destructive and settings.rate.enabled else guards.FaultHistory(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
-            maintenance=self._windows if self._has_windows else (),
+            maintenance=tuple(capacity.window_of(row, node) for row in self._windows) if self._has_windows else (),
             rules={it.name: self._rule(it, node) for it in rules if _is_bounded(it)},
         )
 
@@ -225,12 +225,9 @@ class Counts:
         return capacity.past(self._cluster, now=self._now, nodes=self._eligible)
 
     @cached_property
-    def _windows(self) -> tuple[guards.Maintenance, ...]:
-        return tuple(
-            guards.Maintenance(start=row.starts_at, end=row.ends_at, scope=scope, name=name, reason=row.reason)
-            for row in fleet.maintenance(self._cluster, now=self._now)
-            for scope, name in (capacity.scope_of(row),)
-        )
+    def _windows(self) -> tuple[Maintenance, ...]:
+        """The windows of now: those of a series that have not begun may be many."""
+        return tuple(fleet.maintenance(self._cluster, now=self._now).filter(starts_at__lte=self._now))
 
 
 def _numbers(

@@ -18,6 +18,16 @@ LEDGER = "ledger"  # the kind of an incident about the audit log
 KINDS = {"approval": AWAITING_APPROVAL, "people": LEFT_TO_PEOPLE}
 
 
+# The state of a rescue as people see it: each rescue is in exactly one.
+_HELD = Q(state=Rescue.State.HELD) & ~AWAITING_APPROVAL
+STATUSES = {
+    "approval": AWAITING_APPROVAL,
+    "people": _HELD & Q(needs_human=True),
+    "held": _HELD & Q(needs_human=False),
+    **{state.value: Q(state=state) for state in Rescue.State if state != Rescue.State.HELD},
+}
+
+
 def awaiting_approval() -> QuerySet[Rescue]:
     """Rescues that wait for a person's approval."""
     return Rescue.objects.filter(AWAITING_APPROVAL)
@@ -64,11 +74,12 @@ def _rejected_and_schedulable() -> Q:
     """Faults whose rescue was rejected or cancelled, on nodes that still take work.
 
     These faults are decided repeatedly, but ``blocking_rescue`` holds each decision back until a person releases the
-    node.
+    node. After a later occurrence a guard or a pause may hold the decision back. The fault stays on the list until a
+    new rescue opens.
     """
     newest = Rescue.objects.filter(node=OuterRef("node")).order_by("-pk").values("pk")[:1]
     cancelled = Rescue.objects.filter(pk=Subquery(newest), state=Rescue.State.CANCELLED)
-    blocking = cancelled.filter(Q(closed_at__gte=OuterRef("last_at")) | ~Q(marks={}))
+    blocking = cancelled.filter(Q(closed_at__gte=OuterRef("opened_at")) | ~Q(marks={}))
     return Q(Exists(blocking), node__in_cluster=True, node__unschedulable=False)
 
 

@@ -3,10 +3,12 @@
 from datetime import datetime
 
 from kcover import actions, lifecycle
+from kcover import marks as core_marks
 from kcover.decisions import decide, guards
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.queries import needs_person
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import device_isolations, gpu_names, needs_person
 from kcover_portal.rescue.queries.past_rescues import PastRescues
 
 
@@ -29,7 +31,7 @@ def node_facts(
         open_rescue=open_rescue.pk if open_rescue else None,
         left_to_people=people.pk if people else None,
         isolated_by=left.pk if left else None,
-        isolated_plan=left.plan_hash if left else "",
+        isolated_plan=left.plan_hash if left and _covers(left, node, incident) else "",
         rebooted_since=_rebooted_since(node, incident),
         unshown_boot=_unshown_boot(node, incident),
         on_probation=node.probation_until is not None,
@@ -38,6 +40,18 @@ def node_facts(
         if ladder.reboots is not None
         else 0,
     )
+
+
+def _covers(left: Rescue, node: Node, incident: Incident) -> bool:
+    """Returns whether the fault is in what the rescue isolated: the whole node, or single GPUs."""
+    marks = core_marks.read(left.marks)
+    if marks is None or not marks.devices or marks.cordon or marks.foreign_cordon or marks.taints:
+        return True
+    slots = gpu_names.slots_of(node)
+    gpu = gpu_names.of_fault(incident, slots)
+    rules = [rule for rule, _ in marks.devices]
+    isolated = {gpu_names.key(made.gpu, slots) for _, made in device_isolations.by_rules(node, rules)}
+    return gpu is not None and gpu_names.key(gpu, slots) in isolated
 
 
 def _rebooted_since(node: Node, incident: Incident) -> bool:

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from kcover import probation
 from kcover.validation import fault_classes
 from kcover_portal.fleet.models import Node
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Probation, Rescue
 
 MAX_DUE: Final = 100  # that one sweep takes up
@@ -33,7 +34,12 @@ def with_due(*, now: datetime) -> QuerySet[Probation]:
 
 def due(*, now: datetime) -> list[tuple[int, datetime | None]]:
     """The first of ``with_due``, each with its due time."""
-    return list(with_due(now=now).values_list("pk", "due_at")[:MAX_DUE])
+    return _DUE.rows(now=now)
+
+
+_DUE: Prepared[tuple[int, datetime | None]] = Prepared(
+    lambda now: with_due(now=now).values_list("pk", "due_at")[:MAX_DUE], now=datetime
+)
 
 
 def fault_class_of(rescue: Rescue) -> str:

@@ -17,7 +17,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger import signatures
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries as policies
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.models import Rescue, Step
 
 KIND = "kcover.io/rescue-proof/v1"
 MAX_DIGESTS = 2_000  # of entries of others; longer runs are left out, so that a proof stays small
@@ -43,7 +43,7 @@ def signed(rescue: Rescue) -> Json:
 
 def unsigned(rescue: Rescue) -> Json:
     """The statements of the proof. Raises NoEntries."""
-    entries = _entries(rescue)
+    rows, entries = _at_one_moment(rescue)
     decision = rescue.decision
     return {
         "kind": KIND,
@@ -52,11 +52,35 @@ def unsigned(rescue: Rescue) -> Json:
             "cluster": rescue.cluster.name,
             "node": rescue.node.name,
             "state": rescue.state if rescue.state in lifecycle.CLOSED_RESCUE else "open",
+            **rows,
         },
         "policy": _policy(rescue),
         "facts": decision.facts if decision is not None else None,
         "rules": _rules(decision.facts) if decision is not None else [],
         "segment": _segment(rescue.cluster.name, entries),
+    }
+
+
+def _at_one_moment(rescue: Rescue) -> tuple[Json, list[Entry]]:
+    """The own rows of the rescue, and its entries. They agree: both are read again if the rows changed meanwhile."""
+    rows = _rows(rescue)
+    while True:
+        entries, before = _entries(rescue), rows
+        rows = _rows(rescue)
+        if rows == before:
+            return rows, entries
+
+
+def _rows(rescue: Rescue) -> Json:
+    """The states of its steps, and the last vote of each person about a plan and a step."""
+    steps = rescue.steps.order_by("index").values_list("name", "state")
+    votes = rescue.approvals.order_by("pk").values("step", "plan_hash", "by", "approved", "at")
+    begun = (Step.State.RUNNING, Step.State.WAITING)
+    return {
+        "steps": [
+            {"name": name, "state": Step.State.PENDING.value if state in begun else state} for name, state in steps
+        ],
+        "votes": [{**vote, "at": vote["at"].isoformat()} for vote in votes],
     }
 
 

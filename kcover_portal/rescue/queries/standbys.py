@@ -1,10 +1,11 @@
 """Warm standbys: which nodes are standbys, their state, the nodes that they replace, and shortages."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover import actions, lifecycle, reasons
 from kcover.decisions import standby
@@ -16,6 +17,15 @@ from kcover_portal.rescue.queries import capacity
 
 PROMISED = (Assignment.State.RESERVED, Assignment.State.ACTIVE)
 STEP = actions.standby.SPEC.name
+
+
+class Tested(Protocol):
+    """Returns those of the nodes, by key, whose preflight gate is passed."""
+
+    def __call__(self, nodes: Collection[int], /, *, now: datetime) -> set[int]: ...
+
+
+_tested: list[Tested] = []
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +41,8 @@ def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
     """The standbys among these nodes, by name: GPU nodes that the cluster has, labelled as standbys, not excluded.
 
     A standby is not healthy if it carries marks of a rescue, has an open fault, or its agent is silent. Without an
-    agent, only what the cluster shows counts.
+    agent, only what the cluster shows counts. Where the cluster's setting ``standby_tested`` asks for it, one is free
+    only while its preflight gate is passed.
     """
     labelled = nodes.filter(in_cluster=True, gpus__gt=0, **{f"labels__{standby.LABEL}": "true"})
     rescues = Rescue.objects.filter(node=OuterRef("pk"))
@@ -41,10 +52,18 @@ def spares(nodes: QuerySet[Node], *, now: datetime) -> list[Spare]:
         silent=Exists(Agent.objects.filter(node=OuterRef("pk"), seen_at__lt=now - fleet.AGENT_SILENT_AFTER)),
         promised=Exists(Assignment.objects.filter(spare=OuterRef("pk"), state__in=PROMISED)),
     )
-    return [_spare(row) for row in rows.order_by("cluster_id", "name")]
+    found = list(rows.annotate(to_be_tested=F("cluster__standby_tested")).order_by("cluster_id", "name"))
+    asked = [row.pk for row in found if row.to_be_tested]
+    tested = _tested[0](asked, now=now) if asked else set()
+    return [_spare(row, tested=not row.to_be_tested or row.pk in tested) for row in found]
 
 
-def _spare(row: Any) -> Spare:
+def tested_by(tested: Tested) -> None:
+    """Registers who knows whether standbys are tested. Preflight is above this app, so it registers here."""
+    _tested[:] = [tested]
+
+
+def _spare(row: Any, *, tested: bool) -> Spare:
     fact = standby.Standby(
         name=row.name,
         labels=row.labels,
@@ -53,6 +72,7 @@ def _spare(row: Any) -> Spare:
         promised=row.promised,
         on_probation=row.probation_until is not None,
         proven=row.not_ready_since is None,
+        tested=tested,
     )
     return Spare(node=row, fact=fact, busy=standby.why_busy(fact))
 

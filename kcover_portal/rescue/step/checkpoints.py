@@ -13,7 +13,7 @@ from kcover import reasons
 from kcover.actions import moved_jobs as core
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step import checkpoint_times
+from kcover_portal.rescue.step import checkpoint_times, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Wait
 
@@ -75,6 +75,5 @@ def limit(context: Context) -> timedelta:
 
 
 def _waited_before(context: Context) -> bool:
-    before = context.rescue.steps.filter(index__lt=context.step.index)
-    found = (step.typed_progress for step in before)
+    found = (step.typed_progress for step in plan_steps.before(context.steps, context.step))
     return any(isinstance(progress, core.Progress) and progress.checkpoint_over is not None for progress in found)

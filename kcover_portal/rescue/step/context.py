@@ -18,7 +18,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import call_answers, claims, errors, node_lock, recheck_guards
+from kcover_portal.rescue.step import call_answers, claims, errors, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, WriteForbidden
 
 log = logging.getLogger(__name__)
@@ -34,6 +34,7 @@ class Context:
 
     rescue: Rescue
     step: Step
+    steps: Sequence[Step]  # all of the plan, in order, as they are while this worker has the lease
     node: Node
     cluster: Cluster
     token: int
@@ -42,6 +43,7 @@ class Context:
     # What is true on the cluster and not yet in the rows: written with the step's next transaction, or when it ends.
     answers: list[ledger.Draft] = field(default_factory=list)
     marks_changed: bool = False
+    progress_changed: bool = False
     begun: audit.Call | None = None  # a write that was begun with the claim
     checked: claims.ClaimCheck | None = None  # the claim, checked a moment ago together with others
     other_lock: node_lock.NodeLock | None = None  # on another node, while that is written to
@@ -76,14 +78,17 @@ class Context:
             )
 
     def remember(self, **progress: Any) -> None:
-        """Stores what the step must know if it is run again, before the call that it is about.
-
-        Raises TypeError for a field that the step's ``Progress`` has not.
-        """
+        """Stores what a second run of the step needs, before the call. Raises TypeError for an unknown field."""
         with transaction.atomic():
             self.renew()
-            self.step.progress = self.step.with_progress(**progress)
-            Step.objects.filter(pk=self.step.pk).update(progress=self.step.progress)
+            self.note(**progress)
+            own_rows.save_step(self.step, "progress")
+        self.progress_changed = False
+
+    def note(self, **progress: Any) -> None:
+        """As ``remember``, but stored with the step's next transaction: before its next call, or with its outcome."""
+        self.step.progress = self.step.with_progress(**progress)
+        self.progress_changed = True
 
     def write(
         self,
@@ -140,6 +145,7 @@ class Context:
                 begun = self.begin(kind, target=target, node=node, wanted=wanted, passed=passed)
                 ledger.append(self.cluster.name, [*self.answers, *self.guards_passed, begun])
             self.answers, self.marks_changed, self.guards_passed = [], False, []
+            self.progress_changed = False
         try:
             result = call()
         except (port.KubeError, WriteForbidden, LeaseLost, node_lock.Busy) as error:
@@ -181,7 +187,7 @@ class Context:
             return
         if isinstance(error, HeldBack):
             # This worker knows that the call was not made, so the count is right even if it dies before it settles.
-            Rescue.objects.filter(pk=self.rescue.pk).update(calls_begun=F("calls_begun") - 1)
+            own_rows.update_rescue(self.rescue.pk, calls_begun=F("calls_begun") - 1)
         self._note_failed(kind, target, error, node=node)
         raise error
 
@@ -253,14 +259,11 @@ class Context:
         self.answers = []
 
     def keep_rows(self) -> None:
-        """Writes the marks, as part of the caller's transaction."""
-        if not self.marks_changed:
-            return
-        others = Rescue.objects.filter(node=self.node).exclude(marks={})
-        if self.rescue.marks:
-            Rescue.objects.filter(pk=self.rescue.pk).update(marks=self.rescue.marks)
-            others = others.exclude(pk=self.rescue.pk)
-        others.update(marks={})
+        """Writes progress and marks that have changed, as part of the caller's transaction."""
+        if self.progress_changed:
+            own_rows.save_step(self.step, "progress")
+        if self.marks_changed:
+            own_rows.keep_marks(self.rescue)
 
     def renew_if_needed(self, _node: port.Node | None = None) -> None:
         """Between two calls of one write: renews the lease if much of it has gone, so that it covers the next call.
@@ -275,10 +278,7 @@ class Context:
     def renew(self, **also: Any) -> None:
         """Extends the lease, and updates other columns with it; raises LeaseLost if another worker has the rescue."""
         now = self.now
-        ours = Rescue.objects.filter(pk=self.rescue.pk, token=self.token, state=Rescue.State.RUNNING).update(
-            lease_until=now + node_lock.LEASE_TIME, **also
-        )
-        if not ours:
+        if not own_rows.update_running(self.rescue.pk, self.token, lease_until=now + node_lock.LEASE_TIME, **also):
             raise claims.lost(self.claim)
         self.renewed_at = now
 

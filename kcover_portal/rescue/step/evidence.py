@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 from django.db import transaction
 
-from kcover import actions, audit, reasons, version_skew
+from kcover import audit, reasons, version_skew
 from kcover.evidence import bundle as core
 from kcover.reasons import Reason
 from kcover_portal.evidence import queries, services
@@ -18,7 +18,7 @@ from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.models import Step
+from kcover_portal.rescue.step import plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Poll
@@ -37,9 +37,8 @@ class _Progress(Protocol):
 def request(context: Context) -> None:
     """Asks the node's agent for evidence if a later step of this round destroys it. Asking again does nothing."""
     step = context.step
-    destroying = actions.names(lambda spec: spec.destroys_evidence)
-    later = Step.objects.filter(rescue=context.rescue, round=step.round, index__gt=step.index, name__in=destroying)
-    if later.exists() and _hindrance(context) is None:
+    later = plan_steps.later(context.steps, step)
+    if any(other.spec.destroys_evidence for other in later) and _hindrance(context) is None:
         _ask(context)
 
 
@@ -53,13 +52,13 @@ def wait(context: Context) -> Poll | None:
     row = Bundle.objects.filter(rescue=context.rescue.pk, number=number).first()
     hindrance = _hindrance(context)
     if row is None and hindrance is None:
-        context.remember(evidence_since=since)
+        context.note(evidence_since=since)
         _ask(context)
         return _awaited(since)
     kept, missed = _ended(context, row, hindrance, since=since)
     if kept is None and missed is None:
         if progress.evidence_since is None:
-            context.remember(evidence_since=since)
+            context.note(evidence_since=since)
         return _awaited(since)
     _go_on(context, kept=kept, missed=missed)
     return None

@@ -10,7 +10,8 @@ from kcover.decisions import decide
 from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
-from kcover_portal.rescue.step import probation_marks, recheck_guards
+from kcover_portal.rescue.queries import device_isolations
+from kcover_portal.rescue.step import device_rules, probation_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 
@@ -40,12 +41,14 @@ def change(
     cordon: bool = False,
     taint: port.Taint | None = None,
     label: tuple[str, str] | None = None,
+    without_device: str = "",
     destructive: bool = False,
 ) -> Marks:
     """Cordons, taints or labels the node, sets its state label and writes the marks, in one patch.
 
     The marks leave out the readiness taint (``kcover.readiness_taint``). ``state`` None leaves the state label alone.
-    ``destructive``: it takes running work away. Raises ForeignTaint.
+    ``without_device``: a DeviceTaintRule that was not created. ``destructive``: it takes running work away. Raises
+    ForeignTaint.
     """
     kube, name = context.kube, context.node.name
     planned: list[Marks] = []
@@ -53,7 +56,7 @@ def change(
     def wanted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
         context.renew_if_needed()
-        marks = adopt(context, node)
+        marks = adopt(context, node).without_devices({without_device})
         if cordon:
             marks = marks.with_cordon(was_unschedulable=node.unschedulable)
         if taint is not None and taint.key != readiness_taint.KEY:
@@ -122,11 +125,14 @@ def _state_before(node: port.Node) -> str | None:
     return None if state in probation_marks.OWN_STATES else state
 
 
-def restate(context: Context, state: Stage) -> None:
-    """Changes the state label only, on a node that already carries the marks. Raises TakenBack on drift."""
+def restate(context: Context, state: Stage) -> port.Node:
+    """Changes the state label only, on a node that already carries the marks. Raises TakenBack on drift.
+
+    Returns the live node, read before the change.
+    """
     node = expect_isolated(context)
     if node.labels.get(core_marks.STATE_LABEL) == state or core_marks.STATE_LABEL not in context.marks.labels:
-        return
+        return node
     wanted = port.NodeChange(labels={core_marks.STATE_LABEL: state.value})
     check = still_marked(context)
 
@@ -141,6 +147,7 @@ def restate(context: Context, state: Stage) -> None:
         lambda: context.kube.apply_node(context.node.name, wanted, expect=expect),
         wanted=audit.NodePatch(state=state),
     )
+    return node
 
 
 def expect_isolated(context: Context) -> port.Node:
@@ -181,36 +188,50 @@ def take_back(
 ) -> reasons.Reason:
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
+    Rules that taint single devices are deleted first, each by a call of its own. A rescue that no person asked for
+    returns the node after its own fault: rules of other rescues for other GPUs stay, and the mark names only them.
     ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``first_work``: the node may take its
     first work, so the readiness taint goes, too. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
     """
     kube, name = context.kube, context.node.name
     _withdraw_jobs(context)
+    by_rule = call is audit.Call.UNCORDON and device_isolations.keeps_others(context.rescue)
+    rules = device_rules.Withdrawal(context=context, only_own=by_rule)
+    rules.withdraw(device_isolations.noted(context.rescue))
+    remaining: list[Marks | None] = []
     removed: list[reasons.Reason] = []
 
     def reverted(node: port.Node) -> port.NodeChange:
         context.check_machine(node)
         context.renew_if_needed()
         marks = adopt(context, node)
+        rules.check(node, marks)
+        rest = rules.remaining(marks)
+        remaining[:] = [rest]
         uncordon = marks.cordon or foreign
         taints = tuple(port.Taint(*taint) for taint in marks.taints)
         more = also(node) if also else port.NodeChange()
         readiness = readiness_taint.among(node.taints) if first_work else ()
         gone = (*marks.taints, *((taint.key, taint.value, taint.effect) for taint in readiness))
-        removed[:] = [_removed(replace(marks, taints=gone), uncordon=uncordon, unschedulable=node.unschedulable)]
+        shown = replace(marks, taints=gone).without_devices({*rules.kept, *rules.foreign})
+        removed[:] = [_removed(shown, uncordon=uncordon, unschedulable=node.unschedulable)]
         own = False if uncordon else None
         return port.NodeChange(
             cordon=own if more.cordon is None else more.cordon,
             labels={**_labels_back(marks, node, more), **more.labels},
-            annotations={core_marks.ANNOTATION: None, **more.annotations},
+            annotations={core_marks.ANNOTATION: rest.render() if rest else None, **more.annotations},
             add_taints=more.add_taints,
             remove_taints=(*taints, *readiness, *more.remove_taints),
         )
 
-    context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
-    context.keep_marks(None)
-    return removed[0]
+    try:
+        context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
+    except device_rules.TaintLeft as left:  # the live node names more rules than the rows
+        rules.withdraw(left.rules)
+        context.write(call, lambda: kube.apply_node(name, reverted), wanted=wanted)
+    context.keep_marks(remaining[0])
+    return reasons.both(removed[0], rules.left_alone)
 
 
 def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[str, str | None]:
@@ -236,6 +257,7 @@ def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Re
     changes = [reasons.of("change_cordon")] if uncordon and unschedulable else []
     changes += [reasons.of("change_taint", taint=f"{key}={value}:{effect}") for key, value, effect in marks.taints]
     changes += [reasons.of("change_label", label=key) for key in sorted(marks.given)]
+    changes += [reasons.of("change_device", device=device) for _, device in marks.devices]
     removed = reasons.of("marks_removed", changes=tuple(changes)) if changes else reasons.of("mark_removed")
     foreign = marks.foreign_cordon and not uncordon
     return reasons.both(removed, reasons.of("foreign_cordon_kept") if foreign else None)

@@ -36,7 +36,10 @@ EXPORT_STARTS = ConcurrencyLimit(
 VALIDATIONS = ConcurrencyLimit(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
 VERIFICATIONS = ConcurrencyLimit(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
 TRIES = ConcurrencyLimit(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
+SOURCE_TESTS = ConcurrencyLimit(name="source test", size=2, per_person=1, lasts=timedelta(minutes=2))
+ACCESS_TESTS = ConcurrencyLimit(name="access test", size=2, per_person=1, lasts=timedelta(minutes=1))
 CLUSTER_READS = ConcurrencyLimit(name="cluster read", size=6, per_person=2, lasts=timedelta(minutes=1))
+REPORTS = ConcurrencyLimit(name="report", size=3, per_person=2, lasts=timedelta(minutes=1))
 
 
 class Busy(reasons.ExplainedError):

@@ -1,18 +1,23 @@
 """Leases: one holder at a time among all processes."""
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
+from django.db import IntegrityError, transaction
 from django.db.models import Q
 
+from kcover_portal.prepared import Prepared, PreparedUpdate
 from kcover_portal.runtime.models import Lease
 
 
 def acquire(name: str, *, holder: str, until: datetime, now: datetime) -> bool:
     """Acquires or renews the lease. Returns whether ``holder`` holds it now. The database decides between rivals."""
-    return _take(name, Q(until__lte=now) | Q(holder=holder), holder=holder, until=until, now=now)
+    free = partial(_OWN_OR_OVER.run, name=name, now=now, holder=holder)
+    return _take(name, free, holder=holder, until=until, now=now)
 
 
 def release(name: str, *, holder: str, now: datetime) -> None:
@@ -22,15 +27,30 @@ def release(name: str, *, holder: str, now: datetime) -> None:
 
 def throttle(name: str, *, every: timedelta, now: datetime) -> bool:
     """Returns whether the caller may go ahead: true for one call of all processes per period."""
-    return _take(name, Q(until__lte=now), holder="", until=now + every, now=now)
+    return _take(name, partial(_OVER.run, name=name, now=now), holder="", until=now + every, now=now)
 
 
-def _take(name: str, free: Q, *, holder: str, until: datetime, now: datetime) -> bool:
-    fields = {"holder": holder, "until": until, "renewed_at": now}
-    if Lease.objects.filter(free, name=name).update(**fields):
+_OVER = PreparedUpdate(lambda name, now: Lease.objects.filter(name=name, until__lte=now), name=str, now=datetime)
+_OWN_OR_OVER = PreparedUpdate(
+    lambda name, now, holder: Lease.objects.filter(Q(until__lte=now) | Q(holder=holder), name=name),
+    name=str,
+    now=datetime,
+    holder=str,
+)
+_KNOWN = Prepared(lambda name: Lease.objects.filter(name=name).values_list("pk"), name=str)
+
+
+def _take(name: str, free: Callable[[Mapping[str, Any]], int], *, holder: str, until: datetime, now: datetime) -> bool:
+    if free(values := {"holder": holder, "until": until, "renewed_at": now}):
         return True
-    _, created = Lease.objects.get_or_create(name=name, defaults=fields)
-    return created
+    if _KNOWN.rows(name=name):
+        return False
+    try:
+        with transaction.atomic():
+            Lease.objects.create(name=name, **values)
+    except IntegrityError:  # a rival made it meanwhile
+        return False
+    return True
 
 
 @contextmanager

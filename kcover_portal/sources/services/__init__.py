@@ -15,6 +15,8 @@ from kcover_portal.sources.services.source_settings import (
     note_error,
 )
 from kcover_portal.sources.services.trial import Trial, try_source
+from kcover_portal.sources.services.worker_trial import answer as answer_test
+from kcover_portal.sources.services.worker_trial import try_here_or_by_worker
 
 __all__ = [
     "ConditionFeed",
@@ -22,6 +24,7 @@ __all__ = [
     "IntakeResult",
     "PodFeed",
     "Trial",
+    "answer_test",
     "change_source",
     "delete_source",
     "look_up_checkpoints",
@@ -33,5 +36,6 @@ __all__ = [
     "receive",
     "sweep",
     "take",
+    "try_here_or_by_worker",
     "try_source",
 ]

@@ -5,17 +5,16 @@ Everything of one request is one transaction, so that a request that fails can b
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Case, F, Q, Value, When
 
 from kcover import reasons
 from kcover.sources.observation import Observation, Reading, Rejected
 from kcover_portal import doorbell
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
 from kcover_portal.sources.models import Source, TakenEvent
@@ -40,6 +39,7 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
 
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
     """
+    reading = _with_nodes(source.cluster, reading)
     names = {one.node for one in reading.observations}
     nodes = incidents.known_nodes(source.cluster, names) if names else {}
     rejected = [*reading.rejected]
@@ -60,6 +60,22 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     taken = IntakeResult(accepted=len(fresh), duplicates=sent - len(fresh), rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
+
+
+def _with_nodes(cluster: Cluster, reading: Reading) -> Reading:
+    """The reading with the names of nodes that are known by their machine; of other machines nothing is stored."""
+    machines = {one.machine for one in reading.observations if one.machine}
+    if not machines:
+        return reading
+    rows = Node.objects.filter(cluster=cluster, in_cluster=True).exclude(provider_id="")
+    names = {provider.rpartition("/")[2]: name for name, provider in rows.values_list("name", "provider_id")}
+    named = [replace(one, node=names.get(one.machine, "")) if one.machine else one for one in reading.observations]
+    foreign = [one.key for one in named if not one.node]
+    return replace(
+        reading,
+        observations=tuple(one for one in named if one.node),
+        ignored=(*reading.ignored, *foreign),
+    )
 
 
 def is_taken(source: Source, key: str) -> bool:
@@ -146,31 +162,25 @@ def _fault(source: Source, one: Observation) -> incidents.SourceFault:
 
 
 def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, now: datetime) -> None:
-    """Counts on the source's row, and stores the last error."""
+    """Counts on the source's row, and stores the last error.
+
+    The columns about the delay change only for the newest event: events may be sent in any order, as a backfill is.
+    """
+    at = bulk_sql.moment(now)
     times = [min(one.seen_at, now) for one in new if one.seen_at and not _is_old(source, one.seen_at, now=now)]
-    changes: dict[str, Any] = {
-        "last_contact_at": now,
-        "accepted": F("accepted") + taken.accepted,
-        "duplicates": F("duplicates") + taken.duplicates,
-        "rejected": F("rejected") + len(taken.rejected),
-    }
+    columns = ["last_contact_at = %s, accepted = accepted + %s, duplicates = duplicates + %s, rejected = rejected + %s"]
+    values: list[Any] = [at, taken.accepted, taken.duplicates, len(taken.rejected)]
     if taken.accepted:
-        changes["event_at"] = now
+        columns.append("event_at = %s")
+        values.append(at)
     if times:
-        changes |= _lag_of(max(times), now=now)
+        newest = bulk_sql.moment(max(times))
+        columns += (f"{column} = CASE WHEN newest_at > %s THEN {column} ELSE %s END" for column in ("lag", "newest_at"))
+        values += [newest, (now - max(times)).total_seconds(), newest, newest]
+    bulk_sql.run(f"UPDATE sources_source SET {', '.join(columns)} WHERE id = %s", [*values, source.pk])  # nosec B608
     if taken.rejected:
-        changes |= {"error": taken.rejected[-1].reason.to_json(), "error_at": now}
-    Source.objects.filter(pk=source.pk).update(**changes)
+        Source.objects.filter(pk=source.pk).update(error=taken.rejected[-1].reason.to_json(), error_at=now)
     doorbell.publish("source", source.pk)
-
-
-def _lag_of(newest: datetime, *, now: datetime) -> dict[str, Case]:
-    """The columns about the delay, unless a newer event is known: events may be sent in any order, as a backfill is."""
-    is_newest = Q(newest_at__isnull=True) | Q(newest_at__lte=newest)
-    return {
-        "lag": Case(When(is_newest, then=Value((now - newest).total_seconds())), default=F("lag")),
-        "newest_at": Case(When(is_newest, then=Value(newest)), default=F("newest_at")),
-    }
 
 
 def prune(*, now: datetime) -> int:

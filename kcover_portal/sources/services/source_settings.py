@@ -79,21 +79,25 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
     given = _with_address(source.kind, given)
     with transaction.atomic():
         row = Source.objects.select_related("cluster").select_for_update(of=("self",)).get(pk=source.pk)
-        before = {name: encryption.peek(row, name) for name in CHANGEABLE}
+        before, receiver = {name: encryption.peek(row, name) for name in CHANGEABLE}, row.receiver
         merged = dict(given)
-        if "url" in given and "token" not in given and encryption.is_set(row, "token"):
-            stored_secrets.check_server(row.url, given["url"], secret="token")
         if "settings" in given:
             merged["settings"] = {**row.settings, **given["settings"]}
         _set(row, merged)
+        moved = row.receiver != receiver and encryption.is_set(row, "token")
+        if moved and "token" not in given:
+            _check_receiver(row, before)
         changed = {name for name in given if before[name] != encryption.peek(row, name)}
         if not changed:
             return row
+        if moved:
+            row.token = given.get("token", before["token"])  # it is encrypted for its receiver
         if row.is_pulled:  # it is read again at once, and Prometheus from the start if it was asked something else
             row.due_at, row.attempts = None, 0
             row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and changed & {"url", "settings"} else row.cursor
         try:
-            row.save(update_fields={*changed, "due_at", "attempts", "cursor"} if row.is_pulled else changed)
+            columns = {*changed, "token"} if moved else changed
+            row.save(update_fields={*columns, "due_at", "attempts", "cursor"} if row.is_pulled else columns)
         except encryption.KeysUnusable as error:
             raise FieldError("", error.reason, conflict=True) from error
         changes = {
@@ -162,6 +166,16 @@ def _set(row: Source, given: Mapping[str, Any]) -> None:
             raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
         if isinstance(given.get("token"), str) and len(given["token"]) > MAX_TOKEN:
             raise FieldError("token", reasons.of("source_token_long", most=MAX_TOKEN))
+
+
+def _check_receiver(row: Source, before: Mapping[str, Any]) -> None:
+    """Raises FieldError if the stored token would go to another server, or to one whose certificate nobody checks.
+
+    Also if this process cannot read the token to encrypt it for its receiver.
+    """
+    stored_secrets.check_server(before["url"], row.url, secret="token")
+    if before["token"] is None or (row.settings.get("insecure") and not before["settings"].get("insecure")):
+        raise FieldError("token", reasons.of("secret_again"))
 
 
 def _check_address(row: Source) -> None:

@@ -9,9 +9,10 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.fleet.management import registry
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.services import registry
 from kcover_portal.ledger.models import Entry
+from tests.portal.api.test_unknown_nodes import list_nodes
 
 pytestmark = pytest.mark.django_db
 
@@ -48,6 +49,16 @@ def test_enrolling(east: Cluster, enrolled: ApiToken, now: datetime) -> None:
     asked = statements(lambda: services.enrol_proven(east, "gpu-1", account="a/b", **ends))
     assert_the_chain_is_last(asked, "accounts_apitoken")
     assert Entry.objects.filter(verb="token.revoked").count() == 2
+
+
+def test_new_names_are_inserted_in_their_order(east: Cluster, now: datetime) -> None:
+    token, _ = services.make_token("agent", cluster=east, created_by="user:ada", now=now)
+    given = ["gpu-b", "gpu-c", "gpu-a"]
+    made = services.enrol_together(token, given, expires_at=now + timedelta(days=1), now=now)
+    assert [one[0].node for one in made if isinstance(one, tuple)] == given
+    list_nodes(east, "gpu-f", "gpu-d", "gpu-e")
+    rows = Node.objects.filter(cluster=east).order_by("pk").values_list("name", flat=True)
+    assert list(rows) == ["gpu-1", *(f"gpu-{letter}" for letter in "abcdef")]
 
 
 def test_revoking_a_line(enrolled: ApiToken, now: datetime) -> None:

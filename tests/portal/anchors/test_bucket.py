@@ -86,6 +86,14 @@ def test_a_server_that_is_away_is_a_problem(client: Minio, settings: Any) -> Non
     assert problem() == "anchor_bucket_refused"
 
 
+def test_an_address_of_this_machine_is_not_asked(client: Minio, server: str, settings: Any) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ()
+    settings.KCOVER_ANCHOR_S3 = bucket(f"http://{server}/anchors/blocked")
+    publish()
+    assert code_of(Publication.objects.get(place="bucket").problem["params"]["error"]) == "address_blocked"
+    assert not list(client.list_objects("anchors", prefix="blocked/"))
+
+
 def test_without_the_setting_there_is_no_such_place(settings: Any) -> None:
     assert "bucket" not in senders.configured()
     publish()

@@ -1,23 +1,32 @@
 """A small installation with rows of every kind in two clusters, and callers of every role."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 
-from kcover import audit
+from kcover import audit, reasons
+from kcover.decisions import guards
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app
 from kcover_portal.api.v1 import preflight, sources
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.parts.models import Part, Placement
+from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
+from kcover_portal.sources.models import Source
 from tests.portal.api import door
+
+WATCH_FAILURE = reasons.of("cluster_rejected", error="forbidden")
+WHY = reasons.of("pod_gone").to_json()
 
 
 class Api:
@@ -133,9 +142,67 @@ def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid",
     return rescue
 
 
+def add_fault(node: Node, now: datetime) -> Incident:
+    """A fault that nothing handles."""
+    return Incident.objects.create(
+        cluster=node.cluster, node=node, kind="xid", code="79", severity="fatal", opened_at=now, last_at=now
+    )
+
+
 @pytest.fixture
 def node(east: Cluster, now: datetime) -> Node:
     return add_node(east, "gpu-1", now)
+
+
+@pytest.fixture
+def waiting(node: Node, now: datetime) -> dict[str, str]:
+    """One item of each kind in the cluster east; their ids or names by kind."""
+    east = node.cluster
+    asked, left = add_story(node, now), add_story(add_node(east, "gpu-2", now), now)
+    until = now + timedelta(hours=1)
+    Rescue.objects.filter(pk=asked.pk).update(state="held", hold="approval", expires_at=until)
+    Rescue.objects.filter(pk=left.pk).update(state="failed", marks={"cordon": True}, because=WHY, closed_at=now)
+    fault = add_fault(add_node(east, "gpu-3", now), now)
+    shared = guards.Symptom(trait="switch", value="leaf-3", nodes=3)
+    storm, _ = incidents.keep_storm(east, shared, nodes=["gpu-1"], now=now)
+    found = reasons.of("storm_of_switch", value="x")
+    ledger, _ = incidents.keep_cluster_incident(east, kind="ledger", code="diverged", because=found, now=now)
+    order = JobOrder.objects.create(
+        cluster=east,
+        namespace="train",
+        kind="Job",
+        name="llm",
+        action="restart",
+        cause="person",
+        requested_by="user:ann",
+        requested_at=now,
+        state="held",
+        because=WHY,
+        due_at=now,
+    )
+    repair = Repair.objects.create(
+        cluster=east, node=node, node_name=node.name, opened_by="t", reported_at=now, due=now - timedelta(days=9999)
+    )
+    part = Part.objects.create(kind="gpu", serial="1652", first_seen_at=now)
+    flag = reasons.of("part_on_two_nodes", serial="1652").to_json()
+    where = {"cluster": east, "node": node, "node_name": node.name}
+    Placement.objects.create(part=part, since=now, flags=[flag], flagged_at=now, **where)
+    Cluster.objects.filter(pk=east.pk).update(watch_error=WATCH_FAILURE.to_json(), watched_at=now)
+    source = Source.objects.create(
+        name="alerts", kind="alertmanager", cluster=east, created_by="t", created_at=now, error=WHY, error_at=now
+    )
+    return {
+        "approval": str(asked.pk),
+        "rescue": str(left.pk),
+        "incident": str(fault.pk),
+        "storm": str(storm.pk),
+        "ledger": str(ledger.pk),
+        "job": str(order.pk),
+        "repair": str(repair.pk),
+        "part": str(part.pk),
+        "watch": east.name,
+        "source": source.name,
+    }
 
 
 def caller(kind: str, now: datetime, *, cluster: Cluster | None = None) -> Api:

@@ -60,7 +60,7 @@ def test_a_session_needs_the_csrf_token_to_act(east: Cluster, now: datetime) -> 
 
 
 def test_an_address_that_is_none_is_a_problem_document(viewer: Api) -> None:
-    for path in ("nothing", "nodes/", "clusters/east/guard", ""):
+    for path in ("nothing", "nothing/", "clusters/east/guard", ""):
         assert "No endpoint at /api/v1/" in problem(viewer.get(path), 404)["detail"]
     problem(Api().post("nothing"), 404)
     problem(viewer.client.get("/api/v2/nodes"), 404)

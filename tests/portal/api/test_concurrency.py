@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from kcover.repairs import Part
+from kcover_portal.audit_stream import services as sinks
+from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import Policy, Revision
+from kcover_portal.repairs import services as repairs
+from kcover_portal.repairs.models import VendorDelivery
 from kcover_portal.rescue.models import Rescue
 from tests.portal.api.conftest import Api, add_node, caller
 from tests.portal.policies.texts import policy
+from tests.portal.repairs.test_vendor_events import SECRET, Vendor
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -47,6 +53,21 @@ def test_one_key_opens_one_rescue(east: Any, now: datetime) -> None:
     answers = together(act)
     assert [answer.status_code for answer in answers] == [201] * TOGETHER
     assert {answer.json()["id"] for answer in answers} == {Rescue.objects.get().pk}
+
+
+def test_one_delivery_of_a_vendor_acts_once_and_others_take_turns(east: Any, now: datetime) -> None:
+    given = {"address": "https://acme.example", "secret": SECRET, "options": {"vendor": "ACME"}}
+    sinks.make_sink("acme", "webhook", given, actor="t", now=now)
+    node = add_node(east, "gpu-1", now)
+    repair = repairs.report(node, part=Part(), details={"vendor": "ACME"}, actor="t", reason="x", now=now)
+    same = b'{"delivery": "a", "event": "accept", "repair": %d}' % repair.pk
+    answers = together(lambda number: Vendor().post(same))
+    assert {(one.status_code, one.content) for one in answers} == {(200, answers[0].content)}
+    assert Entry.objects.filter(verb="repair.accepted").count() == 1
+    other = b'{"delivery": "b%d", "event": "comment", "comment": "x", "repair": %d}'
+    assert {one.status_code for one in together(lambda number: Vendor().post(other % (number, repair.pk)))} == {200}
+    assert Entry.objects.filter(verb="repair.commented").count() == TOGETHER
+    assert VendorDelivery.objects.count() == 1 + TOGETHER
 
 
 def test_one_of_many_edits_of_a_revision_is_taken(now: datetime) -> None:

@@ -30,6 +30,11 @@ DECISIONS = {
     ("api:rescue-act", "post"),
     ("api:pause", "post"),
 }
+SIGNED = {
+    "api:repair-vendor-events",
+    "api:repair-jira-events",
+    "api:repair-mail-messages",
+}  # only a signature counts; a wrong one is recorded (test_vendor_events.py)
 OPEN = {"console:sign-in", "console:approve", "console:invitation"}  # pages for everybody; they answer 200 with a form
 VALUES = {"cluster": "east", "name": "east", "verb": "reboot", "guard": "storm", "kind": "slack", "shape": "csv"}
 WRITES = re.compile(r"^\s*(INSERT|UPDATE|DELETE|REPLACE)\b", re.IGNORECASE)
@@ -82,7 +87,7 @@ def test_inv_11_a_decision_token_acts_by_no_other_door(story: None, east: Cluste
         with CaptureQueriesContext(connection) as asked:
             response = getattr(client, method)(path + query, **content)
         written = [one["sql"] for one in asked.captured_queries if WRITES.match(one["sql"])]
-        acted += [(name, sql) for sql in written if not BOOKKEEPING.match(sql)]
+        acted += [(name, sql) for sql in written if not BOOKKEEPING.match(sql) and name not in SIGNED]
         status = 200 if name == "operate:readyz" else response.status_code  # 503: no process beside this one runs
         if status == 500 or (method not in SAFE and status < 300 and name not in OPEN | {"operate:readyz"}):
             let_in.append((name, response.status_code))

@@ -73,7 +73,7 @@ def admin_with_rows(east: Cluster, admin: Api, now: datetime, settings: Any) -> 
     return admin
 
 
-GOOD = {"cluster": "east", "name": "gpu-1", "id": "1", "verb": "cordon", "n": "1"}
+GOOD = {"cluster": "east", "name": "gpu-1", "id": "1", "verb": "cordon", "n": "1", "need": "0123456789abcdef"}
 JOB = {"namespace": "train", "kind": "PyTorchJob", "action": "restart"}
 
 

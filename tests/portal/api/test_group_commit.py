@@ -104,6 +104,20 @@ async def test_calls_that_are_handled_alone_count_towards_the_capacity() -> None
     assert await gathering.ask(2) == 4
 
 
+async def test_one_sender_has_a_part_of_the_places() -> None:
+    work = Work()
+    work.go.clear()
+    gathering = GroupCommit(work, name="t", capacity=9, each=2)
+    calls = [asyncio.create_task(gathering.ask(2, at_once=True)) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    calls += [asyncio.create_task(gathering.ask(2, sender=sender)) for sender in "aaab"]
+    await asyncio.sleep(0.01)
+    work.go.set()
+    answers = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [int, int, int, int, QueueFull, int]
+    assert await asyncio.gather(*(gathering.ask(2, sender="a") for _ in range(2))) == [4, 4]
+
+
 async def test_who_hangs_up_disturbs_nobody() -> None:
     work = Work()
     work.go.clear()

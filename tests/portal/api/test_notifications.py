@@ -38,7 +38,7 @@ def test_a_channel_is_made_changed_and_deleted_and_its_secrets_are_never_shown(a
     assert (made["batching"], made["min_interval"], made["enabled"], made["language"]) == (5, 60, True, "en")
     row = Channel.objects.get()
     assert (row.url, row.secret) == (HOOK["url"], SECRET)
-    patch = {"url": "https://other.example/hush", "enabled": False, "reason": "moved"}
+    patch = {"url": "https://other.example/hush", "secret": SECRET, "enabled": False, "reason": "moved"}
     changed = admin.call("patch", "channels/on-call", patch)
     assert (changed.json()["host"], changed.json()["enabled"]) == ("other.example", False)
     assert Channel.objects.get().secret == SECRET
@@ -111,6 +111,17 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
     assert "01234567" not in str([made.json(), admin.get("channels/pager").json()])
 
 
+ALERTMANAGER = {"kind": "alertmanager", "url": "http://alertmanager.monitoring:9093", "secret": ""}
+
+
+def test_an_alertmanager_needs_an_address_and_may_have_a_secret(admin: Api):
+    made = admin.post("channels", {**PAGER, **ALERTMANAGER}).json()
+    assert (made["kind"], made["host"], made["signed"]) == ("alertmanager", "alertmanager.monitoring", False)
+    changed = admin.call("patch", "channels/pager", {"secret": "t" * 3000}).json()
+    assert changed["signed"]
+    assert "tttt" not in str([changed, list(Entry.objects.values_list("data", flat=True))])
+
+
 @pytest.mark.parametrize(
     ("body", "field", "words"),
     [
@@ -124,6 +135,9 @@ def test_opsgenie_knows_where_it_goes_too(admin: Api):
         ({"recipients": ["a@b.example"]}, "recipients", "have a url"),
         ({"kind": "opsgenie", "secret": ""}, "secret", "the key of an API integration, alone"),
         ({"kind": "opsgenie", "secret": "GenieKey 01234567-89ab-cdef-0123-456789abcdef"}, "secret", "alone"),
+        ({"kind": "alertmanager"}, "url", "Write an address"),
+        ({**ALERTMANAGER, "secret": "a token"}, "secret", "USER:PASSWORD"),
+        ({**ALERTMANAGER, "quiet_hours": "22:00-07:00"}, "quiet_hours", "schedules of their own"),
     ],
 )
 def test_an_odd_pager_is_refused_by_name(admin: Api, body: dict[str, Any], field: str, words: str):

@@ -37,12 +37,15 @@ def test_a_text_is_validated_and_not_applied(viewer: Api) -> None:
 
 def test_a_rule_without_codes_and_labels_is_shown_as_such(viewer: Api) -> None:
     text = policy("a", codes="~", extra="      escalate: call somebody\n      verify: {agent: false}\n")
-    rule = viewer.post("policies/validate", {"text": text}).json()["policies"][0]["rules"][0]
+    rule = viewer.post("policies/validate", {"yaml": text}).json()["policies"][0]["rules"][0]
     assert (rule["errorCode"], rule["nodeSelector"]) == (None, None)
     assert (rule["escalate"], rule["verify"], rule["verifyAgent"]) == ("call somebody", True, False)
 
 
-@pytest.mark.parametrize("kind", ["application/yaml", "text/yaml", "application/x-yaml", "text/plain"])
+@pytest.mark.parametrize(
+    "kind",
+    ["application/yaml", "text/yaml", "application/x-yaml", "text/plain", "application/x-www-form-urlencoded", ""],
+)
 def test_yaml_goes_by_several_names(kind: str, viewer: Api) -> None:
     address = "/api/v1/policies/validate"
     response = viewer.client.post(address, policy("a"), content_type=kind, headers=viewer.headers)
@@ -50,7 +53,7 @@ def test_yaml_goes_by_several_names(kind: str, viewer: Api) -> None:
     refused = viewer.client.post(address, policy("a"), content_type="text/html", headers=viewer.headers)
     assert problem(refused, 415)["detail"] == (
         'Unsupported media type "text/html" in request. Send application/json or application/yaml or text/yaml or'
-        " application/x-yaml or text/plain."
+        " application/x-yaml or text/plain or application/x-www-form-urlencoded."
     )
 
 

@@ -39,7 +39,7 @@ def test_only_who_may_write_policies_installs(viewer: Api) -> None:
 
 def test_a_pack_says_what_it_would_install(admin: Api, viewer: Api) -> None:
     listed = {one["name"]: one for one in viewer.get("policies/packs").json()["results"]}
-    assert list(listed) == ["kcover", "konduktor", "kce", "autopilot", "nvidia"]
+    assert list(listed) == ["kcover", "konduktor", "kce", "autopilot", "nvidia", "ladder"]
     assert (listed["konduktor"]["mode"], listed["konduktor"]["installed"]) == ("shadow", [])
     assert listed["konduktor"]["changes"] == {"konduktor": "new"}
     [rule] = listed["konduktor"]["policies"][0]["rules"]

@@ -129,7 +129,7 @@ def test_everybody_else_needs_the_role_operator(nodes: list[Node], west: Cluster
     problem(Api("kca_wrong").post("preflight/reports", body(1)), 401)
     elsewhere = caller("operator", now, cluster=west)
     assert "no node gpu-1" in fields(elsewhere.post("preflight/reports", body(1)))["report/node_name"]
-    assert caller("viewer", now, cluster=nodes[0].cluster).get("preflight/runs").json()["results"] == []
+    assert caller("viewer", now, cluster=nodes[0].cluster).get("preflight").json()["results"] == []
 
 
 @pytest.mark.parametrize(

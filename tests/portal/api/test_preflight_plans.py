@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.preflight.models import PairPlan
+from kcover_portal.preflight.services import pair_plans
 from tests.portal.api.conftest import Api, caller, problem
 from tests.portal.rescue.world import World
 
@@ -49,13 +50,32 @@ def test_a_plan_is_requested_and_read(world: World, operator: Api) -> None:
     assert operator.ids("preflight/plans?state=finished") == operator.ids("preflight/plans?node=gpu-4") == []
 
 
-@pytest.mark.parametrize("rule", PairPlan.Rule.values)
+@pytest.mark.parametrize("rule", pair_plans.RULES)
 def test_the_verdict_names_its_rule(world: World, operator: Api, rule: str) -> None:
     key = operator.post("preflight/plans", ASKED | {"rule": rule}).json()["id"]
     PairPlan.objects.update(state="finished", slow=["gpu-1"], inconclusive=["gpu-2"], finished_at=world.now)
     verdict = {"rule": rule, "slow": ["gpu-1"], "fabric": [], "inconclusive": ["gpu-2"], "storm": False}
     assert operator.get(f"preflight/plans/{key}").json()["verdict"] == verdict
     assert operator.get("preflight/plans").json()["results"][0]["verdict"] == verdict
+
+
+@pytest.mark.parametrize(
+    ("selection", "number"),
+    [
+        ({}, 4),
+        ({"pools": ["h100"]}, 2),
+        ({"labels": ["rack=A-14", "row"]}, 3),
+        ({"domains": {"rack": ["A-14"]}}, 3),
+        ({"selector": "rack=A-14"}, 3),
+    ],
+)
+def test_the_nodes_of_a_plan_are_a_scope(world: World, operator: Api, selection: dict[str, Any], number: int) -> None:
+    Node.objects.filter(name__in=("gpu-1", "gpu-2")).update(pool="h100")
+    Node.objects.exclude(name="gpu-4").update(labels={"rack": "A-14", "row": "7"})
+    Cluster.objects.update(topology={"rack": "rack"})
+    assert operator.post("preflight/plans", {"cluster": "c1", **selection}).status_code == 202
+    tests = PairPlan.objects.get().tests.values_list("first__name", "second__name")
+    assert len({name for pair in tests for name in pair}) == number
 
 
 def test_a_repeated_request_plans_once(world: World, operator: Api) -> None:
@@ -70,6 +90,12 @@ def test_a_repeated_request_plans_once(world: World, operator: Api) -> None:
         ({"nodes": ["gpu-1", "gpu-9"]}, "nodes", "nodes_missing"),
         ({"nodes": ["gpu-1"]}, "nodes", "pair_nodes"),
         ({"selector": "a=b"}, "selector", "pair_selection"),
+        ({"nodes": None, "selector": "a=b"}, "selector", "scope_without_nodes"),
+        ({"nodes": None, "selector": "a=b=c"}, "selector", "label_selector_invalid"),
+        ({"nodes": []}, "nodes", "scope_empty"),
+        ({"nodes": None, "pools": ["p9"]}, "pools", "cluster_without_pools"),
+        ({"nodes": None, "domains": {"leaf": ["l9"]}}, "domains", "scope_without_nodes"),
+        ({"pools": ["p"]}, "pools", "scope_one_kind"),
         ({"rounds": 99}, "rounds", "pair_rounds"),
         ({"rule": "mine"}, "rule", "pair_rule"),
         ({"threshold": 0}, "threshold", "pair_threshold"),
@@ -78,7 +104,8 @@ def test_a_repeated_request_plans_once(world: World, operator: Api) -> None:
     ],
 )
 def test_what_is_wrong_is_named(world: World, operator: Api, change: dict[str, Any], field: str, code: str) -> None:
-    assert codes(operator.post("preflight/plans", ASKED | change), 400) == {field: code}
+    body = {key: value for key, value in (ASKED | change).items() if value is not None}
+    assert codes(operator.post("preflight/plans", body), 400) == {field: code}
     assert not PairPlan.objects.exists()
 
 

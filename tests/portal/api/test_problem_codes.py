@@ -41,6 +41,8 @@ def codes(response: Any) -> dict[str, str]:
         ("/api/v1/incidents/999", 404, "not_found"),
         ("/api/v1/nodes?x=1", 400, "invalid"),
         ("/api/v1/nodes?page_size=0", 400, "invalid"),
+        ("/api/v1/nodes/?page_size=0", 400, "invalid"),
+        ("/api/v1/", 404, "unknown_endpoint"),
     ],
 )
 def test_reading(path: str, status: int, code: str, now: datetime) -> None:
@@ -133,7 +135,7 @@ def in_both_languages(answer: Callable[[dict[str, str]], Any]) -> dict[str, Any]
         ("get", "policies/effective?kind=yid", None, "kind", "kind_unknown"),
         ("get", "policies/effective?code=x", None, "code", "code_not_numeric"),
         ("get", "policies/effective?kind=check", None, "code", "code_missing"),
-        ("get", "policies/effective?code=62&node=gpu-1", None, "node", "unknown_node"),
+        ("get", "policies/effective?code=62&node=gpu-none", None, "node", "unknown_node"),
         ("get", "policies/effective?code=62&label=pool", None, "label", "label_selector_invalid"),
         ("post", "policies/try", {"yaml": "x", "days": 1, "now": True}, "days", "exclusive"),
         ("patch", "clusters/east", {"storage_class": "No such"}, "storage_class", "storage_class_invalid"),

@@ -247,7 +247,7 @@ def test_an_unknown_parameter_is_told_what_is_known(viewer: Api) -> None:
     assert found == {"stat": found["stat"]}
     assert "Did you mean state?" in found["stat"]
     assert "page_size" in found["stat"]
-    assert fields(viewer.get("clusters/east?x=1")) == {"x": "Unknown parameter. This endpoint takes no parameters."}
+    assert fields(viewer.get("clusters/east?x=1")) == {"x": "Unknown parameter. There are no parameters here."}
 
 
 @pytest.mark.parametrize(

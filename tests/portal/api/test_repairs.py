@@ -63,11 +63,15 @@ def test_from_the_report_to_the_proof(repair: int, node: Node, operator: Api) ->
     assert problem(operator.post(f"repairs/{repair}/accept", WHY), 409)["code"] == "repair_closed_already"
 
 
-def test_a_refused_repair_goes_back_to_whoever_reported_it(repair: int, operator: Api) -> None:
+def test_a_refused_repair_goes_back_to_the_role_that_reported_it(
+    repair: int, node: Node, operator: Api, admin: Api
+) -> None:
     refused = move(operator, repair, "accept", "refuse")
-    assert refused["state"] == "refused"
-    assert refused["assignee"] == refused["opened_by"]
+    assert (refused["state"], refused["assignee"], refused["opened_role"]) == ("refused", "role:operator", "operator")
     assert refused["opened_by"].startswith("token:")
+    assert move(admin, repair, "accept")["assignee"] == "ada"
+    own = admin.post("repairs", {**REPORT, "part": {"kind": "nic"}}).json()["id"]
+    assert move(admin, own, "refuse")["assignee"] == "role:admin"
 
 
 @pytest.mark.parametrize("verb", ["hand-over", "return", "close"])

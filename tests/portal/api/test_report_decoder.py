@@ -66,7 +66,20 @@ GPU = objects(
     may_model=texts(128, "H100"),
     may_serial=texts(64, "1"),
 )
-INVENTORY = objects(may_driver=texts(64, "580"), may_kernel=texts(128, "6.8"), may_gpus=st.lists(GPU, max_size=3))
+NIC = objects(
+    serial=texts(64, "MT21"),
+    may_name=texts(64, "mlx5_0"),
+    may_pci=st.sampled_from(["0000:4e:00.0", None]),
+    may_model=texts(128, "ConnectX-7"),
+)
+INVENTORY = objects(
+    may_driver=texts(64, "580"),
+    may_kernel=texts(128, "6.8"),
+    may_gpus=st.lists(GPU, max_size=3),
+    may_machine_serial=texts(64, "SN1"),
+    may_board_serial=texts(64, "B1"),
+    may_nics=st.lists(NIC, max_size=2),
+)
 REPORTS = objects(
     version=st.just(1),
     node=st.sampled_from(["gpu-1", "a" * 253, "a.b"]),

@@ -7,8 +7,9 @@ import pytest
 
 from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
-from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.fleet.services import cluster_settings, repeated_windows
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -193,6 +194,38 @@ def test_a_maintenance_window_is_announced_and_ended(east: Cluster, node: Node) 
     ]
 
 
+def test_a_maintenance_window_repeats_and_all_of_it_ends(east: Cluster, node: Node) -> None:
+    now = datetime.now().astimezone()
+    api, begins = caller(None, now, kind="operator"), now + timedelta(hours=1)
+    window = {"cluster": "east", "starts_at": begins.isoformat(), "ends_at": (begins + timedelta(hours=1)).isoformat()}
+    weekly = {"every": "week", "zone": "Europe/Berlin", "until": (begins + timedelta(days=15)).isoformat()}
+    for wrong, field, code in (
+        ({"every": "month"}, "repeats.every", "invalid_choice"),
+        ({"zone": "Mars/Base"}, "repeats.zone", "repeat_zone_unknown"),
+        ({"until": now.isoformat()}, "repeats.until", "repeat_never"),
+        ({"every": "day", "until": (now + timedelta(days=90)).isoformat()}, "repeats.until", "repeat_too_many"),
+        ({"days": 3}, "days", "unknown_field"),
+    ):
+        refused = api.post("maintenance", {**window, "reason": "r", "repeats": {**weekly, **wrong}})
+        [error] = refused.json()["errors"]
+        assert (refused.status_code, error["field"], error["code"]) == (400, field, code)
+    assert not Maintenance.objects.exists()
+    made = api.post("maintenance", {**window, "reason": "r", "repeats": weekly}).json()
+    rows = Maintenance.objects.all()
+    assert [str(row.series) for row in rows] == [made["series"]] * 3
+    assert made["repeats"]["zone"] == "Europe/Berlin"
+    assert api.call("delete", f"maintenance/{made['id']}?series=true").status_code == 204
+    assert not Maintenance.objects.exists()
+
+
+def test_the_rows_of_a_series_are_bounded() -> None:
+    repeated_windows.check_size(5_000, 10)
+    repeated_windows.check_size(repeated_windows.MAX_NAMES + 1, 1)
+    with pytest.raises(FieldError) as refused:
+        repeated_windows.check_size(5_000, 11)
+    assert refused.value.reason.code == "repeat_too_large"
+
+
 @pytest.mark.parametrize(
     ("scope", "field", "code", "params"),
     [
@@ -222,6 +255,8 @@ def test_settings_of_a_cluster_are_changed_all_or_none(east: Cluster, now: datet
     assert Entry.objects.get(verb="cluster.changed").data["changed"]["drills"] == {"before": "act", "after": "record"}
     wrong = api.call("patch", "clusters/east", {"drills": "act", "ready_within": 5})
     assert (wrong.status_code, wrong.json()["errors"][0]["field"]) == (400, "ready_within")
+    for trusted in ({"event_namespace": "train"}, {"drills": "act"}):  # who may report faults
+        assert api.call("patch", "clusters/east", trusted).status_code == 403
     assert Cluster.objects.get(name="east").drills == "record"
     assert api.call("patch", "clusters/east", {"decision_url": "https://x.example"}).status_code == 403
     paused = api.call("patch", "clusters/east", {"mode": "paused", "reason": "fire"}).json()

@@ -12,7 +12,9 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.evidence import services
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.fleet.models import Cluster, Command, Node
+from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.runtime.services import concurrency_limits
 from tests.portal.api.conftest import Api, add_story, caller, problem
 
 pytestmark = pytest.mark.django_db
@@ -49,6 +51,17 @@ def test_the_file_is_what_the_agent_sent(viewer: Api, rescue: Rescue) -> None:
     assert answer["Content-Disposition"] == f'attachment; filename="rescue-{rescue.pk}-evidence-1.log.gz"'
     assert answer["X-Content-Type-Options"] == "nosniff"
     assert answer["ETag"] == f'"{SHA256}"'
+
+
+def test_downloads_are_recorded_and_bounded(viewer: Api, rescue: Rescue) -> None:
+    for _ in range(concurrency_limits.EXPORT_STARTS.per_person):
+        assert viewer.get(f"rescues/{rescue.pk}/evidence/1").status_code == 200
+    assert problem(viewer.get(f"rescues/{rescue.pk}/evidence/1"), 429)["code"] == "places_own_taken"
+    found = Entry.objects.filter(verb="evidence.read")
+    assert found.count() == concurrency_limits.EXPORT_STARTS.per_person
+    assert (found[0].cluster, found[0].node, found[0].rescue) == (rescue.cluster.name, rescue.node.name, None)
+    assert (found[0].data["of_rescue"], found[0].data["sha256"]) == (rescue.pk, SHA256)
+    assert found[0].actor.startswith("token:")
 
 
 def test_what_is_not_stored_is_not_found(viewer: Api, rescue: Rescue, now: datetime) -> None:

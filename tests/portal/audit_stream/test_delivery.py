@@ -145,7 +145,7 @@ def test_a_worker_that_dies_before_the_commit_delivers_twice_and_loses_nothing(
     sink = made("syslog", syslog.address, now=now)
     tell("c1", "one", "two", now=now)
     fresh = Sink.objects.get(pk=sink.pk)
-    senders.send(fresh, queries.batch(fresh))  # a worker that was killed after this line moves no position
+    senders.send(fresh, queries.batch(fresh), now=now)  # a worker that was killed after this line moves no position
     later = now + delivery.LEASE_TIME
     tell("c1", "three", now=later)
     deliver(sink, later)
@@ -159,7 +159,7 @@ def test_a_position_never_moves_back(folder: Path, now: datetime) -> None:
     first = queries.batch(Sink.objects.get(pk=sink.pk))
     tell("c1", "two", now=now)
     deliver(sink, now)
-    delivery.received(sink, first, now=now)  # a worker that lost its lease is late
+    delivery.received(sink, first, sent=1, now=now)  # a worker that lost its lease is late
     assert Position.objects.get(part="c1").number == 2
 
 

@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.ledger.models import Entry
-from tests.portal.api.conftest import Api, problem
+from tests.portal.api.conftest import Api, fields, problem
 from tests.portal.api.conftest import person as account
 from tests.portal.audit_stream.conftest import SECRET
 
@@ -38,7 +38,9 @@ def test_a_sink_is_made_changed_and_deleted_and_its_secrets_are_never_shown(admi
         *("siem", "https://siem.example", True, ["audit"]),
         1,
     )
-    changed = admin.call("patch", "audit-sinks/siem", {"enabled": False, "address": "https://b.example/hush"})
+    elsewhere = {"enabled": False, "address": "https://b.example/hush"}
+    assert set(fields(admin.call("patch", "audit-sinks/siem", elsewhere))) == {"secret"}
+    changed = admin.call("patch", "audit-sinks/siem", {**elsewhere, "secret": SECRET})
     assert (changed.json()["enabled"], changed.json()["address"]) == (False, "https://b.example")
     said = str([admin.get("audit-sinks").json(), admin.get("audit-sinks/siem").json(), made, changed.json()])
     assert admin.call("delete", "audit-sinks/siem").status_code == 204
@@ -100,14 +102,14 @@ def test_the_console_makes_changes_and_deletes_a_sink(admin: Api, folder: Path) 
     client = admin.client
     assert "/audit/sinks/" in client.get("/audit/").content.decode()
     assert client.get("/audit/sinks/new/pigeon/").status_code == 404
-    refused = client.post("/audit/sinks/new/file/", {"name": "log", "address": "a/b", "whole": "no"})
+    refused = client.post("/audit/sinks/new/file/", {"name": "log", "address": "a/b", "whole": "no", "topics": "audit"})
     assert refused.status_code == 422
-    first = {"name": "log", "address": "audit.jsonl", "whole": "yes"}
+    first = {"name": "log", "address": "audit.jsonl", "whole": "yes", "topics": ["audit", "healing"]}
     assert client.post("/audit/sinks/new/file/", first).status_code == 302
     assert "audit.jsonl" in client.get("/audit/sinks/").content.decode()
-    form = {"address": "", "enabled": "no", "reason": "moving"}
+    form = {"address": "", "enabled": "no", "reason": "moving", "topics": ["healing", "tickets"]}
     assert client.post("/audit/sinks/log/change/", form).status_code == 302
-    assert (Sink.objects.get().address, Sink.objects.get().enabled) == ("audit.jsonl", False)
+    assert (Sink.objects.get().address, Sink.objects.get().topics) == ("audit.jsonl", ["healing", "tickets"])
     assert client.post("/audit/sinks/log/delete/", {"reason": "moved"}).status_code == 302
     assert not Sink.objects.exists()
 

@@ -113,7 +113,7 @@ def test_busy_gpus_prove_nothing(world: World) -> None:
     [results] = queries.validation_results(row).values()
     assert {one["name"]: one["proof"] for one in results} == {
         **dict.fromkeys(("remapped", "gpupower", "pciebw"), "hardware"),
-        **dict.fromkeys(("gpumem", "dcgm"), "none"),
+        **dict.fromkeys(("gpumem", "dcgm", "nccl"), "none"),
     }
     assert entries(row)[0].node == "gpu-1", "the history of the only node shows it"
 

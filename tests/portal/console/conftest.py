@@ -1,6 +1,7 @@
 """People of every role in front of the console, with a real engine on a fake cluster behind it."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -19,6 +20,20 @@ def world(db: None) -> Iterator[World]:
     made = World()
     yield made
     made.uninstall()
+
+
+@pytest.fixture
+def make(db: None) -> Iterator[Callable[..., World]]:
+    """Makes worlds with options: ``make(nodes=2, policy="")``."""
+    made: list[World] = []
+
+    def world(**options: Any) -> World:
+        made.append(World(**options))
+        return made[-1]
+
+    yield world
+    for one in made:
+        one.uninstall()
 
 
 @pytest.fixture

@@ -13,9 +13,11 @@ from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
 from kcover_portal.fleet.models import CheckResult, Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.parts.models import Part, Placement
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport, PreflightRun
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Rescue
+from kcover_portal.sources.models import Source
 from tests.portal.api.conftest import add_node, add_story
 
 PASSWORD = "long-enough-1"
@@ -65,8 +67,19 @@ def _story(node: Node, now: datetime) -> Rescue:
         opened_because=[reasons.of("repair_reported_by_because", by="bo", why=f"about {node.name}").to_json()],
         reported_at=now - timedelta(days=2),
     )
+    _parts(node, now)
     rescue.refresh_from_db()
     return rescue
+
+
+def _parts(node: Node, now: datetime) -> None:
+    """A part of the node, and one that was in both nodes, flagged in each."""
+    own, _ = Part.objects.get_or_create(kind="gpu", serial=f"part of {node.name}", defaults={"first_seen_at": now})
+    shared, _ = Part.objects.get_or_create(kind="nic", serial="moved", defaults={"first_seen_at": now})
+    where = {"cluster": node.cluster, "node": node, "node_name": node.name, "slot": "0000:4e:00"}
+    flag = reasons.of("part_on_two_nodes", serial="moved").to_json()
+    Placement.objects.create(part=own, since=now, device=f"GPU-{node.name}", **where)
+    Placement.objects.create(part=shared, since=now, flags=[flag], flagged_at=now, doubt="conflict", **where)
 
 
 def _past_rescue(node: Node, now: datetime) -> Rescue:
@@ -133,6 +146,9 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
         requested_at=now,
     )
     PairTest.objects.create(plan=plan, place=0, round=1, first=nodes[THEIRS], second=nodes[OURS], state="failed")
+    Source.objects.create(  # it was never read, so the page System names it
+        name="logs-of-theirs", kind="loki", cluster=cluster, url="https://theirs.example", created_at=now
+    )
     window = Maintenance.objects.create(
         cluster=cluster,
         pool="blue-of-theirs",

@@ -1,5 +1,6 @@
 """Access and System: who may open them, what they show, what they do."""
 
+import html
 import re
 from datetime import timedelta
 
@@ -202,9 +203,20 @@ def test_new_faults_are_counted_by_code_and_time(world: World):
     assert [sum(row) for _moment, row in found.rows] == [8, 1]
 
 
+@pytest.mark.parametrize(("span", "bars", "number"), [("24h", 24, 1), ("30day", 30, 2), ("365day", 26, 3)])
+def test_a_trend_reaches_back_hours_to_months(world: World, person, span: str, bars: int, number: int):
+    for hours in (5, 24 * 20, 24 * 200):
+        incident(world, "62", hours=hours, minutes=4)
+    found = trends.faults(Scope.of(world.cluster), now=world.now, span=span)
+    assert (len(found.starts), sum(found.series[0][1])) == (bars, number)
+    assert trends.recovery(Scope.of(world.cluster), now=world.now, span=span).faults == number
+    page = person("viewer").get(f"/trends/?span={span}")
+    assert (page.context["span"], len(page.context["trend"].starts)) == (span, bars)
+
+
 def test_the_week_is_a_fragment_of_its_own(person, world: World):
     incident(world, "62", hours=5, minutes=4)
-    page = text(person("viewer").get("/trends/"))
+    page = text(person("viewer").get("/trends/?span=colour"))
     assert "<xid-trend" in page
     assert "<html" not in page
     assert 'hx-get="/trends/"' in text(person("viewer").get("/"))
@@ -233,10 +245,34 @@ def test_the_palette_offers_what_the_person_may_do(person, world: World):
     assert 'href="/access/"' in admin
 
 
-def test_the_palette_finds_nodes_by_name(person, world: World):
-    client = person("viewer")
-    found = client.get("/search/nodes.json", {"q": "PU-"}).json()
-    assert found == {"nodes": [{"name": "gpu-1", "cluster": "c1", "page": "/nodes/c1/gpu-1/"}]}
-    assert client.get("/search/nodes.json").json() == {"nodes": []}
+def test_an_agents_token_ends_with_commands_and_waits_for_the_first_report(person, world: World):
+    client = person("admin")
+    made = html.unescape(text(client.post("/access/tokens/new/", {"kind": "agent", "cluster": "c1", "name": "new"})))
+    token = ApiToken.objects.get()
+    (secret,) = set(re.findall(r"kce_[\w-]{20,}", made))
+    assert f"KCOVER_AGENT_TOKEN={secret} > /etc/kcover/agent.env" in made
+    assert f"NODE_NAME=$(hostname) KCOVER_AGENT_URL=http://testserver KCOVER_AGENT_TOKEN={secret}" in made
+    assert f"--from-literal=token={secret}\n" in made
+    assert "--set agent.url=http://testserver --set cluster=c1 --set agent.tokenSecret=kcover-agent-token" in made
+    address = f"/access/tokens/{token.pk}/reports/"
+    assert f'hx-get="{address}"' in made
+    assert client.get(address).status_code == 204
+    Agent.objects.create(node=world.node(), seen_at=token.created_at, boot_id="b", boot_seen_at=token.created_at)
+    assert client.get(address).status_code == 204  # it reported with another credential
+    ApiToken.objects.create(
+        kind="agent", cluster=world.cluster, node="gpu-1", parent=token, digest="d", prefix="p", created_at=world.now
+    )
+    found = client.get(address)
+    assert found.status_code == 286
+    assert 'href="/nodes/c1/gpu-1/"' in text(found)
     other = Cluster.objects.create(name="other", created_at=world.now)
-    assert person("viewer", cluster=other).get("/search/nodes.json", {"q": "gpu"}).json() == {"nodes": []}
+    assert person("admin", cluster=other).get(address).status_code == 404
+    assert person("approver").get(address).status_code == 403
+
+
+def test_a_token_of_a_node_has_no_command_for_a_cluster(person, world: World):
+    page = {"kind": "agent", "cluster": "c1", "node": "gpu-1"}
+    made = html.unescape(text(person("admin").post("/access/tokens/new/", page)))
+    assert "NODE_NAME=gpu-1 > /etc/kcover/agent.env" in made
+    assert "helm install" not in made
+    assert "systemctl" not in text(person("admin").post("/access/tokens/new/", {"kind": "viewer"}))

@@ -3,6 +3,7 @@
 import io
 import logging
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
@@ -10,10 +11,13 @@ from django.utils import timezone
 
 from kcover_portal import log_format
 from kcover_portal.accounts.models import User
+from kcover_portal.incidents.models import JobSeen
+from kcover_portal.jobs import queries as jobs
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Approval, Rescue
+from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.test_approvals import GATED
 from tests.portal.rescue.world import World
 
@@ -62,7 +66,7 @@ def test_the_inbox_shows_what_an_answer_needs(person, gated: World):
     assert "gpu-1" in page
     assert "If unanswered, the request expires. The node stays isolated and is not rebooted." in page
     assert "Xid 62" in page
-    assert "Rule gated#1 (priority 10) matches xid 62." in page
+    assert "Rule gated#1 (priority 10) matches Xid 62." in page
     assert "guards passed" in page
     assert "Drain needs approval" in page
     assert text(person("viewer").get("/")).count("/approvals/") >= 1
@@ -315,3 +319,57 @@ def test_a_link_over_rest(person, gated: World):
     assert person("operator").post(address, {"approver": "bob"}, content_type="application/json").status_code == 403
     services.reject(gated.rescue(), actor="user:eve", reason="no", now=gated.now)
     assert client.post(address, {"approver": "bob"}, content_type="application/json").status_code == 409
+
+
+# ------------------------------------------------------------------------------------------------- one after the other
+
+
+HERE = {"HX-Request": "true", "HX-Current-URL": "http://testserver/approvals/"}
+
+
+def test_an_answer_leads_to_the_next_request_that_the_person_can_answer(person, gated: World):
+    world, client = gated, person("approver", name="bo")
+    world.kube.add_node("gpu-2", gpus=8)
+    world.sync()
+    world.fault(62, node="gpu-2")
+    world.work()
+    first, second = Rescue.objects.order_by("pk")
+    said = {"reason": "r", "plan_hash": first.plan_hash}
+    assert client.get("/approvals/").context["placed"][0].question.rescue == first
+    answer = client.post(f"/rescues/{first.pk}/reject/", said, headers=HERE)
+    assert answer.headers["HX-Redirect"] == f"/approvals/?answered={first.pk}#question-{second.pk}"
+    own = {**HERE, "HX-Current-URL": f"http://testserver/rescues/{second.pk}/"}
+    answer = client.post(f"/rescues/{second.pk}/approve/", {**said, "plan_hash": second.plan_hash}, headers=own)
+    assert answer.headers["HX-Redirect"] == f"/rescues/{second.pk}/"
+    assert client.get("/approvals/?answered=nonsense").context["just"] == ""
+
+
+def test_requests_about_one_job_name_each_other_and_the_whole_job(person, gated: World):
+    world, client = gated, person("approver")
+    jobs.forget()
+    world.kube.add_node("gpu-2", gpus=8)
+    world.kube.add_node("gpu-3", gpus=8)
+    world.sync()
+    add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3")
+    world.fault(62, node="gpu-2")
+    world.work()
+    first, second = Rescue.objects.order_by("pk")
+    page = client.get(f"/approvals/{first.pk}/pods/")
+    [one] = page.context["jobs"]
+    assert (one.job.name, one.job.nodes, one.job.gpus) == ("llm", ("gpu-1", "gpu-2", "gpu-3"), 24)
+    assert one.others == [second]
+    assert f"/many/rescues/approve/?picked={first.pk},{second.pk}" in text(page)
+    assert "/many/rescues/" not in text(person("viewer").get(f"/approvals/{first.pk}/pods/"))
+
+    held = {"state": "held", "hold": "approval", "needs_human": True, "gate": 0, "opened_at": world.now}
+    between = {"origin": "manual", "requested_by": "user:x", "expires_at": first.expires_at + timedelta(minutes=1)}
+    other = Rescue.objects.create(cluster=world.cluster, node=world.node("gpu-3"), **held, **between)
+    JobSeen.objects.all().delete()
+    for name, job in (("gpu-1", "train/llm"), ("gpu-3", "train/old"), ("gpu-2", "train/llm")):
+        JobSeen.objects.create(node=world.node(name), job=job, at=world.now)
+    Rescue.objects.filter(pk=second.pk).update(expires_at=first.expires_at + timedelta(hours=1))
+    placed = client.get("/approvals/").context["placed"]
+    assert [one.question.rescue for one in placed] == [first, second, other]
+    assert [(bool(one.opens), one.follows) for one in placed] == [(True, False), (False, True), (False, False)]
+    assert (placed[0].opens.job, placed[0].opens.picked) == ("train/llm", f"{first.pk},{second.pk}")
+    assert person("viewer").get("/approvals/").context["placed"][0].opens.picked == ""

@@ -58,5 +58,5 @@ def test_a_page_without_the_taint_says_nothing_of_it(world: World, person: Perso
 def test_the_list_marks_and_filters_them(world: World, person: Person) -> None:
     viewer = person("viewer")
     shown = viewer.get("/nodes/?burn_in=true").context["rows"]
-    assert [node.name for node, _, _ in shown] == [NEW]
+    assert [node.name for node, *_ in shown] == [NEW]
     assert len(viewer.get("/nodes/").context["rows"]) == 2

@@ -86,7 +86,7 @@ def test_what_is_wrong_with_the_form_is_told(world: World, person: Person) -> No
     asked = {"cluster": "c1", "checks": ["remapped"], "level": "1"}
     for change, said in (
         ({"host": "gpu-9"}, "has no node gpu-9"),
-        ({"nodelabel": "a"}, "Must be key=value"),
+        ({"by": "labels", "which": "a=="}, "Must be key=value"),
         ({"checks": []}, "This field is required"),
         ({"level": "7"}, "Select a valid choice"),
         ({"batch": "0"}, "greater than or equal to 1"),
@@ -242,9 +242,10 @@ def test_what_is_wrong_with_a_validation_is_told_at_its_field(world: World, pers
     client = person("operator")
     asked = {"cluster": "c1", "profile": "light", "host": "gpu-1"}
     for change, field in (
-        ({"host": "gpu-9"}, "host"),
+        ({"host": "gpu-9"}, "which"),
         ({"profile": "deep"}, "profile"),
-        ({"nodelabel": "a"}, "nodelabel"),
+        ({"nodelabel": "a==", "host": ""}, "which"),
+        ({"nodelabel": "a"}, "by"),  # of two older fields, none is taken
     ):
         response = client.post("/checks/validations/new/", {**asked, **change})
         assert (response.status_code, list(response.context["form"].errors)) == (422, [field])

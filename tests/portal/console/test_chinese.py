@@ -23,6 +23,8 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
+from kcover_portal.parts.models import Part as HardwarePart
+from kcover_portal.parts.models import Placement
 from kcover_portal.preflight import services as preflight
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightRun
 from kcover_portal.preflight.services import pair_plans
@@ -45,7 +47,7 @@ VOID_TAGS = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source"
 
 ATTRIBUTES = ("aria-label", "title", "placeholder", "alt")
 # Examples of what a field takes, and Autopilot's word for a node that did not answer.
-EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。", "cluster/name", autopilot.NO_ANSWER}
+EXAMPLES = {"例如 90 s、5 min、1 h 30 min 或 7 d。", "cluster/name", "pool=a100, zone=b", autopilot.NO_ANSWER}
 WORD = re.compile(r"[A-Za-z][A-Za-z.'-]+|(?<=\d )(?:d|h|s)\b")
 # Names and codes that a Chinese reader knows as they are.
 KNOWN = {
@@ -65,6 +67,7 @@ KNOWN = {
         "gpud",
         "Slack",
         "Mattermost",
+        *("Mon-Fri", "Sat-Sun", "Mon", "Fri", "Sat", "Sun", "Asia", "Shanghai"),
     ),
     *(
         "Rocket.Chat",
@@ -73,6 +76,7 @@ KNOWN = {
         "Lark",
         "PagerDuty",
         "Opsgenie",
+        "Alertmanager",
         "Webhook",
         "webhook",
         "English",
@@ -106,8 +110,12 @@ KNOWN = {
     *("kcover.io", "notify", "standby", "true", "enableWarmStandby", "exclude", "dmesg", "journalctl"),
     *("nvidia-bug-report", "all-reduce"),
     *("light", "full", "burn-in"),  # validation profiles
+    *("Prometheus", "Kueue", "code", "min"),  # in the help of a policy's attributes: <code>, 20min
 }
 HERE = {
+    # names of parts of GPUs, in the suggestions of codes
+    *("JPEG", "Grace", "CPU", "SPI", "CUDA", "SAW", "RLW", "TLW", "TREX", "NVLPW", "NETIR", "MSE", "PCI", "Express"),
+    *("SEC", "DMA", "kubelet", "zzz"),
     "gpu",
     "faults",
     "ann",
@@ -116,7 +124,7 @@ HERE = {
     "gated",
     "host",
     "train",
-    "worker",
+    *("worker", "web", "live", "watch", "kubeconfig"),
     "on-call",
     "ops",
     "ml",
@@ -206,6 +214,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
     notify.test(channel, actor="user:ann", now=world.now)
     cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:ann", reason="测试", now=world.now)
     repairs.report(world.node("gpu-1"), part=Part(kind="gpu"), actor="user:ann", reason="测试", now=world.now)
+    place_part(world)
     services.request(world.node("gpu-4"), "cordon", actor="user:ann", reason="测试", now=world.now)
     world.work()
     explain(world)
@@ -271,14 +280,33 @@ def own_incidents() -> list[Incident]:
     return list(Incident.objects.exclude(because={}).filter(node__isnull=False).select_related("node").order_by("pk"))
 
 
+def place_part(world: World) -> None:
+    """A GPU in a node, flagged, with a fault and a repair."""
+    node = world.node("gpu-1")
+    part = HardwarePart.objects.create(kind="gpu", serial="1652", first_seen_at=world.now)
+    where = {"part": part, "cluster": node.cluster, "node": node, "node_name": node.name, "slot": "0000:4e:00"}
+    flag = reasons.of("part_on_two_nodes", serial="1652").to_json()
+    Placement.objects.create(since=world.now, doubt="conflict", flags=[flag], flagged_at=world.now, **where)
+
+
 def pages() -> list[str]:
+    place = Placement.objects.get()
     incident = Incident.objects.filter(node__isnull=False, because={}).latest("pk").pk
     storm, rescue = Incident.objects.get(node=None).pk, Rescue.objects.earliest("pk").pk
     own, silent = Rescue.objects.latest("pk").pk, CheckRun.objects.latest("pk").pk
     repair = Repair.objects.get().pk
     run, preflight = CheckRun.objects.earliest("pk").pk, PreflightRun.objects.get().pk
     return [
-        *("/", "/trends/", "/map/", "/nodes/", "/nodes/c1/gpu-1/", "/nodes/c1/gpu-3/", "/nodes/c1/gpu-2/drain/"),
+        *(
+            "/",
+            "/wall/",
+            "/trends/",
+            "/map/",
+            "/nodes/",
+            "/nodes/c1/gpu-1/",
+            "/nodes/c1/gpu-3/",
+            "/nodes/c1/gpu-2/drain/",
+        ),
         *(
             "/incidents/",
             f"/incidents/{incident}/",
@@ -288,6 +316,7 @@ def pages() -> list[str]:
         ),
         *("/decisions/", "/incidents/log/", "/rescues/", f"/rescues/{rescue}/", f"/rescues/{rescue}/approve/"),
         *(f"/rescues/{own}/", f"/checks/{silent}/"),
+        *("/parts/", f"/parts/{place.part_id}/", f"/parts/{place.part_id}/review/{place.pk}/"),
         *("/repairs/", f"/repairs/{repair}/", f"/repairs/{repair}/accept/", f"/repairs/{repair}/refuse/"),
         *(f"/repairs/{repair}/change/", "/repairs/new/c1/gpu-2/", "/repairs/?state=closed"),
         *(
@@ -295,6 +324,7 @@ def pages() -> list[str]:
             f"/approvals/{rescue}/link/",
             f"/approvals/{rescue}/pods/",
             "/policies/",
+            "/policies/winners/",
             "/policy-packs/",
             "/policy-packs/first/",
             "/policies/gated/",
@@ -315,6 +345,7 @@ def pages() -> list[str]:
         ),
         *("/safety/", "/safety/c1/mode/", "/safety/c1/guards/budget/", "/safety/c1/guards/storm/", "/maintenance/new/"),
         *("/notifications/", "/notifications/new/slack/", "/notifications/new/pagerduty/", "/notifications/new/mail/"),
+        "/notifications/new/alertmanager/",
         *("/notifications/channels/on-call/", "/notifications/routes/new/", "/audit/", "/system/", "/access/"),
         *("/account/", "/account/password/"),
         *(f"/incidents/{row.pk}/" for row in own_incidents()),

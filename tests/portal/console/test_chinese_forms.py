@@ -83,12 +83,16 @@ def test_what_is_wrong_with_a_policy_is_said_in_chinese(reader: Client) -> None:
     assert found == {}
 
 
+NO_WAIT = {"batching": "0", "min_interval": "0"}
 REFUSED = {
     "/notifications/new/slack/": [
         {"name": "On Call", "url": "https://hooks.example/x", "language": "en"},
         {"name": "a", "url": "ftp://x", "language": "en"},
         {"name": "a", "url": "https://u:p@hooks.example/x", "language": "en"},
         {"name": "on-call", "url": "https://hooks.example/x", "language": "en"},
+    ],
+    "/notifications/new/alertmanager/": [
+        {"name": "a", "url": "http://am.example", "secret": "a token", "language": "en", **NO_WAIT}
     ],
     "/notifications/new/pagerduty/": [{"name": "a", "secret": "short", "language": "en"}],
     "/maintenance/new/": [

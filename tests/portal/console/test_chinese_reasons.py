@@ -45,7 +45,9 @@ def english(found: Iterable[reasons.Reason]) -> list[str]:
 def facts(*, troubled: bool, slots: guards.Slots, scope: str = "all", trait: str = "code") -> guards.Facts:
     """Facts by which every guard holds (``troubled``), or none."""
     names = {"all": "", "cluster": "东", "pool": "", "node": "节点"}
-    window = guards.Maintenance(start=NOW - HOUR, end=NOW + HOUR, scope=scope, name=names[scope])
+    covers = None if scope in names else True
+    name = names.get(scope, "甲")
+    window = guards.Maintenance(start=NOW - HOUR, end=NOW + HOUR, scope=scope, name=name, covers=covers)
     return guards.Facts(
         cluster="东",
         node="节点",

@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify.models import Delivery
+from kcover_portal.parts.models import Part, Placement
 from kcover_portal.policies import services as policies
 from kcover_portal.preflight.models import PairPlan, PreflightRun
 from kcover_portal.repairs.models import Repair
@@ -32,6 +33,8 @@ HEADERS = {
     "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
     "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason opened_because "
     "code policy revision rule decision plan_hash opened_at due_at closed_at",
+    "placements": "id part kind serial model cluster node slot device from to doubt flags flagged_at reviewed_by "
+    "reviewed_at",
     "repairs": "id cluster node state machine_serial part_kind part_serial part_slot vendor queue ticket assignee due "
     "action opened_because opened_by rescue reported_at accepted_at in_repair_at returned_at validating_at closed_at "
     "refused_at",
@@ -92,6 +95,8 @@ def fill(cluster: Cluster, number: int) -> None:
         closed_at=NOW + timedelta(minutes=3),
     )
     Repair.objects.create(cluster=cluster, node=node, node_name=node.name, opened_by="user:x", reported_at=NOW)
+    part = Part.objects.create(kind="gpu", serial=f"S{number}", first_seen_at=NOW)
+    Placement.objects.create(part=part, cluster=cluster, node=node, node_name=node.name, since=NOW)
     Delivery.objects.create(name="on-call", key=uuid.uuid4(), subject="=x", opened_at=NOW)
     refused = audit.RequestRefused(node=node.name, requested=("drain",), because=reasons.of("pod_gone"))
     ledger.record(cluster.name, refused, actor="@x", now=NOW)

@@ -48,7 +48,7 @@ def test_what_comes_and_goes_is_shown_although_it_is_gone(person, world: World):
     flap(world)
     viewer = person("viewer")
     shown = page(viewer, f"/nodes/c1/{NODE}/")
-    assert " Health Degraded flapping: xid 94 " in shown
+    assert " Health Degraded flapping: Xid 94 " in shown
     assert "no fault" not in shown  # not of the GPU either
     assert page(viewer, "/nodes/").count(" flapping ") == 1
 

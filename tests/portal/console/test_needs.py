@@ -3,33 +3,31 @@
 from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
+from kcover.needs import Need
 from kcover_portal import needs_person
+from kcover_portal.accounts.models import User
 from kcover_portal.accounts.queries import Scope
+from kcover_portal.console.reads import fleet as tiles
 from kcover_portal.console.reads import needs
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents.models import Incident
+from kcover_portal.needs.queries import causes
 from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.views import filtersets, node_status
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def make():
-    made = []
-
-    def world(**options):
-        made.append(World(**options))
-        return made[-1]
-
-    yield world
-    for one in made:
-        one.uninstall()
-
-
 def listed(world: World) -> list[str]:
-    return [need.node for need in needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows]
+    return [node for entry in found(world).entries for node in entry.nodes]
+
+
+def found(world: World) -> causes.Found:
+    return causes.entries(Scope.of(world.cluster), [world.cluster], now=world.now)
 
 
 def counted(world: World) -> int:
@@ -56,6 +54,21 @@ def test_a_node_whose_rescue_was_denied_stays_in_the_list(denied: World):
         assert (listed(denied), counted(denied)) == (["gpu-1"], 1)
 
 
+def test_a_denied_node_whose_fault_comes_back_stays_in_the_list_until_a_rescue_opens(denied: World):
+    fleet.pause(cluster=denied.cluster, reason="", actor="user:ann", now=denied.now)
+    denied.pass_time(120)
+    denied.fault(62)
+    denied.work()
+    [entry] = found(denied).entries
+    assert (entry.nodes, entry.nature) == (("gpu-1",), "held")
+    assert "need_stopped" not in [reason.code for reason in entry.why]
+    fleet.resume(cluster=denied.cluster, reason="", actor="user:ann", now=denied.now, mode="approve")
+    denied.pass_time(120)
+    services.sweep(now=denied.now)
+    denied.work()
+    assert [entry.kind for entry in found(denied).entries] == [Need.APPROVAL]
+
+
 def test_a_denied_node_that_takes_no_work_is_not_in_the_list(denied: World):
     denied.kube.cordon("gpu-1")
     for _ in range(2):
@@ -65,21 +78,28 @@ def test_a_denied_node_that_takes_no_work_is_not_in_the_list(denied: World):
     assert listed(denied) == []
 
 
+def test_a_denial_is_the_reason_at_once(denied: World):
+    [entry] = found(denied).entries
+    assert [reason.code for reason in entry.why] == ["need_stopped", "need_still_working"]
+    assert "rejected_because" in [reason.code for reason in dict(entry.why[0].params)["why"].parts]
+    nobody = User.objects.create_user("nobody")
+    assert needs.about(nobody, denied.cluster, [denied.node()], now=denied.now) == []
+
+
 def test_every_faulty_node_is_listed_worst_first(make):
     world = make(policy="", nodes=20)
     for number in range(1, 20):
-        world.fault(62, node=f"gpu-{number}")
+        world.fault(94, node=f"gpu-{number}")
         world.now += timedelta(seconds=1)
     world.fault(79, node="gpu-20")
     world.work()
-    fatal = set(Incident.objects.filter(severity="fatal").values_list("node__name", flat=True))
-    assert "gpu-20" in fatal
-    rows = listed(world)
-    assert set(rows) == {f"gpu-{number}" for number in range(1, 21)}
-    assert set(rows[: len(fatal)]) == fatal
+    assert [entry.nodes for entry in found(world).entries] == [
+        ("gpu-20",),
+        tuple(f"gpu-{number}" for number in range(1, 20)),
+    ]
 
 
-def test_a_node_with_many_faults_is_one_row_with_its_worst(make):
+def test_a_node_with_many_faults_counts_once_with_its_worst(make):
     world = make(policy="", nodes=2)
     world.fault(62, node="gpu-2")
     world.now += timedelta(seconds=1)
@@ -87,23 +107,125 @@ def test_a_node_with_many_faults_is_one_row_with_its_worst(make):
         world.fault(94, pci=f"0000:{slot:02x}:00")
     world.fault(79)
     world.work()
-    found = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now)
-    assert (len(found.rows), found.total) == (2, 2)
-    [row] = [row for row in found.rows if row.node == "gpu-1"]
-    assert (Incident.objects.get(pk=row.record).code, "40" in row.text) == ("79", True)
+    by_node = {entry.nodes: entry for entry in found(world).entries}
+    assert set(by_node) == {("gpu-1",), ("gpu-2",)}
+    entry = by_node["gpu-1",]
+    assert (entry.items[0].row.code, entry.others) == ("79", 40)
 
 
-def test_what_the_list_leaves_out_is_counted_and_linked(make, monkeypatch, person):
-    monkeypatch.setattr(needs, "MAX_ROWS", 3)
+def test_what_is_too_much_to_read_is_counted_and_linked(make, monkeypatch, person):
+    monkeypatch.setattr(causes, "MAX_READ", 3)
     world = make(policy="", nodes=5)
     for number in range(1, 6):
         world.fault(79, node=f"gpu-{number}")
     world.work()
-    found = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now)
-    assert (len(found.rows), found.total, [(more.number, more.page) for more in found.more]) == (
-        3,
-        5,
-        [(2, "incidents")],
-    )
+    result = found(world)
+    assert (len(result.entries), dict(result.left_out)) == (1, {"incident": 2})
     page = person("viewer").get("/").content.decode()
     assert "/incidents/?needs_person=true" in page
+
+
+def test_the_same_card_is_on_the_node_and_on_the_incident(make, person):
+    world = make(policy="", nodes=2)
+    for node in ("gpu-1", "gpu-2"):
+        world.fault(79, node=node)
+    world.work()
+    [entry] = found(world).entries
+    client = person("operator")
+    for page in ("/", "/nodes/c1/gpu-1/", f"/incidents/{Incident.objects.get(node__name='gpu-1').pk}/"):
+        assert f'id="need-{entry.id}"' in client.get(page).content.decode()
+    node = client.get("/nodes/c1/gpu-1/").content.decode()
+    assert "/nodes/c1/gpu-1/reboot/" in node
+    assert "/many/nodes/" not in node
+    assert "/many/nodes/" in client.get("/").content.decode()
+    assert f"needs/{entry.id}" not in person("viewer").get("/").content.decode()
+
+
+def test_people_say_who_has_it_and_the_numbers_agree(make, person):
+    world = make(policy="", nodes=2)
+    world.fault(79)
+    world.fault(62, node="gpu-2")
+    world.work()
+    [entry, _other] = found(world).entries
+    client = person("operator", name="ann")
+
+    def numbers() -> tuple[int, int]:
+        page, badge = client.get("/"), client.get("/needs/count/")
+        return page.context["needs"].total, badge.context["number"]
+
+    assert numbers() == (2, 2)
+    posts = {"acknowledge": {}, "assign": {"assignee": "ann"}, "note": {"text": "cable"}, "snooze": {"hours": "4"}}
+    for verb, body in posts.items():
+        assert client.get(f"/needs/{entry.id}/{verb}/").status_code == 200
+        assert client.post(f"/needs/{entry.id}/{verb}/", body).status_code == 302, verb
+    card = client.get("/").context["needs"].snoozed[0]
+    withdraw = f"/needs/{entry.id}/unacknowledge/"
+    assert withdraw in client.get("/").content.decode()
+    handling = card.entry.handling
+    assert (handling.acknowledged_by, handling.assigned_to, handling.snoozed_by) == ("user:ann",) * 3
+    assert [note.text for note in handling.notes] == ["cable"]
+    assert numbers() == (1, 1)
+    assert [client.post(withdraw).status_code for _ in range(2)] == [302, 422]
+    assert client.get("/").context["needs"].snoozed[0].entry.handling.acknowledged_by == ""
+    assert client.post(f"/needs/{entry.id}/note/", {"text": ""}).status_code == 422
+    assert person("viewer").get(f"/needs/{entry.id}/note/").status_code == 403
+    assert client.get(f"/needs/{entry.id}/explode/").status_code == 404
+
+
+def test_tiles_add_up_and_open_the_lists_that_they_count(make, person):
+    world = make(nodes=9)
+    world.kube.add_node("cpu-1", gpus=0)
+    world.kube.cordon("gpu-2")
+    world.kube.set_ready("gpu-3", False)
+    world.sync()
+    world.fault(95, node="gpu-4")
+    world.fault(62, node="gpu-5")
+    world.work()
+    for name, more in (("gpu-6", {"state": "held", "hold": "approval"}), ("gpu-7", {"state": "held"})):
+        Rescue.objects.create(
+            cluster=world.cluster,
+            node=world.node(name),
+            origin="manual",
+            requested_by="user:x",
+            opened_at=world.now,
+            **more,
+        )
+    Rescue.objects.create(
+        cluster=world.cluster,
+        node=world.node("gpu-8"),
+        origin="manual",
+        requested_by="user:x",
+        opened_at=world.now,
+        closed_at=world.now,
+        state="failed",
+        marks={"cordon": True},
+    )
+    client = person("viewer")
+    page = client.get("/")
+    counts = {count.state: count.number for count in page.context["counts"]}
+    assert sum(counts.values()) == page.context["total"] == 9
+    for count in page.context["counts"]:
+        listed = client.get(f"/nodes/?{count.query}").context["page"].paginator.count
+        assert (count.state, listed) == (count.state, count.number)
+    assert {state for state, number in counts.items() if number} >= {
+        *("attention", "faulty", "approval", "held", "healing", "not-ready", "cordoned", "healthy"),
+    }
+    assert list(node_status.STATUSES) == list(tiles.URGENCY)
+    assert filtersets.NodeFilter({"status": "no-such"}).is_valid() is False
+
+
+def test_what_was_healed_in_the_last_hour_is_said(make, person):
+    world, now = make(), timezone.now()
+    for minutes, verified in ((10, True), (70, True), (5, False)):
+        ended = now - timedelta(minutes=minutes)
+        Rescue.objects.create(
+            cluster=world.cluster,
+            node=world.node(),
+            origin="policy",
+            requested_by="policy:x",
+            opened_at=ended,
+            closed_at=ended,
+            state="succeeded",
+            verified=verified,
+        )
+    assert person("viewer").get("/").context["healed"].number == 1

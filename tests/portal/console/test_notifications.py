@@ -103,6 +103,19 @@ def test_a_pager_asks_for_its_key_and_fills_in_its_address(person, world: World)
     assert (refused.status_code, "Pagers do not accept rescue.healed" in text(refused)) == (422, True)
 
 
+def test_an_alertmanager_asks_for_its_address_and_no_secret(person, world: World):
+    client = person("admin")
+    form = text(client.get("/notifications/new/alertmanager/"))
+    assert "alertmanager.monitoring:9093" in form
+    assert 'name="quiet_hours"' not in form
+    given = {"name": "am", "url": "", "secret": "", "language": "en", "batching": "10", "min_interval": "60"}
+    assert client.post("/notifications/new/alertmanager/", given).status_code == 422
+    made = client.post("/notifications/new/alertmanager/", {**given, "url": "http://am.example:9093"})
+    assert made.status_code == 302
+    row = Channel.objects.get()
+    assert (row.kind, row.url, row.secret) == ("alertmanager", "http://am.example:9093", "")
+
+
 def test_mail_without_a_server_says_what_to_set(person, world: World):
     given = {**FIRST, "name": "mail", "recipients": "a@example.com, b@example.com"}
     response = person("admin").post("/notifications/new/mail/", given)

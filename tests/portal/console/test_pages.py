@@ -120,7 +120,7 @@ LIVE = (
     "/standbys/",
     "/policy-packs/first/",
 )
-LIVE += ("/jobs/", "/checks/", "/preflight/", "/safety/", "/audit/")
+LIVE += ("/jobs/", "/reports/", "/checks/", "/preflight/", "/safety/", "/audit/")
 
 
 @pytest.mark.parametrize("page", LIVE)
@@ -149,7 +149,8 @@ def test_the_overview_counts_and_names_what_needs_a_person(person, world: World)
     world.work()
     page = text(person("viewer").get("/"))
     assert "Xid 95 on gpu-1: no action taken" in page
-    assert "does not match" in page
+    assert "No rule covers Xid 95." in page
+    assert "does not match" not in page
 
 
 def test_the_overview_shows_a_rescue_under_way(person, world: World):
@@ -173,20 +174,49 @@ def test_the_overview_costs_the_same_for_one_node_and_for_many(person, world: Wo
     assert len(many) == len(few)
 
 
-def test_the_map_is_packed_worst_first(person, world: World):
-    for index in range(2, 4):
-        world.kube.add_node(f"gpu-{index}", gpus=8)
+def test_the_map_groups_nodes_by_their_labels_in_places_that_no_state_changes(person, world: World):
+    client, costs = person("viewer"), []
+
+    def groups(query: str = "") -> list[tuple[str, list[str]]]:
+        with CaptureQueriesContext(connection) as queries:
+            packed = client.get(f"/map.json{query}").json()
+        costs.append(len(queries))
+        return [(group["name"], [name for name, *_rest in group["nodes"]]) for group in packed["groups"]]
+
+    assert groups("?by=rack") == [("", ["gpu-1"])]
+    for number, rack in ((2, "r10"), (10, "r9"), (9, "r9")):
+        world.kube.add_node(f"gpu-{number}", labels={"topology.kubernetes.io/rack": rack, "pool": "a", "place": "x"})
     world.sync()
-    world.fault(95, node="gpu-3")
+    before = groups("?by=rack")
+    assert before == [("r9", ["gpu-9", "gpu-10"]), ("r10", ["gpu-2"]), ("", ["gpu-1"])]
+    assert costs == [11, 11]  # two of them the clusters' topology and the labels
+    world.fault(95, node="gpu-10")
     world.work()
-    packed = person("viewer").get("/map.json").json()
-    names = [state["name"] for state in packed["states"]]
-    (group,) = packed["groups"]
-    assert [(name, names[state]) for name, state, _gpus in group["nodes"]] == [
-        ("gpu-3", "faulty"),
-        ("gpu-1", "healthy"),
-        ("gpu-2", "healthy"),
-    ]
+    assert groups("?by=rack") == before
+    assert groups() == groups("?by=nonsense") == [("a", ["gpu-2", "gpu-9", "gpu-10"]), ("", ["gpu-1"])]
+    Cluster.objects.update(topology={"leaf": "place"})
+    assert groups("?by=leaf") == [("x", ["gpu-2", "gpu-9", "gpu-10"]), ("", ["gpu-1"])]
+    packed = client.get("/map.json").json()
+    states = {name: packed["states"][state]["name"] for group in packed["groups"] for name, state, _g in group["nodes"]}
+    assert states == {"gpu-1": "healthy", "gpu-2": "healthy", "gpu-9": "healthy", "gpu-10": "faulty"}
+
+
+def test_the_table_of_the_map_has_the_same_groups_and_filter(person, world: World):
+    world.kube.add_node("gpu-2", labels={"topology.kubernetes.io/rack": "r 9"})
+    world.sync()
+    world.fault(95, node="gpu-2")
+    world.work()
+    client = person("viewer")
+    table = text(client.get("/map/?by=rack"))
+    assert "/nodes/?cluster=c1&amp;label=topology.kubernetes.io%2Frack%3Dr+9" in table
+    assert '/nodes/c1/gpu-2/"' in table
+    assert '/nodes/c1/gpu-1/"' not in table
+    assert "gpu-2" not in text(client.get("/map/?state=healthy"))
+    assert "gpu-1" in text(client.get("/map/?find=PU-1"))
+    page = text(client.get("/?by=rock&state=healthy,ill&zoom=5&find=x"))
+    for problem in ("by=rock", "state=ill", "zoom=5"):
+        assert f"<code>{problem}</code>" in page
+    assert "<code>find=" not in page
 
 
 # ---------------------------------------------------------------------------------------------------------------- nodes
@@ -305,7 +335,7 @@ class TestApproval:
         world.uninstall()
 
     def test_it_is_first_on_the_list(self, person, held: Rescue):
-        assert "Approve the rescue of gpu-1?" in text(person("viewer").get("/"))
+        assert "Approve the rescue of gpu-1 after Xid 62?" in text(person("viewer").get("/"))
         assert "#" + str(held.pk) in text(person("viewer").get("/rescues/?tab=approval"))
 
     def test_an_operator_may_not(self, person, held: Rescue):
@@ -338,7 +368,8 @@ def test_mistakes_are_told_with_their_line(person, world: World):
 
 def test_saving_applies_the_text_or_says_why_not(person, world: World):
     client = person("admin", name="anna")
-    saved = client.post("/policies/edit/", {"text": CORDON, "reason": "try"})
+    agreement = client.post("/policies/validate/", {"text": CORDON}).context["agreement"]
+    saved = client.post("/policies/edit/", {"text": CORDON, "reason": "try", "agreed": agreement})
     assert (saved.status_code, saved.url) == (302, "/policies/cordon/")
     assert Policy.objects.get(name="cordon").revision == 1
 

@@ -13,6 +13,7 @@ from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.console import exports
 from kcover_portal.runtime.models import Lease
 from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.sources import services as sources
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.world import World
 
@@ -72,16 +73,23 @@ def test_a_person_leaves_no_row_behind(now: datetime) -> None:
 
 def asks(world: World, client: Client) -> dict[str, Callable[[], Any]]:
     rescue = world.rescue()
+    sources.make_watched_sources(world.now)
     api = "/api/v1"
     yaml: dict[str, Any] = {"data": "kind: x", "content_type": "application/yaml"}
     return {
         "export": lambda: client.get("/export/nodes.csv"),
         "validation": lambda: client.post(f"{api}/policies/validate", **yaml),
         "page of validation": lambda: client.post("/policies/validate/", {"text": "kind: x"}),
+        "winners": lambda: client.get(f"{api}/policies/winners"),
+        "page of winners": lambda: client.get("/policies/winners/"),
         "bulk preview": lambda: client.get(f"/many/nodes/drain/?picked={world.node().pk}"),
         "node preview": lambda: client.get(f"/nodes/{world.cluster.name}/{world.node().name}/drain/"),
         "jobs": lambda: client.get("/jobs/"),
+        "report": lambda: client.get("/reports/"),
+        "report over REST": lambda: client.get(f"{api}/reports/reliability"),
         "pods": lambda: client.get(f"/approvals/{rescue.pk}/pods/", headers={"HX-Request": "true"}),
+        "source test": lambda: client.post(f"{api}/sources/{world.cluster.name}-pods/test"),
+        "page of source test": lambda: client.post(f"/sources/{world.cluster.name}-pods/test/"),
         "dry run": lambda: client.post(
             f"{api}/nodes/{world.cluster.name}/{world.node().name}/drain?dry_run=true",
             "{}",
@@ -94,10 +102,16 @@ POOLS = {
     "export": concurrency_limits.EXPORTS,
     "validation": concurrency_limits.VALIDATIONS,
     "page of validation": concurrency_limits.VALIDATIONS,
+    "winners": concurrency_limits.VALIDATIONS,
+    "page of winners": concurrency_limits.VALIDATIONS,
     "bulk preview": concurrency_limits.CLUSTER_READS,
     "node preview": concurrency_limits.CLUSTER_READS,
     "jobs": concurrency_limits.CLUSTER_READS,
+    "report": concurrency_limits.REPORTS,
+    "report over REST": concurrency_limits.REPORTS,
     "pods": concurrency_limits.CLUSTER_READS,
+    "source test": concurrency_limits.SOURCE_TESTS,
+    "page of source test": concurrency_limits.SOURCE_TESTS,
     "dry run": concurrency_limits.CLUSTER_READS,
 }
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -20,6 +20,7 @@ from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.parts.models import Part, Placement
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Rescue
@@ -31,9 +32,17 @@ pytestmark = pytest.mark.django_db
 
 LISTS_WITH_OURS = {
     *("console:nodes", "console:incidents", "console:occurrences", "console:decisions", "console:rescues"),
-    *("console:approvals", "console:repairs", "console:overview", "console:map", "console:map-table", "console:audit"),
+    *(
+        "console:approvals",
+        "console:repairs",
+        "console:parts",
+        "console:overview",
+        "console:map",
+        "console:map-table",
+        "console:audit",
+    ),
     *("api:nodes", "api:gpus", "api:checks", "api:incidents", "api:occurrences", "api:decisions", "api:rescues"),
-    *("api:approvals", "api:repairs", "api:audit", "api:needs-person"),
+    *("api:approvals", "api:repairs", "api:parts", "api:placements", "api:audit", "api:needs-person"),
 }
 OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 
@@ -42,6 +51,7 @@ OPEN_TO_ALL = {"api:schema", "api:docs", "console:approve"}
 def low_keys(db: None) -> None:
     """Keys begin at 1 in each table again: few keys name all rows, and the walk over all addresses is short."""
     models = (Incident, Rescue, Node, Approval, CheckRun, Validation, PreflightRun, Maintenance, Repair)
+    models += (Part, Placement)
     with connection.cursor() as cursor:
         for statement in connection.ops.sequence_reset_sql(no_style(), models):
             cursor.execute(statement)
@@ -81,6 +91,7 @@ def keys_about(two: TwoPools, node: str) -> list[str]:
     """The keys of all rows of the node and of rows of the cluster."""
     rows = [*Incident.objects.filter(node__name=node), *Rescue.objects.filter(node__name=node)]
     rows += Repair.objects.filter(node__name=node)
+    rows += Part.objects.filter(placements__node__name=node)
     rows += [Node.objects.get(name=node), *two.rescues[node].approvals.all(), *two.whole.values()]
     return [str(pk) for pk in {row.pk for row in rows}]
 
@@ -92,6 +103,7 @@ def addresses(route: str, node: str, keys: list[str]) -> Iterator[str]:
     names = _listings() if "<slug:shape>" in route or "<slug:verb>" in route else ["c1"]
     words |= {"<slug:guard>": ["storm"], "<slug:name>": names, "<slug:shape>": ["csv", "jsonl"]}
     words |= {"<slug:kind>": ["slack"], "<slug:public_id>": ["x"], "<str:token>": ["x"]}
+    words |= {"<slug:table>": ["groups", "lemons"]}
     words["<int:pk>"] = keys
     found = [route]
     for word, values in words.items():
@@ -102,7 +114,7 @@ def addresses(route: str, node: str, keys: list[str]) -> Iterator[str]:
 def _listings() -> list[str]:
     return [
         *("nodes", "incidents", "occurrences", "decisions", "rescues", "audit", "revisions", "deliveries"),
-        *("check-runs", "validations", "preflight-runs", "preflight-plans", "repairs"),
+        *("check-runs", "validations", "preflight-runs", "preflight-plans", "repairs", "placements"),
     ]
 
 
@@ -120,11 +132,11 @@ def test_no_door_shows_anything_of_another_pool(low_keys: None, two: TwoPools, v
     assert walked > 300
 
 
-@pytest.mark.parametrize("path", ["/search/?q=theirs-99", "/search/nodes.json?q=theirs", "/nodes/?q=ours&pool=blue"])
+@pytest.mark.parametrize("path", ["/search/?q=theirs-99", "/search/found.json?q=theirs", "/nodes/?q=ours&pool=blue"])
 def test_searching_finds_no_node_of_another_pool(path: str, viewer: Client) -> None:
     answer = viewer.get(path)
     assert "/nodes/c1/theirs" not in body_of(answer)
-    assert f"/nodes/c1/{OURS}" in body_of(viewer.get("/search/nodes.json?q=ours"))
+    assert f"/nodes/c1/{OURS}" in body_of(viewer.get("/search/found.json?q=ours"))
 
 
 def test_filters_tell_nothing_of_rows_that_are_not_visible(two: TwoPools, viewer: Client) -> None:
@@ -182,6 +194,7 @@ def test_whoever_has_the_cluster_sees_both_pools(two: TwoPools, now: datetime) -
     shown = body_of(client.get("/nodes/"))
     assert OURS in shown
     assert THEIRS in shown
+    assert "logs-of-theirs" in body_of(client.get("/system/"))
 
 
 def test_a_node_that_leaves_the_pool_is_out_of_sight(two: TwoPools, viewer: Client) -> None:
@@ -220,3 +233,22 @@ async def test_a_page_of_a_pool_hears_that_something_changed_and_not_what(two: T
     await sync_to_async(doorbell.publish)("rescue", 7, cluster="another")
     assert await socket.hear_of("rescue") == []
     await socket.hang_up()
+
+
+def alarms(client: Client) -> list[str]:
+    return [alarm.text for alarm in client.get("/account/").context["banner"].alarms]
+
+
+def test_a_window_of_all_clusters_names_only_nodes_of_the_pool(two: TwoPools, viewer: Client, now: datetime) -> None:
+    hours = timedelta(hours=1)
+    for more in ({"selection": {"nodes": [OURS, THEIRS]}}, {"node": THEIRS}):
+        Maintenance.objects.create(cluster=None, starts_at=now - hours, ends_at=now + 10**5 * hours, **more)
+    single, several = viewer.get("/api/v1/maintenance").json()["results"]
+    assert (single["node"], single["scope"], several["scope"]) == ("", {}, {"nodes": [OURS]})
+    [said] = alarms(viewer)
+    assert (OURS in said, THEIRS in said) == (True, False)
+    Maintenance.objects.filter(pk=two.whole["window"].pk).delete()
+    Maintenance.objects.filter(node="").update(selection={"nodes": [THEIRS]})
+    assert alarms(viewer) == []
+    _, client = pools.bound("wim", "viewer", two.cluster, "", now)
+    assert any(THEIRS in said for said in alarms(client))

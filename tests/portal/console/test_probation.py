@@ -55,7 +55,7 @@ def test_the_list_marks_and_filters_nodes_on_probation(world: World, person: Per
     returned(world)
     viewer = person("viewer")
     shown = viewer.get("/nodes/?probation=true").context["rows"]
-    assert [node.name for node, _, _ in shown] == [NODE]
+    assert [node.name for node, *_ in shown] == [NODE]
     assert len(viewer.get("/nodes/").context["rows"]) == 2
 
 

@@ -9,9 +9,9 @@ from django.utils import timezone
 from kcover.decisions import guards
 from kcover_portal.console import presentation
 from kcover_portal.console.forms import guard_settings
-from kcover_portal.console.reads import safety
+from kcover_portal.console.reads import headroom, safety
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Maintenance, Node
+from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.ledger.models import Entry
@@ -177,11 +177,45 @@ def test_maintenance_is_announced_shown_and_ended(person, fleet_of_ten: World):
     window = Maintenance.objects.get()
     assert (window.pool, window.ends_at - window.starts_at) == ("a", timedelta(hours=2))
     assert "new switch" in text(client.get("/safety/"))
-    assert "Maintenance of a: no node is cordoned" in words(client.get("/nodes/"))
+    assert "Maintenance of pool a: no node is cordoned" in words(client.get("/nodes/"))
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": ""}).status_code == 422
     assert client.post(f"/maintenance/{window.pk}/end/", {"reason": "done early"}).status_code == 302
     assert "No maintenance scheduled." in text(client.get("/safety/"))
-    assert "Maintenance of a" not in words(client.get("/nodes/"))
+    assert "Maintenance of pool a" not in words(client.get("/nodes/"))
+
+
+def test_a_window_that_repeats_is_one_line_and_ends_alone_or_with_all(person, fleet_of_ten: World):
+    client = person("operator", name="omar")
+    begins = timezone.now() + timedelta(days=1)
+    last = begins + timedelta(days=15)
+    given = {"cluster": "c1", "pool": "a", "begins": f"{begins:%Y-%m-%dT%H:%M}", "lasts": "2 h", "reason": "new switch"}
+    for wrong, field in (
+        ({"repeats": "week"}, "repeats_until"),
+        ({"repeats_until": f"{last:%Y-%m-%dT%H:%M}"}, "repeats"),
+        ({"repeats": "month", "repeats_until": f"{last:%Y-%m-%dT%H:%M}"}, "repeats"),
+        ({"repeats": "week", "repeats_until": f"{begins:%Y-%m-%dT%H:%M}"}, "repeats_until"),
+    ):
+        refused = client.post("/maintenance/new/", {**given, **wrong})
+        assert (refused.status_code, [*refused.context["form"].errors]) == (422, [field])
+    assert not Maintenance.objects.exists()
+    repeats = {"repeats": "week", "repeats_until": f"{last:%Y-%m-%dT%H:%M}"}
+    assert client.post("/maintenance/new/", {**given, **repeats}).status_code == 302
+    rows = list(Maintenance.objects.all())
+    assert [(row.starts_at - rows[0].starts_at).days for row in rows] == [0, 7, 14]
+    assert {(row.pool, row.series, row.repeats["every"]) for row in rows} == {("a", rows[0].series, "week")}
+    opened = Entry.objects.get(verb="maintenance.opened")
+    assert (opened.data["windows"], opened.data["repeats"]["zone"]) == (3, "UTC")
+
+    def shown() -> list[tuple[int, int]]:
+        return [(window.pk, window.left) for window, *_rest in client.get("/safety/").context["windows"]]
+
+    assert shown() == [(rows[0].pk, 2)]
+    assert client.post(f"/maintenance/{rows[0].pk}/end/", {"reason": "r"}).status_code == 422
+    assert client.post(f"/maintenance/{rows[0].pk}/end/", {"reason": "r", "which": "one"}).status_code == 302
+    assert shown() == [(rows[1].pk, 1)]
+    assert client.post(f"/maintenance/{rows[1].pk}/end/", {"reason": "r", "which": "series"}).status_code == 302
+    assert shown() == []
+    assert Entry.objects.filter(verb="maintenance.ended").latest("pk").data["windows"] == 2
 
 
 def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
@@ -198,8 +232,8 @@ def test_a_window_begins_in_the_persons_own_zone(person, fleet_of_ten: World):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "Select a cluster when you set a pool or node."),
-        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "Set a pool or a node, not both."),
+        ({"cluster": "", "pool": "a", "lasts": "1 h"}, "Select a cluster when you select nodes."),
+        ({"cluster": "c1", "pool": "a", "node": "gpu-1", "lasts": "1 h"}, "Select what these names are."),
         ({"cluster": "c1", "lasts": "400 d"}, "at most 90 days"),
         ({"cluster": "c1", "lasts": "0 s"}, "Must be after the start"),
         ({"cluster": "c1", "begins": "2020-01-01T00:00", "lasts": "1 h"}, "Must be in the future"),
@@ -215,8 +249,11 @@ def test_a_window_that_makes_no_sense_is_refused(person, fleet_of_ten: World, gi
 @pytest.mark.parametrize(
     ("given", "field"),
     [
-        ({"cluster": "c1", "pool": "no-such-pool"}, "pool"),
-        ({"cluster": "c1", "node": "gpu-1,gpu-2"}, "node"),
+        ({"cluster": "c1", "by": "pools", "which": "no-such-pool"}, "which"),
+        ({"cluster": "c1", "by": "nodes", "which": "gpu-1, gpu-77"}, "which"),
+        ({"cluster": "c1", "node": "gpu-77"}, "which"),
+        ({"cluster": "c1", "which": "gpu-1"}, "by"),
+        ({"cluster": "c1", "by": "rack"}, "which"),
         ({"cluster": "empty"}, "cluster"),
     ],
 )
@@ -229,32 +266,66 @@ def test_a_window_that_covers_no_node_is_refused_at_its_field(person, fleet_of_t
 
 
 @pytest.mark.parametrize(
-    ("scope", "count"),
+    ("scope", "count", "unknown"),
     [
-        ({}, 10),
-        ({"cluster": "c1"}, 10),
-        ({"cluster": "c1", "pool": "a"}, 2),
-        ({"cluster": "c1", "node": " gpu-7 "}, 1),
-        ({"cluster": "c1", "pool": "b"}, None),
-        ({"cluster": "c1", "node": "gpu-1\0"}, 1),
-        ({"pool": "a"}, None),
+        ({}, 10, None),
+        ({"cluster": "c1"}, 10, ""),
+        ({"cluster": "c1", "by": "pools", "which": "a"}, 2, ""),
+        ({"cluster": "c1", "by": "nodes", "which": " gpu-7,gpu-8\ngpu-9 "}, 3, ""),
+        ({"cluster": "c1", "by": "pools", "which": "b"}, 0, "b"),
+        ({"cluster": "c1", "by": "nodes", "which": "gpu-1\0"}, 1, ""),
+        ({"cluster": "c1", "by": "rack", "which": "r1"}, 2, ""),
+        ({"cluster": "c1", "by": "nonsense", "which": "x"}, 10, ""),
     ],
 )
-def test_the_form_shows_how_many_nodes_the_window_covers(person, fleet_of_ten: World, scope, count):
-    client = person("operator")
-    assert 'hx-get="/maintenance/covers/"' in client.get("/maintenance/new/").content.decode()
-    shown = client.get("/maintenance/covers/", scope)
+def test_the_line_of_a_scope_says_what_it_contains(person, fleet_of_ten: World, scope, count, unknown):
+    Node.objects.filter(name__in=["gpu-3", "gpu-4"]).update(labels={"topology.kubernetes.io/rack": "r1"})
+    client = person("viewer")
+    shown = client.post("/scopes/line/", scope)
     assert shown.status_code == 200
-    assert shown.context.get("count") == count
-    assert bool(shown.context.get("problem")) == (count is None)
+    found = shown.context["found"]
+    assert (found["nodes"] if isinstance(found, dict) else found.nodes) == count
+    assert shown.context.get("unknown") == unknown
 
 
-def test_only_operators_see_what_a_window_would_cover(person, fleet_of_ten: World, now):
-    assert person("viewer").get("/maintenance/covers/", {"cluster": "c1"}).status_code == 403
+def test_the_line_offers_known_values_and_names_the_guards(person, fleet_of_ten: World, now):
+    set_guards(fleet_of_ten, breaker={"limit": 4}, storm={"enabled": False})
+    client = person("operator")
+    assert 'hx-post="/scopes/line/"' in client.get("/maintenance/new/").content.decode()
+    offered = client.post("/scopes/line/", {"cluster": "c1", "by": "nodes", "which": ""}).context
+    assert [value for value, _, _ in offered["values"]][:2] == ["gpu-1", "gpu-10"]
+    assert "found" not in offered
+    typed = client.post("/scopes/line/", {"cluster": "c1", "by": "nodes", "which": "gpu-1, gpu-2, u-1"}).context
+    assert typed["values"] == [("gpu-1", 1, True), ("gpu-10", 1, False)]
+    assert typed["guards"] == [("Breaker", 4, False)]
+    assert client.post("/scopes/line/", {"cluster": "c1", "by": "labels", "which": "a b=c="}).context["problem"]
     west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
     local = person("operator", cluster=west)
-    assert local.get("/maintenance/covers/", {"cluster": "c1"}).status_code == 404
-    assert local.get("/maintenance/covers/").status_code == 403
+    assert local.post("/scopes/line/", {"cluster": "c1"}).status_code == 404
+    assert local.post("/scopes/line/", {}).context["found"]["nodes"] == 0
+
+
+def test_a_selection_of_nodes_becomes_the_scope_of_a_window(person, fleet_of_ten: World, now):
+    client = person("operator")
+    page = client.get("/nodes/").content.decode()
+    assert 'hx-get="/maintenance/new/"' in page
+    keys = [str(node.pk) for node in Node.objects.filter(name__in=["gpu-2", "gpu-3"])]
+    form = client.get("/maintenance/new/", {"picked": ",".join(keys)}).context["form"]
+    assert (form["cluster"].value(), form["by"].value(), form["which"].value()) == ("c1", "nodes", "gpu-2, gpu-3")
+    assert client.get("/many/nodes/drain/", {"picked": ",".join(keys)}).context["scope_names"] == "gpu-2, gpu-3"
+    summed = client.post("/scopes/line/", {"cluster": "c1", "by": "nodes", "which": "gpu-2", "only": "sum"}).context
+    assert (summed["found"].nodes, "values" in summed) == (1, False)
+    every = client.get("/maintenance/new/", {"all": "1", "pool": "a"}).context["form"]
+    assert every["which"].value() == "gpu-1, gpu-2"
+    other = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
+    far = Node.objects.create(cluster=other, name="far", in_cluster=True, created_at=now)
+    mixed = client.get("/maintenance/new/", {"picked": f"{keys[0]},{far.pk}"})
+    assert mixed.context["note"]
+    assert not mixed.context["form"]["which"].value()
+    given = {"cluster": "c1", "by": "nodes", "which": "gpu-2, gpu-3", "lasts": "1 h", "reason": "r"}
+    assert client.post("/maintenance/new/", given).status_code == 302
+    assert Maintenance.objects.get().selection == {"nodes": ["gpu-2", "gpu-3"]}
+    assert "node gpu-2, gpu-3" in text(client.get("/safety/"))
 
 
 def test_windows_for_all_clusters_need_the_role_everywhere(person, fleet_of_ten: World, now):
@@ -300,3 +371,23 @@ def test_what_holds_back_elsewhere_is_nobodys_business(person, fleet_of_ten: Wor
     west = type(fleet_of_ten.cluster).objects.create(name="west", created_at=now)
     assert "Breaker open" not in words(person("viewer", cluster=west).get("/nodes/"))
     assert "Breaker open" in words(person("viewer").get("/nodes/"))
+
+
+def test_the_breaker_over_time_counts_nodes_within_its_window(fleet_of_ten: World, person):
+    world = fleet_of_ten
+    set_guards(world, breaker={"limit": 5, "window": 600}, storm={"enabled": False})
+    for number, minutes in ((3, 0), (4, 4), (5, 20)):  # the third is no longer within the window of the first two
+        world.now = world.now + timedelta(minutes=minutes)
+        world.fault(node=f"gpu-{number}")
+        world.work()
+    [found] = headroom.of([world.cluster], now=world.now, span="24h")
+    assert (found.limit, max(found.peaks), sum(1 for peak in found.peaks if peak)) == (5, 2, len(found.rows))
+    assert {(peak, left) for _at, peak, left in found.rows} <= {(2, 3), (1, 4)}
+    page = person("viewer").get("/safety/headroom/?span=24h")
+    assert [one.cluster for one in page.context["clusters"]] == ["c1"]
+    assert "<xid-trend" in page.content.decode()
+    assert 'hx-get="/safety/headroom/"' in person("viewer").get("/safety/").content.decode()
+    other = Cluster.objects.create(name="other", created_at=world.now)
+    assert person("viewer", cluster=other).get("/safety/headroom/").context["clusters"][0].cluster == "other"
+    set_guards(world, breaker={"enabled": False})
+    assert headroom.of([world.cluster], now=world.now, span="24h") == []

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -11,6 +12,7 @@ from kcover_portal.encryption import keyring
 from kcover_portal.fleet.models import Cluster
 
 KeyFile = Callable[..., None]
+Become = Callable[[str], None]
 
 
 @pytest.fixture
@@ -40,6 +42,20 @@ def first() -> str:
 @pytest.fixture
 def second() -> str:
     return keyring.new_key()
+
+
+@pytest.fixture
+def become(tmp_path: Path, settings: Any, use_keys: KeyFile, first: str) -> Become:
+    """The settings of a process: worker with the engine's key, or web without it."""
+    use_keys(first)
+    path = tmp_path / "engine-keys"
+    path.write_text(keyring.new_key())
+
+    def become(process: str) -> None:
+        settings.KCOVER_ENGINE_KEY_FILE = str(path) if process == "worker" else ""
+        settings.KCOVER_CLUSTER_ACCESS = "engine" if process == "worker" else "read"
+
+    return become
 
 
 @pytest.fixture

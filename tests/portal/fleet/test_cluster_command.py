@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import kubeconfig_rules, port
 from kcover_portal.ledger.models import Entry
 from tests.contract import scripted
+from tests.simulator import api_server
 
 pytestmark = pytest.mark.django_db
 
@@ -305,3 +306,26 @@ def test_a_stored_kubeconfig_that_runs_a_program_is_not_used(now: datetime) -> N
     cluster = Cluster.objects.create(name="east", created_at=now, kubeconfig=text)
     with pytest.raises(port.RefusedByServer, match="KCOVER_KUBECONFIG_COMMANDS"):
         queries.connect(cluster)
+
+
+@pytest.mark.parametrize(("token", "code"), [(api_server.ADMIN_TOKEN, 0), (api_server.READER_TOKEN, 0), ("wrong", 1)])
+def test_check_names_what_is_missing_as_the_page_does(token: str, code: int, kubeconfig: Path) -> None:
+    with api_server.ApiServer() as server:
+        server.put("Node", api_server.node("gpu-1"))
+        clusters = [{"name": "c1", "cluster": {"server": server.url}}]
+        users = [{"name": "u1", "user": {"token": token}}]
+        run_all("add", "east", "--kubeconfig", write(kubeconfig, config(clusters=clusters, users=users)))
+        if code:
+            with pytest.raises(CommandError, match=r"rejects the credentials \(401\)"):
+                run_all("check", "east")
+        else:
+            said, _ = run_all("check", "east")
+            assert "connected: Kubernetes v1.32.4, 1 nodes" in said
+            assert "granted\tWatch nodes and pods (required)" in said
+            cordon = "Cordon, taint and label nodes (default)"
+            reads = token == api_server.READER_TOKEN
+            assert (f"missing\t{cordon}: patch nodes" if reads else f"granted\t{cordon}") in said
+            assert ("kubectl apply -f deploy/rbac.yaml" in said) == reads
+            few, _ = run_all("check", "east", "--process", "live")
+            assert few.count("\t") == 2
+        assert Entry.objects.filter(verb="cluster.tested").first().data["reached"] == (not code)

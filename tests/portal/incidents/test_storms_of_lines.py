@@ -38,13 +38,12 @@ def test_a_thousand_lines_cost_as_many_statements_as_one(world):
     assert Incident.objects.get().count == 1_002
 
 
-def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_are_told(world):
+def test_lines_of_several_faults_go_to_their_incidents_and_known_ones_add_nothing(world):
     lines = [line(sequence=1), line(48, sequence=2), line(sequence=3), line(sequence=1)]
-    answer = world.report(*lines)
-    assert (answer.accepted, answer.duplicates) == (3, 1)
-    assert dict(Incident.objects.values_list("code", "count")) == {"62": 2, "48": 1}
-    again = world.report(*lines)
-    assert (again.accepted, again.duplicates) == (0, 4)
+    for _ in range(2):  # another batch about open incidents is accepted
+        answer = world.report(*lines)
+        assert (answer.accepted, answer.duplicates) == (4, 0)
+        assert dict(Incident.objects.values_list("code", "count")) == {"62": 2, "48": 1}
 
 
 def test_the_worst_line_of_a_report_is_what_the_incident_says(world):

@@ -129,6 +129,27 @@ def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], re
     assert (refused.value.field, refused.value.reason.code) == refusal
 
 
+@pytest.mark.parametrize(
+    ("more", "refusal"),
+    [
+        ({"url": "https://{node}-bmc.example"}, ("url", "driver_address_ipmi")),
+        ({"url": "ipmi://{node}-bmc.example/x"}, ("url", "driver_address_ipmi")),
+        ({"url": "ipmi://u:p@{node}"}, ("url", "driver_address_ipmi")),
+        ({"url": "ipmi://{node}:0"}, ("url", "driver_address_ipmi")),
+        ({"url": "ipmi://{node}:65536"}, ("url", "driver_address_ipmi")),
+        ({"url": "", "given": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_table_row")),
+        ({"given": {"insecure": "true"}}, ("settings/insecure", "driver_setting_unknown")),
+        ({"username": "x" * 17}, ("username", "driver_ipmi_credential")),
+        ({"password": "é" * 11}, ("password", "driver_ipmi_credential")),
+    ],
+)
+def test_what_is_refused_of_ipmi(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
+    given = {"url": "ipmi://{node}-bmc.example", "username": "u", "password": "p", "given": {}, **more}
+    with pytest.raises(FieldError) as refused:
+        services.make_driver("bmc", "ipmi", cluster, **given, actor="user:ann", now=NOW)
+    assert (refused.value.field, refused.value.reason.code) == refusal
+
+
 def test_a_name_is_taken_once(cluster: Cluster) -> None:
     make(cluster)
     assert refused_field(cluster) == ("name", "driver_exists")

@@ -16,7 +16,7 @@ from kcover_portal.notify.senders import webhook
 from kcover_portal.notify.services import deliveries
 from kcover_portal.operate import metrics
 from tests import codes, servers
-from tests.portal.notify.conftest import make_channel, tell
+from tests.portal.notify.conftest import SECRET, make_channel, tell
 from tests.portal.notify.receiver import Receiver
 from tests.portal.rescue.world import World
 from tests.waiting import HANG_SECONDS
@@ -90,7 +90,7 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(
 def test_nobody_listens(world: World, channel: Channel, delivered: Delivered):
     with servers.refusing_port() as port:
         url = f"http://127.0.0.1:{port}/"
-        services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
+        services.change_channel(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
         gathered(world)
         tell(world)
     delivery = Delivery.objects.get()
@@ -114,7 +114,7 @@ def test_a_slow_receiver_is_left_after_the_time(
 
 def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
     url = "http://169.254.169.254/latest/"
-    services.change_channel(channel, {"url": url}, actor="test", reason="", now=world.now)
+    services.change_channel(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
     gathered(world)
     tell(world)
     assert codes.code_of(Delivery.objects.get().because) == "address_blocked"

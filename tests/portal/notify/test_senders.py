@@ -3,21 +3,19 @@
 import base64
 import hashlib
 import hmac
-import socketserver
-import threading
 from collections.abc import Iterator
 from email import message_from_bytes, policy
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.core.mail.backends import smtp
 
 from kcover import reasons
 from kcover_portal.notify import senders
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat
 from kcover_portal.notify.senders.message import Message, SendError
+from tests.portal.notify.mailbox import Mailbox, running
 from tests.portal.notify.receiver import Receiver
 
 MESSAGE = Message(
@@ -136,53 +134,10 @@ def test_no_error_shows_the_secret_address(receiver: Receiver):
 # --- mail
 
 
-class Mailbox(socketserver.ThreadingTCPServer):
-    """The part of SMTP that a mail needs; ``refuse``: what a recipient is answered instead of 250."""
-
-    allow_reuse_address, daemon_threads = True, True
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Dialogue)
-        self.got: list[bytes] = []
-        self.recipients: list[str] = []
-        self.refuse = ""
-
-
-class Dialogue(socketserver.StreamRequestHandler):
-    server: Mailbox
-
-    def handle(self) -> None:
-        self.say("220 here")
-        while line := self.rfile.readline().decode().strip():
-            verb = line.split(maxsplit=1)[0].upper()
-            if verb == "RCPT":
-                self.server.recipients.append(line)
-                self.say(self.server.refuse or "250 ok")
-            elif verb == "DATA":
-                self.say("354 go on")
-                self.server.got.append(b"".join(iter(self.rfile.readline, b".\r\n")))
-                self.say("250 taken")
-            elif verb == "QUIT":
-                self.say("221 bye")
-                return
-            else:
-                self.say("250 ok")
-
-    def say(self, text: str) -> None:
-        self.wfile.write(f"{text}\r\n".encode())
-
-
 @pytest.fixture
 def mailbox(settings: Any) -> Iterator[Mailbox]:
-    with Mailbox() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-        thread.start()
-        settings.EMAIL_BACKEND = f"{smtp.__name__}.EmailBackend"
-        settings.EMAIL_HOST, settings.EMAIL_PORT = server.server_address
-        settings.DEFAULT_FROM_EMAIL = "kcover portal <kcover@portal.example>"
+    with running(settings) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def test_a_mail_has_a_name_that_a_repetition_keeps(mailbox: Mailbox):

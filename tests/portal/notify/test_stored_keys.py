@@ -15,3 +15,15 @@ def test_the_key_of_a_pager_does_not_follow_a_changed_address(now: datetime) -> 
     row = services.make_channel("duty", "pagerduty", {"secret": "0123456789abcdef0123456789abcdef"}, **by)
     with pytest.raises(FieldError):
         services.change_channel(row, {"url": "https://collector.example/"}, reason="", **by)
+
+
+@pytest.mark.parametrize("kind", ["webhook", "dingtalk"])
+def test_a_new_server_gets_no_signature_of_a_key_that_it_was_not_given(now: datetime, kind: str) -> None:
+    by = {"actor": "user:ann", "now": now}
+    settings = {"url": "https://a.example/in", "secret": "0123456789abcdef"}
+    row = services.make_channel("hook", kind, settings, **by)
+    with pytest.raises(FieldError) as refused:
+        services.change_channel(row, {"url": "https://collector.example/in"}, reason="", **by)
+    assert refused.value.field == "secret"
+    services.change_channel(row, {"url": "https://a.example/other"}, reason="", **by)
+    services.change_channel(row, {**settings, "url": "https://b.example/in"}, reason="", **by)

@@ -8,7 +8,10 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate as djangos
 from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.operations import AddField
 from django.db.migrations.recorder import MigrationRecorder
+from django.db.models.fields import NOT_PROVIDED
 
 from kcover_portal.operate.management.commands import migrate
 
@@ -110,3 +113,16 @@ def test_the_lock_is_held_while_it_migrates_and_given_back_when_it_fails(other, 
         call_command("migrate")
     assert seen == [(1,)]
     assert other.execute(HELD).fetchone() == (0,)
+
+
+def test_the_former_version_can_write_while_a_new_one_is_installed() -> None:
+    """A column that the former version does not know is nullable or has a default in the database."""
+    unknown = [
+        f"{app}.{name}: {operation.model_name}.{operation.name}"
+        for (app, name), migration in MigrationLoader(None).disk_migrations.items()
+        if migration.__module__.startswith("kcover_portal.")
+        for operation in migration.operations
+        if isinstance(operation, AddField) and not operation.field.many_to_many
+        if not operation.field.null and operation.field.db_default is NOT_PROVIDED and migration.initial is not True
+    ]
+    assert not unknown, "add db_default: " + "; ".join(unknown)

@@ -175,6 +175,7 @@ def answer(port: int, text: str) -> tuple[int, bytes]:
         ("", request_limits.MAX_ANONYMOUS_BODY + 1, 413),
         ("Authorization: Bearer x\r\n", request_limits.MAX_BODY + 1, 413),
         ("Cookie: a=b\r\n", request_limits.MAX_ANONYMOUS_BODY + 1, 413),
+        ("X-Hub-Signature: sha256=0\r\n", request_limits.MAX_SIGNED_BODY + 1, 413),
     ],
 )
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(

@@ -10,7 +10,7 @@ from django.utils import timezone
 from kcover import audit
 from kcover_portal.celery import app
 from kcover_portal.checks.models import CheckRun, Validation
-from kcover_portal.fleet.models import Command
+from kcover_portal.fleet.models import Command, Hardware
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services as notify
@@ -85,6 +85,16 @@ def a_waiting_validation(world: World) -> None:
     Validation.objects.create(cluster=world.cluster, requested_at=world.now, **names)
 
 
+def an_inventory(world: World) -> None:
+    Hardware.objects.create(node=world.node(), changed_at=world.now)
+
+
+def an_alert_at_an_alertmanager(world: World) -> None:
+    given = {"url": "http://alertmanager.example:9093"}
+    channel = notify.make_channel("am", "alertmanager", given, actor="test", now=world.now)
+    channel.alerts.create(name="incident-1", page="incident-1-opened", opened_at=world.now)
+
+
 @pytest.mark.parametrize(
     ("happens", "tasks"),
     [
@@ -96,6 +106,8 @@ def a_waiting_validation(world: World) -> None:
         (an_order, {"jobs.sweep"}),
         (a_check_run, {"checks.advance_runs"}),
         (a_waiting_validation, {"checks.advance_runs"}),
+        (an_inventory, {"parts.sweep"}),
+        (an_alert_at_an_alertmanager, {"notify.repeat"}),
     ],
 )
 def test_the_check_sees_the_work(world: World, happens: Callable[[World], None], tasks: set[str]) -> None:

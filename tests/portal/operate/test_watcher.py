@@ -80,6 +80,20 @@ def test_as_many_statements_for_150_cordons_as_for_one(world: World, monkeypatch
     assert Node.objects.filter(unschedulable=True).count() == 150
 
 
+def test_the_list_never_waits_for_the_cluster_with_new_nodes_in_hand(world: World) -> None:
+    """An enrolment locks the cluster's row first and then inserts a node: each would wait for the other."""
+    world.kube.add_node("gpu-10")
+    with CaptureQueriesContext(connection) as captured:
+        watch(world).list()
+    told = [query["sql"] for query in captured.captured_queries]
+    inserted = max(at for at, sql in enumerate(told) if sql.startswith("INSERT INTO fleet_node"))
+    noted = min(at for at, sql in enumerate(told) if sql.startswith('UPDATE "fleet_cluster"'))
+    opened = [sql.startswith("SAVEPOINT") - sql.startswith("RELEASE") for sql in told]
+    assert sum(opened[:inserted]) > 0
+    assert inserted < noted
+    assert sum(opened[:noted]) == 0
+
+
 def test_the_stream_returns_the_version_to_continue_from(world: World) -> None:
     following = watch(world)
     version = following.list()
@@ -257,3 +271,36 @@ def test_a_change_is_seen_again_if_the_engine_could_not_be_woken(world: World, m
     assert (world.node().ready, world.rescue().state) == (True, "waiting")
     following.list()
     assert (world.node().ready, world.rescue().state) == (False, "running")
+
+
+def test_pods_are_listed_after_the_nodes_were(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Nodes(watcher.ClusterWatch):
+        def run(self) -> None:
+            self._stop.wait()
+
+    class Pods(Nodes):
+        pass
+
+    monkeypatch.setattr(watcher, "FOLLOWERS", {watcher.NODES: Nodes, watcher.PODS: Pods})
+    watch = watcher.Watch(clock=world.clock, stop=threading.Event())
+    for _ in range(2):
+        watch._follow([world.cluster])
+    ((_, running),) = watch._threads.items()
+    running.follower.tried = True
+    watch._follow([world.cluster])
+    assert {name for _, name in watch._threads} == {watcher.NODES, watcher.PODS}
+    watch._follow([])
+
+
+@pytest.mark.django_db(transaction=True)  # the watch closes connections that are in a transaction
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_list_that_fails_keeps_the_pods_from_nothing(world: World, fails: bool) -> None:
+    following = watcher.ClusterWatch(world.cluster, clock=world.clock, stop=StopsAtWait())
+
+    def ended(*_: object, **__: object) -> Any:
+        following._stop.set()
+        raise port.Unavailable("away")
+
+    setattr(world.kube, "list_nodes" if fails else "watch_nodes", ended)
+    following.run()
+    assert following.tried

@@ -331,7 +331,7 @@ def test_a_shadow_that_falls_on_a_rule_that_acts_warns(now: datetime) -> None:
     apply(policy("b", codes='["62", "48"]'), now)
     shadow = policy("a", priority=11, extra="      mode: shadow\n")
     assert [message for *_, message in warnings(shadow)] == [
-        "a#1 overrides b#1 for Xid 62; a#1 is in shadow mode and does nothing"
+        "b#1 does not act on Xid 62: a#1 comes before it; a#1 is in shadow mode and does nothing"
     ]
     assert warnings(policy("a", priority=11)) == []
     assert warnings(policy("a", codes='["62", "64"]', priority=9, extra="      mode: shadow\n")) == []

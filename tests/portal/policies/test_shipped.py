@@ -78,6 +78,9 @@ def test_an_unknown_pack_or_mode_is_named(pack: str, mode: str, field: str) -> N
         ("autopilot", "alert", "PVCAlert", [], True),
         ("autopilot", "alert", "AutopilotPodsFailing", [], True),
         ("nvidia", "xid", 62, ["cordon", "restartJobs", "drain", "reboot"], False),
+        ("ladder", "xid", 62, ["cordon", "restartJobs", "drain", "reboot", "powerCycle", "repair"], False),
+        ("ladder", "xid", 79, ["cordon", "restartJobs", "repair"], False),
+        ("ladder", "xid", 13, [], False),
     ],
 )
 def test_what_a_pack_does(

@@ -24,7 +24,7 @@ def test_a_sound_fleet_passes_and_leaves_nothing_behind(sim: SimWorld) -> None:
     clean(sim)
     plan.refresh_from_db()
     assert plan.cleaned
-    assert queries.plans_at_work(now=sim.now + timedelta(days=1)) == []
+    assert list(queries.plans_at_work(now=sim.now + timedelta(days=1))) == []
     verbs = list(Entry.objects.filter(verb__startswith="pair").order_by("id").values_list("verb", flat=True))
     assert verbs[0] == "pair_plan.requested"
     assert "pair_plan.finished" in verbs

@@ -36,10 +36,10 @@ def report(node: Node, now: datetime) -> Report:
     return make
 
 
-def add_validation(node: Node, *, at: datetime, state: str = "passed") -> Validation:
-    """A validation of the node that ended so, or waits."""
+def add_validation(node: Node, *, at: datetime, state: str = "passed", serial: str = "") -> Validation:
+    """A validation of the node that ended so, or waits. ``serial``: of the machine that was validated."""
     made = Validation.objects.create(
         cluster=node.cluster, profile="light", document={}, requested_by="user:ann", requested_at=at
     )
-    ValidatedNode.objects.create(validation=made, node=node, machine=node.uid, state=state)
+    ValidatedNode.objects.create(validation=made, node=node, machine=node.uid, state=state, serial=serial)
     return made

@@ -10,7 +10,7 @@ from kcover import audit, repairs
 from kcover.repairs import Part, State, Terms, Verb
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.errors import FieldError
-from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.models import Hardware, Node
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
@@ -57,8 +57,11 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
         (State.IN_REPAIR, State.RETURNED),
         (State.RETURNED, State.CLOSED),
     ]
-    assert moved[2].changed == {"part_serial": audit.Change(before="S-gpu-1", after="S-new")}  # type: ignore[attr-defined]
-    assert moved[-1].because.code == "repair_validation_passed"  # type: ignore[attr-defined]
+    assert moved[2].changed == {  # type: ignore[attr-defined]
+        "part_serial": audit.Change(before="S-gpu-1", after="S-new"),
+        "removed_serial": audit.Change(before="", after="S-gpu-1"),
+    }
+    assert moved[-1].because.code == "repair_passed_by_name"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("state", State)
@@ -308,3 +311,47 @@ def test_a_machine_that_cannot_be_proved_goes_back_and_closes_with_a_later_proof
         act(row, Verb.CLOSE, now=now + HOUR)
     add_validation(node, at=now + HOUR)
     assert act(row, Verb.CLOSE, now=now + HOUR).state == "closed"
+
+
+@pytest.fixture
+def known(node: Node, now: datetime) -> Node:
+    """The node, whose agent reports the serial number of its machine."""
+    Hardware.objects.create(node=node, machine_serial="M1", changed_at=now)
+    return node
+
+
+def test_only_a_validation_of_the_same_machine_closes_a_repair(known: Node, report: Report, now: datetime) -> None:
+    row = report(*BACK)
+    assert (row.machine_serial, row.removed_serial) == ("M1", "")
+    add_validation(known, at=now + HOUR, serial="M2")
+    add_validation(known, at=now + HOUR, serial="M2", state="failed")
+    assert services.look_at_validations(now=now + HOUR) == 0
+    with pytest.raises(services.RepairRefused) as error:
+        act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    assert code(error) == "repair_other_machine"
+    add_validation(known, at=now + 2 * HOUR, serial="M1")
+    act(row, Verb.CLOSE, now=now + 3 * HOUR)
+    assert acts(row)[-1].because.code == "repair_validation_passed"  # type: ignore[attr-defined]
+
+
+def test_a_machine_that_the_vendor_exchanged(known: Node, now: datetime) -> None:
+    row = services.report(known, part=Part(), actor="user:ann", reason="dead", now=now)
+    for verb in BACK:
+        act(row, verb, now=now, **({"machine_serial": "M2"} if verb is Verb.RETURN else {}))
+    add_validation(known, at=now + HOUR, serial="M2")
+    closed = act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    assert (closed.machine_serial, closed.removed_serial) == ("M2", "M1")
+
+
+@pytest.mark.parametrize(("given", "validated"), [("M1", ""), ("None", "M2")])
+def test_with_an_unknown_number_the_name_of_the_node_counts(
+    known: Node, now: datetime, given: str, validated: str
+) -> None:
+    row = services.report(
+        known, part=Part(), details={"machine_serial": given}, actor="user:ann", reason="dead", now=now
+    )
+    for verb in BACK:
+        act(row, verb, now=now)
+    add_validation(known, at=now + HOUR, serial=validated)
+    act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    assert acts(row)[-1].because.code == "repair_passed_by_name"  # type: ignore[attr-defined]

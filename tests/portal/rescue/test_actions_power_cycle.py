@@ -17,6 +17,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.queries import proof
 from tests import forgeries, proofs
 from tests.codes import code_of, found_in
+from tests.portal.machines import bmc_server
 from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.other_system import OtherSystem
@@ -26,6 +27,7 @@ pytestmark = pytest.mark.django_db
 REBOOT = '- {name: reboot, attribute: {unCordon: "true"}}'
 CYCLE = '- {name: powerCycle, attribute: {unCordon: "true"}}'
 POLICY = HEAL.replace("rescue.ksyun.com/v1", "kcover.io/v1").replace(REBOOT, CYCLE)
+OFFLINE = '- {name: offline, attribute: {url: "http://127.0.0.1:9/", waittime: 2h, unCordon: "true"}}'
 LADDER = POLICY.replace(CYCLE, f"{REBOOT}\n        {CYCLE}")
 
 
@@ -305,6 +307,7 @@ def test_a_controller_that_is_away_is_tried_again_and_then_a_persons(machine: Ma
     assert found_in(machine.step("power_cycle").because, "host_answered")
     machine.until("held", seconds=60)
     assert machine.controller.asked == []
+    assert proofs.broken_claim(machine.rescue()) == ""
 
 
 def test_a_controller_that_goes_away_in_between_is_waited_for(machine: Machine) -> None:
@@ -354,6 +357,29 @@ def test_a_driver_that_changed_in_between_is_for_a_person(machine: Machine) -> N
     machine.until("waiting", step="power_cycle")
     machines.delete_driver(Driver.objects.get(), actor="user:ann", now=machine.now)
     assert code_of(machine.until("held").because) == "machine_driver_missing"
+
+
+def test_a_machine_is_power_cycled_by_ipmi_once(settings: Any) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    made = Machine(driver=False)
+    with bmc_server.running("plain", made.kube.get_node(NODE).system_uuid) as bmc:
+        given = {"off_seconds": 0, "table": {NODE: bmc.url}}
+        account = {"username": bmc_server.USERNAME, "password": bmc_server.PASSWORD}
+        machines.make_driver("bmc", "ipmi", made.cluster, **account, given=given, actor="user:ann", now=made.now)
+        try:
+            made.fault(62)
+            for _ in range(10):
+                made.until("waiting", step="power_cycle")
+                if "on_at" in made.step("power_cycle").progress:
+                    break
+                made.pass_time(2)
+            made.boots = 1
+            made.heal()
+            assert bmc.stop() == ["off", "on"]
+            assert proofs.broken_claim(made.rescue()) == ""
+        finally:
+            made.controller.stop()
+            made.uninstall()
 
 
 # --- another system that is asked
@@ -465,3 +491,16 @@ def test_a_reboot_that_is_not_proved_is_followed_by_a_power_cycle(ladder: Machin
     ladder.heal()
     assert ladder.controller.asked == ["ForceOff", "On"]
     assert proofs.broken_claim(ladder.rescue()) == ""
+
+
+def test_a_wrong_machine_ends_the_ladder_with_a_person(settings: Any) -> None:
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    made = Machine(policy=POLICY.replace(CYCLE, f"{CYCLE}\n        {OFFLINE}"))
+    try:
+        made.controller.uuid = "11111111-2222-3333-4444-555555555555"
+        made.fault(62)
+        assert code_of(made.until("held").because) == "machine_uuid_differs"
+        assert (made.step("power_cycle").state, made.step("offline").state) == ("failed", "pending")
+    finally:
+        made.controller.stop()
+        made.uninstall()

@@ -1,12 +1,13 @@
 """The request for a reboot may end with the machine: the node's boot ID shows the result, not the request's status."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kcover import reasons
 from kcover.faults.fault import CommandResult
+from kcover.recurrence import Recurrence
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.fleet.services import cluster_settings
@@ -144,6 +145,33 @@ def test_what_holds_a_reboot_back_does_not_begin_its_wait_anew(db: None) -> None
         while not world.kube.called("ensure_job") and world.now - drained < timedelta(hours=1):
             world.pass_time(60)
         assert timedelta(minutes=22) <= world.now - drained <= timedelta(minutes=24)
+    finally:
+        world.uninstall()
+
+
+def test_a_window_that_repeats_holds_a_reboot_back_at_its_local_time_when_clocks_have_changed(db: None) -> None:
+    """Each night from 01:00 to 04:00 in Berlin: before the change that is 00:00 UTC, and after it 23:00 UTC."""
+    world = World(policy=WAITS)
+    try:
+        world.now = datetime(2027, 3, 26, 12, 0, tzinfo=UTC)
+        first = datetime(2027, 3, 27, 0, 0, tzinfo=UTC)
+        cluster_settings.open_maintenance(
+            world.cluster,
+            starts_at=first,
+            ends_at=first + timedelta(hours=3),
+            repeats=Recurrence("day", "Europe/Berlin", first + timedelta(days=10)),
+            reason="x",
+            actor="user:ann",
+            now=world.now,
+        )
+        world.now = datetime(2027, 3, 28, 22, 45, tzinfo=UTC)  # clocks went forward at 01:00 UTC
+        world.sync()
+        world.fault(62)
+        world.until("waiting", step="reboot")
+        while not world.kube.called("ensure_job") and world.now < datetime(2027, 3, 29, 6, tzinfo=UTC):
+            world.pass_time(60)
+        over = datetime(2027, 3, 29, 2, 0, tzinfo=UTC)
+        assert over <= world.now <= over + timedelta(minutes=2)
     finally:
         world.uninstall()
 

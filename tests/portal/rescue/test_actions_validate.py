@@ -10,9 +10,13 @@ from kcover import reasons
 from kcover.faults.fault import Check, Fault
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, Validation
-from kcover_portal.checks.services import rescue_validations, validations
+from kcover_portal.checks.services import rescue_validations, validation_verdicts, validations
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.preflight.models import PairTest
+from kcover_portal.preflight.services import pair_runs
 from kcover_portal.repairs import tasks as repairs
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
@@ -290,6 +294,30 @@ def test_the_class_of_the_fault_chooses_the_profile(returning: World) -> None:
     assert proofs.broken_claim(returning.rescue()) == ""
 
 
+def test_low_bus_bandwidth_sends_the_node_of_the_rescue_to_repair(returning: World) -> None:
+    """Its own rescue does not keep the node from the test, and the fault that the test opens undoes nothing."""
+    Cluster.objects.update(nccl_image="pytorch:2")
+    returning.kube.add_namespace("kcover-preflight")
+    row = until_validating(returning, code=48)
+    answer(returning)
+    row.refresh_from_db()
+    assert (row.state, returning.rescue().state) == ("running", "waiting")
+    assert row.nccl_plan is not None
+    pair_runs.advance(row.nccl_plan.pk, clock=returning.clock)
+    assert PairTest.objects.get().state == "running"
+    PairTest.objects.update(state="failed", best=12.0, busbw={"8": 12.0}, device="NVIDIA H100 80GB HBM3")
+    pair_runs.advance(row.nccl_plan.pk, clock=returning.clock)
+    assert row.run_id is not None
+    validations.conclude(row.run_id, now=returning.now)
+    returning.work()
+    assert (returning.rescue().state, returning.rescue().outcome) == ("failed", "failed_validation")
+    assert returning.kube.get_node(NODE).unschedulable
+    repairs.sweep()
+    assert Repair.objects.get().rescue == returning.rescue()
+    assert Incident.objects.get(kind="preflight", code="slow").node == returning.node()
+    assert proofs.broken_claim(returning.rescue()) == ""
+
+
 def test_a_machine_that_comes_back_from_a_repair_is_burned_in(returning: World) -> None:
     node = returning.node()
     Repair.objects.create(
@@ -359,7 +387,7 @@ def test_probes_that_never_look_are_no_proof(returning: World) -> None:
     returning.reboot()
     until_validating(returning, code=0)
     answer(returning)
-    turn(returning, validations.PROBES_WITHIN.total_seconds())
+    turn(returning, validation_verdicts.PROBES_WITHIN.total_seconds())
     assert code_of(returning.until("held").because) == "validation_not_proven"
 
 

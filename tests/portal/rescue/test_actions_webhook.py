@@ -13,8 +13,8 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.actions import webhook
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.step import handover
 from tests.codes import code_of, codes_of, found_in, refused
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.other_system import OtherSystem
@@ -83,7 +83,7 @@ def test_it_is_told_signed_and_the_plan_goes_on(make, other: OtherSystem, settin
     )
     assert [(one["name"], one["state"]) for one in reported["steps"]] == [("cordon", "done"), ("webhook", "running")]
     assert reported["callback"] is None
-    assert other.headers[0][webhook.DELIVERY] == reported["delivery"] == f"webhook-{rescue.pk}-1-0"
+    assert other.headers[0][handover.DELIVERY] == reported["delivery"] == f"webhook-{rescue.pk}-1-0"
     begun, done = Entry.objects.filter(verb__startswith="webhook.").order_by("sequence")
     assert (begun.verb, begun.subject) == ("webhook.begun", "host 127.0.0.1")
     answered = reasons.of("host_answered", host="127.0.0.1", status="204")
@@ -96,7 +96,7 @@ def test_it_is_told_again_a_few_times_and_then_gone_on_from(make, other: OtherSy
     world = make()
     world.fault(62)
     assert world.until("succeeded", seconds=20)
-    assert other.calls == len(webhook.BACKOFF_SECONDS) + 1
+    assert other.calls == len(handover.BACKOFF_SECONDS) + 1
     assert len({one["delivery"] for one in other.asked}) == 1
     assert world.step("webhook").why == reasons.both(
         reasons.of("webhook_not_delivered", host="127.0.0.1"),

@@ -5,11 +5,11 @@ from datetime import timedelta
 import pytest
 
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.console.reads import needs
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
+from kcover_portal.needs import queries as needs
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision
@@ -177,11 +177,11 @@ def test_inv_35_what_comes_back_too_often_waits_for_a_person_in_sight(make):
     world.until("succeeded")
     world.sync()
     world.pass_time(60)
-    assert needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows == []
+    assert needs.entries(Scope.of(world.cluster), [world.cluster], now=world.now).entries == []
     world.fault(62)
     world.work()
-    [need] = needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows
-    assert (need.node, "A person must look" in need.text) == (NODE, True)
+    [need] = needs.entries(Scope.of(world.cluster), [world.cluster], now=world.now).entries
+    assert (need.kind, need.nodes, need.nature) == ("incident", (NODE,), "held")
     set_mode(world, "paused")
     world.pass_time(600)
-    assert needs.of(Scope.of(world.cluster), [world.cluster], now=world.now).rows == []
+    assert needs.entries(Scope.of(world.cluster), [world.cluster], now=world.now).entries == []

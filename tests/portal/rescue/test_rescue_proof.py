@@ -96,6 +96,25 @@ def test_the_proof_of_an_approved_rescue_is_valid_and_bound_to_its_votes() -> No
         assert proofs.refusal(proofs.sign(forged)) == "votes", lie
 
 
+def test_a_vote_without_consequence_cannot_be_left_out() -> None:
+    """The first of two votes before a cancellation: no later entry depends on it."""
+    world = World(policy=APPROVED)
+    world.kube.add_pod("train", "worker-1", node="gpu-1")
+    world.fault(62)
+    world.work()
+    services.approve(world.rescue(), actor="user:ann", reason="", now=world.now)
+    services.cancel(world.rescue(), actor="user:bob", reason="", now=world.now, approver=True)
+    world.uninstall()
+    statements = proof.unsigned(Rescue.objects.get())
+    assert proofs.refusal(proofs.sign(statements)) == ""
+    forged = copy.deepcopy(statements)
+    forged["segment"]["links"].remove(forgeries.entries(forged, "rescue.approved")[0])
+    forgeries.rewrite(forged)
+    assert proofs.refusal(proofs.sign(forged)) == "votes"
+    statements["rescue"]["steps"][-1]["state"] = "done"
+    assert proofs.refusal(proofs.sign(statements)) == "steps"
+
+
 def test_the_proof_of_a_persons_request_is_valid() -> None:
     world = World(policy="")
     services.request(world.node(), "reboot", actor="user:ann", reason="so", now=world.now)

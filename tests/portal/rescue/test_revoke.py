@@ -157,6 +157,9 @@ def test_an_uncordon_by_hand_leaves_no_job(world: World) -> None:
     world.work()
     assert jobs(world) == []
     assert world.rescue().state == "cancelled"
+    assert (withdraw(world), world.step("reboot").progress["withdrawal"]["done"]) == (1, False)
+    world.pass_time(31)
+    assert (withdraw(world), world.step("reboot").progress["withdrawal"]["done"]) == (1, True)
 
 
 def test_an_uncordon_asked_of_the_portal_calls_the_job_back_before_the_node_works_again(world: World) -> None:

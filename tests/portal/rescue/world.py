@@ -19,6 +19,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import services as policies
+from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations
@@ -43,6 +44,9 @@ kind: RescuePolicy
 metadata: {name: cordon}
 spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 """
+OFFERED = Prepared[Command](
+    lambda: Command.objects.filter(kind=bundle.COMMAND, state=Command.State.OFFERED).select_related("node")
+)
 NODE = "gpu-1"
 PCI = "0000:4e:00"
 
@@ -129,7 +133,7 @@ class World:
         """What an agent without the command answers."""
         if self.collects_evidence:
             return
-        for command in Command.objects.filter(kind=bundle.COMMAND, state=Command.State.OFFERED).select_related("node"):
+        for command in OFFERED.rows():
             refused = CommandResult(
                 id=str(command.pk), status="refused", message="unknown command", finished_at=self.now, output={}
             )
@@ -168,8 +172,8 @@ class World:
 
     def until(self, state: str, *, step: str = "", seconds: float = 1, rounds: int = 100) -> Rescue:
         """Lets time pass until the rescue (or one of its steps) is in the state."""
+        self.work()
         for _ in range(rounds):
-            self.work()
             found = Rescue.objects.filter(node__name=NODE).order_by("-pk").first()
             if found and (self.step(step).state if step else found.state) == state:
                 return found
@@ -178,8 +182,8 @@ class World:
 
     def until_reboot_is_asked(self) -> reasons.Reason:
         """Runs until a reboot was requested; returns what names the request."""
+        self.work()
         for _ in range(100):
-            self.work()
             asked = self.rescue().steps.get(name="reboot").progress.get("request")
             if asked:
                 return reasons.from_json(asked)

@@ -25,3 +25,14 @@ def test_an_address_that_cannot_be_read_is_a_clear_error(east: Cluster, now: dat
     row = services.make_source("logs", "loki", east, **given, actor="test", now=now)
     with pytest.raises(FieldError):
         services.change_source(row, {"url": "https://[::1"}, actor="user:bob", reason="", now=now)
+
+
+def test_a_token_is_given_again_before_certificates_are_not_checked(east: Cluster, now: datetime) -> None:
+    given = {"url": "https://{node}:15132", "token": "hush", "given": {}}
+    row = services.make_source("states", "gpud", east, **given, actor="test", now=now)
+    by = {"actor": "user:bob", "reason": "", "now": now}
+    with pytest.raises(FieldError) as refused:
+        services.change_source(row, {"settings": {"insecure": True}}, **by)
+    assert refused.value.field == "token"
+    row = services.change_source(row, {"settings": {"insecure": True}, "token": "hush"}, **by)
+    assert services.change_source(row, {"settings": {"insecure": False}}, **by).settings == {"insecure": False}

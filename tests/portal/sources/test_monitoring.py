@@ -8,8 +8,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from kcover_portal.fleet.models import Cluster
+from kcover import reasons
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.services import closure
+from kcover_portal.notify import queries as notify_queries
+from kcover_portal.notify import services as notify
+from kcover_portal.notify.models import Delivery
 from tests import waiting
 from tests.contract import scripted
 from tests.portal.sources import monitoring
@@ -49,11 +54,14 @@ class Monitored:
         self.xid = xid
         waiting.until(lambda: self.prometheus.value(METRIC) == str(xid), "a scrape", seconds=SLOW_SECONDS)
 
-    def posted(self, status: str) -> tuple[dict[str, str], dict[str, Any]]:
-        """The headers and the body of the first notification with this status."""
+    def posted(self, status: str, name: str = RULE["alert"]) -> tuple[dict[str, str], dict[str, Any]]:
+        """The headers and the body of the first notification about alerts of this name with this status."""
+
+        def fits(body: dict[str, Any]) -> bool:
+            return body["status"] == status and body["groupLabels"]["alertname"] == name
 
         def look() -> list[Any]:
-            return [one for one in self.hook.requests if one[0] == "POST" and one[3]["status"] == status]
+            return [one for one in self.hook.requests if one[0] == "POST" and fits(one[3])]
 
         return waiting.until(look, "a notification", seconds=SLOW_SECONDS)[0][2:]
 
@@ -108,3 +116,39 @@ def test_an_alert_of_a_rule_opens_an_incident_and_resolves_it(alertmanager: Send
     assert forward("resolved") == {"accepted": 1, "duplicates": 0, "rejected": []}
     incident.refresh_from_db()
     assert incident.state == "closed"
+
+
+def test_an_alert_of_the_portal_reaches_alertmanager_and_is_no_fault_when_it_comes_back(
+    alertmanager: Sender, monitored: Monitored, settings: Any
+) -> None:
+    settings.KCOVER_PUBLIC_URL = "https://portal.example"
+    cluster, now, by = alertmanager.source.cluster, timezone.now(), {"actor": "test"}
+    notify.sweep(now=now)
+    given = {"url": monitored.alertmanager.url, "batching": 0, "min_interval": 0}
+    channel = notify.make_channel("am", "alertmanager", given, now=now, **by)
+    notify.make_route(channel, kinds=["incident.opened"], now=now, **by)
+
+    def deliver() -> None:
+        notify.sweep(now=timezone.now())
+        (due,) = notify_queries.due(now=timezone.now())
+        notify.send(due, clock=timezone.now)
+        assert Delivery.objects.get(pk=due).state == "sent"
+
+    def comes_back(status: str) -> dict[str, Any]:
+        headers, body = monitored.posted(status, "KcoverIncidentOpened")
+        answer = alertmanager.post(body, content_type=headers["Content-Type"])
+        assert (answer.status_code, answer.json()["accepted"], answer.json()["rejected"]) == (202, 1, [])
+        return body["alerts"][0]
+
+    about = {"cluster": cluster, "node": Node.objects.get(name="gpu-1"), "kind": "xid", "code": "48"}
+    incident = Incident.objects.create(**about, severity="degraded", opened_at=now, last_at=now)
+    deliver()
+    alert = comes_back("firing")
+    assert (alert["labels"]["node"], alert["labels"]["severity"]) == ("gpu-1", "error")
+    assert alert["generatorURL"] == f"https://portal.example/incidents/{incident.pk}/"
+    assert notify.repeat(now=timezone.now()) == 1
+    why = reasons.of("closed_by_because", by="test", why="proved")
+    closure.close([incident.pk], because=why, actor="test", now=timezone.now())
+    deliver()
+    assert comes_back("resolved")["fingerprint"] == alert["fingerprint"]
+    assert Incident.objects.count() == 1

@@ -1,5 +1,7 @@
 """Events that Alertmanager and NVSentinel send."""
 
+import gzip
+import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
@@ -37,6 +39,18 @@ def test_a_firing_alert_opens_an_incident_and_a_resolved_one_closes_it(alertmana
     assert took(alertmanager.post(notification(alert(status="resolved")))) == (1, 0, [])
     incident.refresh_from_db()
     assert (incident.state, incident.closed_because["code"]) == ("closed", "source_reports_healthy")
+
+
+def test_an_alert_that_a_portal_sent_is_ignored(alertmanager: Sender, alert: Make) -> None:
+    """Its incident would be an alert again. Some of them, such as a pause, name no node."""
+    labels = {"kcover_portal": "portal.example", "kcover_alert": "incident-1-opened"}
+    pause = {**alert(), "labels": {"alertname": "KcoverAutomationPaused", **labels, "kcover_alert": "entry-east-7"}}
+    batch = notification(alert("KcoverIncidentOpened", **labels), pause, alert())
+    assert took(alertmanager.post(batch)) == (3, 0, [])
+    assert open_incidents() == [("alert", "GpuEccErrors", "")]
+    assert took(alertmanager.post(batch)) == (0, 3, [])
+    over = alert("KcoverIncidentOpened", status="resolved", **labels)
+    assert took(alertmanager.post(notification(over))) == (1, 0, [])
 
 
 def test_a_repeated_notification_changes_nothing(alertmanager: Sender, alert: Make) -> None:
@@ -233,6 +247,20 @@ def test_store_only_events_are_accepted_without_consequence(sentinel: Sender, he
     assert open_incidents() == []
 
 
+@pytest.mark.parametrize(
+    ("given", "statements"),
+    [({"isHealthy": True, "nodeName": "gpu-2"}, 8), ({}, 11), ({"processingStrategy": "STORE_ONLY"}, 6)],
+    ids=["a pass with nothing to close", "a repeated fault", "stored only"],
+)
+def test_a_routine_event_costs_few_statements(
+    sentinel: Sender, health: Make, django_assert_num_queries: Any, given: dict[str, Any], statements: int
+) -> None:
+    """190,000 of them a day must cost next to nothing. Two are the begin and the end of the transaction."""
+    sentinel.post([health("1"), health("2", isHealthy=True, nodeName="gpu-2")])
+    with django_assert_num_queries(statements):
+        assert took(sentinel.post(health("3", **given))) == (1, 0, [])
+
+
 def test_a_source_says_nothing_about_agents(sentinel: Sender, health: Make) -> None:
     sentinel.post([health("1")])
     assert Agent.objects.count() == 0
@@ -242,6 +270,11 @@ def test_a_source_says_nothing_about_agents(sentinel: Sender, health: Make) -> N
 def test_garbage_in_a_health_event_is_rejected_by_its_path(sentinel: Sender, health: Make, field: str) -> None:
     accepted, _, [(path, _code)] = took(sentinel.post([health("1", **{field: {"a": []}})]))
     assert (accepted, path) == (0, f"0/data/healthEvent/{field}")
+
+
+def test_a_compressed_body_is_a_clear_error(sentinel: Sender, health: Make) -> None:
+    answer = sentinel.post(gzip.compress(json.dumps(health("1")).encode()), Content_Encoding="gzip")
+    assert (answer.status_code, answer.json()["code"]) == (415, "source_encoding")
 
 
 def test_a_source_that_is_off_takes_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:

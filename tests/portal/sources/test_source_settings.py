@@ -11,8 +11,8 @@ from django.test import Client
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.errors import FieldError
-from kcover_portal.fleet.management import registry
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import registry
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
@@ -258,11 +258,10 @@ def test_the_command(east: Cluster, tmp_path: Any) -> None:
         *("add", "prom", "--kind", "prometheus", "--cluster", "east", "--url", "http://prometheus:9090"),
         "--token-file",
         str(secret),
-        "--set",
-        "interval=30",
+        *("--set", "interval=30", "query=up"),
     )
     row = Source.objects.get(name="prom")
-    assert (row.token, row.settings) == (SECRET, {"interval": 30})
+    assert (row.token, row.settings) == (SECRET, {"interval": 30, "query": "up"})
     assert "alerts/events" in reported("add", "alerts", "--kind", "alertmanager")
     listed = reported("list")
     assert "east-pods\tpods\teast\ton" in listed

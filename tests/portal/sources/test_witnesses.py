@@ -4,7 +4,9 @@ import uuid
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import wire
+import pytest
+
+from kcover import reasons, wire
 from kcover.faults.fault import Fault
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster, Gpu, Node
@@ -63,6 +65,81 @@ def test_after_the_window_another_name_is_another_incident(east: Cluster, now: d
     agent_reports(east, xid(), at=now)
     source_reports("nvsentinel", at=now + timedelta(seconds=61))
     assert Incident.objects.filter(state="open").count() == 2
+
+
+REBOOTED = timedelta(seconds=90)
+
+
+def reboot(row: Incident) -> Node:
+    Node.objects.filter(pk=row.node_id).update(boot_id="boot-2", past_boots=["boot-1"])
+    return Node.objects.get(pk=row.node_id)
+
+
+def repaired(row: Incident, *, at: datetime) -> None:
+    incidents.close([row.pk], because=reasons.of("incident_verified", rescue="1"), actor="rescue 1", now=at)
+
+
+def test_a_report_that_arrives_after_the_reboot_is_of_the_boot_in_which_another_witness_saw_the_fault(
+    east: Cluster, now: datetime
+) -> None:
+    agent_reports(east, xid(seen_at=now), at=now)
+    node = reboot(only())
+    source_reports("gpud", at=now + REBOOTED, kind="gpud", code="error-xid", seen_at=now + timedelta(seconds=9))
+    assert names(only()) == [("agent", 1), ("gpud", 1)]
+    assert queries.faults_since(node, now, boot_id="boot-2") == []
+    source_reports("gpud", at=now + REBOOTED, kind="gpud", code="error-xid", seen_at=now + REBOOTED)
+    assert [row.kind for row in queries.faults_since(node, now, boot_id="boot-2")] == ["xid"]
+
+
+def test_a_report_that_arrives_after_the_repair_opens_nothing(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(seen_at=now), at=now)
+    row = only()
+    reboot(row)
+    repaired(row, at=now + REBOOTED)
+    late = {"at": now + 2 * REBOOTED, "seen_at": now + timedelta(seconds=9)}
+    source_reports("nvsentinel", **late)
+    assert not Incident.objects.filter(state="open").exists()
+    assert names(row) == [("agent", 1), ("nvsentinel", 1)]
+    source_reports("alerts", **late, kind="alert", code="Lost")  # an alert is a state: it fires after the repair
+    assert only().kind == "alert"
+
+
+def test_only_faults_that_another_witness_saw_belong_to_the_earlier_boot(east: Cluster, now: datetime) -> None:
+    """After an outage a source reports the late fault and another one of the new boot in one request."""
+    agent_reports(east, xid(seen_at=now), at=now)
+    node = reboot(only())
+    given = {"kind": "health", "code": "SysLogsXIDError/79", "alias": "xid 79", "pci": "0000:4e:00", "source": "other"}
+    seen = [
+        (node, incidents.SourceFault(witness="nvsentinel", **given, seen_at=now + timedelta(seconds=seconds)))
+        for seconds in (9, 300)
+    ]
+    incidents.ingest_observed("nvsentinel", seen, [], now=now + timedelta(seconds=360))
+    assert [row.kind for row in queries.faults_since(node, now, boot_id="boot-2")] == ["health"]
+
+
+@pytest.mark.parametrize(
+    ("witness", "closed", "seen"),
+    [("nvsentinel", "closed_by", 9), ("first", "incident_verified", 9), ("nvsentinel", "incident_verified", 95)],
+    ids=["closed by a person", "the same witness", "seen after the repair"],
+)
+def test_other_late_reports_open_an_incident(
+    east: Cluster, now: datetime, witness: str, closed: str, seen: int
+) -> None:
+    source_reports("first", at=now, seen_at=now + timedelta(seconds=50))
+    why = reasons.of(closed, by="ann") if closed == "closed_by" else reasons.of(closed, rescue="1")
+    incidents.close([only().pk], because=why, actor="test", now=now + REBOOTED)
+    source_reports(witness, at=now + 2 * REBOOTED, seen_at=now + timedelta(seconds=seen))
+    assert names(only()) == [(witness, 1)]
+
+
+def test_several_xids_of_one_component_join_the_incident_of_each(east: Cluster, now: datetime) -> None:
+    agent_reports(east, xid(48), xid(64), at=now)
+    node = Node.objects.select_related("cluster").get(name="gpu-1")
+    given = {"kind": "gpud", "code": "error-xid", "pci": "0000:4e:00", "witness": "gpud", "source": "gpud"}
+    seen = [(node, incidents.SourceFault(**given, alias=f"xid {code}")) for code in (64, 48)]
+    incidents.ingest_observed("gpud", seen, [], now=now + timedelta(seconds=30))
+    rows = Incident.objects.filter(state="open").order_by("code")
+    assert [(row.code, names(row)) for row in rows] == [(code, [("agent", 1), ("gpud", 1)]) for code in ("48", "64")]
 
 
 def test_other_devices_and_codes_stay_apart(east: Cluster, now: datetime) -> None:

@@ -10,6 +10,7 @@ from kcover_portal.api.v1.policies.views import (
     StandbyRevisions,
     Validate,
 )
+from kcover_portal.api.v1.policies.winners import Winners
 
 __all__ = [
     "CancelTry",
@@ -24,4 +25,5 @@ __all__ = [
     "StandbyRevisions",
     "Try",
     "Validate",
+    "Winners",
 ]

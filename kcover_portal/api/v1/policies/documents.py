@@ -1,7 +1,7 @@
 """Policy texts over HTTP: YAML under several media types, or JSON that contains it; revisions as ETags."""
 
 import re
-from typing import Any
+from typing import Any, ClassVar
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter
@@ -55,12 +55,34 @@ class PlainParser(YamlParser):
     media_type = "text/plain"
 
 
-PARSERS = (body_parsers.StrictJsonParser, YamlParser, TextYamlParser, OldYamlParser, PlainParser)
+class FormParser(YamlParser):
+    """YAML under the media type that ``curl --data-binary`` and ``urllib`` send unless told otherwise."""
+
+    media_type = "application/x-www-form-urlencoded"
+
+
+class UntypedParser(YamlParser):
+    """YAML without a media type."""
+
+    media_type = ""
+
+
+PARSERS = (
+    body_parsers.StrictJsonParser,
+    YamlParser,
+    TextYamlParser,
+    OldYamlParser,
+    PlainParser,
+    FormParser,
+    UntypedParser,
+)
 REQUEST = {"application/yaml": OpenApiTypes.STR}
 
 
 class TextBody(base.ActSerializer):
     """A policy text as JSON."""
+
+    aliases: ClassVar = {"yaml": "text"}  # as in a try
 
     text = serializers.CharField(trim_whitespace=False, allow_blank=True)
 

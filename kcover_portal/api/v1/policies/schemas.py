@@ -104,7 +104,7 @@ class ValidSerializer(serializers.Serializer[Any]):
 
 
 class RevisionSerializer(serializers.ModelSerializer[Revision]):
-    """An immutable revision of a policy. Queries of addresses in the text are masked."""
+    """An immutable revision of a policy. What may be a key in an address is masked in the text."""
 
     text = MaskedTextField()
     because = ReasonSerializer(source="why", read_only=True, allow_null=True)
@@ -117,7 +117,7 @@ class RevisionSerializer(serializers.ModelSerializer[Revision]):
 class PolicySerializer(serializers.ModelSerializer[Revision]):
     """A policy: the text of its revision, parsed. ``archived_at`` is when it was disabled.
 
-    Queries of addresses are masked; a text with a masked address cannot be published.
+    What may be a key in an address is masked; a text with a masked address cannot be published.
     """
 
     text = MaskedTextField()

@@ -1,7 +1,7 @@
 """Policies of both kinds: the list, one policy with its revisions, the editor, tries, and actions on a whole policy."""
 
 from kcover_portal.console.views.policies.commands import archive, rollback
-from kcover_portal.console.views.policies.editor import edit, validate
+from kcover_portal.console.views.policies.editor import edit, rule, validate, vocabulary
 from kcover_portal.console.views.policies.packs import (
     dismiss_first_pack,
     first_pack,
@@ -13,6 +13,7 @@ from kcover_portal.console.views.policies.pages import difference, policies, pol
 from kcover_portal.console.views.policies.tries import begin as begin_try
 from kcover_portal.console.views.policies.tries import cancel as cancel_try
 from kcover_portal.console.views.policies.tries import one as one_try
+from kcover_portal.console.views.policies.winners import winners
 
 __all__ = [
     "archive",
@@ -28,6 +29,9 @@ __all__ = [
     "policies",
     "policy",
     "rollback",
+    "rule",
     "try_pack",
     "validate",
+    "vocabulary",
+    "winners",
 ]

@@ -1,22 +1,26 @@
 """The policy editor, validated by the server."""
 
-from typing import Any
+import json
+from typing import Any, cast
 
-from django.http import HttpResponse
+from csp.constants import NONCE
+from csp.decorators import csp_update
+from django.http import HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from kcover import audit, masked_addresses
+from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms
+from kcover_portal.console import forms, policy_vocabulary
 from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.policy_tries import Trial
-from kcover_portal.console.views.policies import parts
+from kcover_portal.console.views.policies import parts, rule_form
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
@@ -55,7 +59,7 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
         ledger.record("", act, actor=accounts.actor(request.user), now=timezone.now())
     reading = services.validate(text)
     conflict = ""
-    if request.method == "POST" and form.is_valid() and not reading.problems:
+    if request.method == "POST" and form.is_valid() and not reading.problems and _agrees(request, reading):
         confirm(request)
         try:
             applied = services.apply(
@@ -73,21 +77,32 @@ def edit(request: Request, name: str = "", kind: str = queries.RESCUE) -> HttpRe
             reading = services.ValidationResult((), error.problems)
         else:
             return redirect(parts.addresses(applied[0])["page"])
+    shown = {"form": form, "reading": reading, "conflict": conflict}
+    return page(request, row, text, shown, status=422 if request.method == "POST" else 200)
+
+
+def page(request: Request, row: Policy | None, text: str, shown: dict[str, Any], *, status: int = 200) -> HttpResponse:
+    """The editor with a text. ``shown``: further values for the page, such as ``reading``, its validation."""
+    reading = shown.get("reading") or services.validate(text)
     context = {
         "policy": row,
         "addresses": parts.addresses(row) if row else {},
         "text": text,
         "expected": request.POST.get("expected") or (row.revision if row else ""),
-        "form": form,
-        "tries": kind == queries.RESCUE,
+        "form": forms.Act(),
+        "tries": row is None or row.kind == queries.RESCUE,
         "trial": Trial(),
-        "reading": reading,
-        "changed": _changed(reading),
-        "conflict": conflict,
+        "nonce": getattr(request, "csp_nonce", ""),
+        "phrases": json.dumps(policy_vocabulary.phrases()),
+        "unsaved": request.method == "POST",
+        **rule_form.fields(text),
         "base": "console/base.html",
+        **_validated(request, reading),
+        **shown,
     }
-    failed = request.method == "POST"
-    return render(request, "console/pages/policy_edit.html", context, status=422 if failed else 200)
+    response = render(request, "console/pages/policy_edit.html", context, status=status)
+    with_styles = csp_update({"style-src": [NONCE]})  # CodeMirror writes its own
+    return cast("HttpResponse", with_styles(lambda _request: response)(request))
 
 
 @require_POST
@@ -97,8 +112,60 @@ def validate(request: Request) -> HttpResponse:
     require(request, Verb.WRITE_POLICIES, None)
     with place(request, concurrency_limits.VALIDATIONS):
         reading = services.validate(request.POST.get("text", ""))
-    context = {"reading": reading, "changed": _changed(reading), "checked": _("just now")}
-    return render(request, "console/parts/problems.html", context)
+    return render(request, "console/parts/problems.html", {"in_place": True, **_validated(request, reading)})
+
+
+@require_POST
+@signed_in
+def rule(request: Request) -> HttpResponse:
+    """The form of a rule of the text that is being edited; with ``apply``, the text with what the form changes."""
+    require(request, Verb.WRITE_POLICIES, None)
+    with place(request, concurrency_limits.VALIDATIONS):
+        shown = rule_form.answer(request.POST)
+    if request.htmx:
+        return render(request, "console/parts/rule_form.html", shown)
+    kind, name = request.POST.get("kind", queries.RESCUE), request.POST.get("policy", "").replace("\0", "")
+    row = Policy.objects.filter(kind=kind, name=name).first() if kind in (queries.RESCUE, queries.STANDBY) else None
+    return page(request, row, shown["text"], shown)
+
+
+@require_GET
+@signed_in
+def vocabulary(request: Request) -> HttpResponse:
+    """The words of policies with their meaning, for completion and help in the editor."""
+    return JsonResponse(policy_vocabulary.vocabulary())
+
+
+def _validated(request: Request, reading: services.ValidationResult) -> dict[str, Any]:
+    """What the validation shows. ``agreed``: the person has agreed to the effects on other rules."""
+    effects = services.effects(reading)
+    return {
+        "reading": reading,
+        "changed": _changed(reading),
+        "effects": effects,
+        "agreement": services.digest_of_effects(effects),
+        "agreed": _agrees(request, reading),
+        "publish": _publish_label(reading),
+    }
+
+
+def _agrees(request: Request, reading: services.ValidationResult) -> bool:
+    """Whether the text has no effect on other rules, or the person agreed to exactly these effects."""
+    return request.POST.get("agreed", "") == services.digest_of_effects(services.effects(reading))
+
+
+def _publish_label(reading: services.ValidationResult) -> str:
+    """What publishing the text allows the portal to do."""
+    rules = (
+        rule for item in reading.policies if isinstance(item.policy, document.Policy) for rule in item.policy.rules
+    )
+    modes = {rule.mode for rule in rules}
+    loosest = next((mode for mode in reversed(document.RULE_MODES) if mode in modes), "")
+    return {
+        "shadow": _("Publish in shadow mode"),
+        "approve": _("Publish with approval"),
+        "enforce": _("Publish and enforce"),
+    }.get(loosest, _("Publish"))
 
 
 def _changed(reading: services.ValidationResult) -> list[dict[str, Any]]:

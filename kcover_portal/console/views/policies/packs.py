@@ -105,6 +105,10 @@ def _about(pack: str) -> str:
     return {
         "kcover": _("Cordons the nodes that a preflight names, and nodes whose MetaX GPUs fail a check."),
         "konduktor": _("Taints a node that has a node fault, as Konduktor does. Running pods stay."),
+        "ladder": _(
+            "Reboots a node for the Xids of NVIDIA's catalog, then switches its power, then opens a repair. Each step "
+            "follows only if the one before it is not proved."
+        ),
         "kce": _("The table of Kingsoft Cloud's help page, and KCE's global rule, which cordons for any node fault."),
         "autopilot": _(
             "Cordons nodes that fail Autopilot's hardware checks. Network and storage failures are escalated to a"

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from django.db.models import Count, Max, Q
 from django.http import Http404, HttpResponse, QueryDict
 from django.shortcuts import get_object_or_404, render
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
+from kcover.decisions import match
 from kcover.policy import document
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
@@ -22,24 +24,40 @@ from kcover_portal.rescue.models import Rescue
 @signed_in
 def policies(request: Request) -> HttpResponse:
     """Active policies with their rules in order of evaluation, the standby policy, and disabled policies."""
-    rows = []
-    for revision in queries.in_force():
-        fired = accounts.visible(request.user, Rescue.objects.filter(policy=revision.policy.name)).order_by("-pk")
-        rows.append(
-            {
-                "policy": revision.policy,
-                "revision": revision,
-                "rules": _rules(revision.document),
-                "fired": fired.values_list("opened_at", flat=True).first(),
-                "rescues": fired.count(),
-            }
-        )
+    revisions = list(queries.in_force())
+    rescues = _rescues(request, [revision.policy.name for revision in revisions])
+    rows = [
+        {
+            "policy": revision.policy,
+            "revision": revision,
+            "rules": _rules(revision.document),
+            "rescues": rescues.get(revision.policy.name),
+        }
+        for revision in revisions
+    ]
     context = {
         "rows": rows,
+        "ranked": match.rank(queries.candidates()),
         "standbys": [{"revision": row, "matches": _matches(row.document)} for row in queries.in_force(queries.STANDBY)],
         "archived": [*queries.archived(), *queries.archived(queries.STANDBY)],
     }
     return render(request, "console/pages/policies.html", context)
+
+
+def _rescues(request: Request, names: list[str]) -> dict[str, dict[str, Any]]:
+    """The rescues of each policy: how many, the last one, and the share of the finished ones with a verified node."""
+    rows = accounts.visible(request.user, Rescue.objects.filter(policy__in=names)).order_by().values("policy")
+    finished = Q(state__in=(Rescue.State.SUCCEEDED, Rescue.State.FAILED))
+    counted = rows.annotate(
+        number=Count("pk"),
+        last=Max("opened_at"),
+        finished=Count("pk", filter=finished),
+        healed=Count("pk", filter=finished & Q(verified=True)),
+    )
+    return {
+        row["policy"]: row | {"share": f"{100 * row['healed'] // row['finished']}%" if row["finished"] else None}
+        for row in counted
+    }
 
 
 def _rules(content: Any) -> tuple[document.Rule, ...]:

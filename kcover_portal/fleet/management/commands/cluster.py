@@ -7,17 +7,20 @@ from typing import Any
 
 from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
+from django.db.models import BooleanField
 from django.utils import timezone
 
 from kcover import masked_addresses
 from kcover.decisions import guards
+from kcover_portal import encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
-from kcover_portal.fleet.management import kubeconfig, registry
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.fleet.services import cluster_settings
-from kcover_portal.kube import port
+from kcover_portal.fleet.services import cluster_access, cluster_settings, kubeconfig, registry
+from kcover_portal.kube import port, rights
 from kcover_portal.runtime.models import Mode
+
+SWITCHES = {field.name for field in Cluster._meta.fields if isinstance(field, BooleanField)}
 
 
 class Command(BaseCommand):
@@ -26,7 +29,9 @@ class Command(BaseCommand):
     help = "register, change, list and remove the clusters that the portal manages"
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        verbs = parser.add_subparsers(dest="verb", required=True, metavar="add|set|guards|list|remove")
+        verbs = parser.add_subparsers(
+            dest="verb", required=True, metavar="add|check|read-access|set|guards|list|remove"
+        )
         add = verbs.add_parser("add", help="register a cluster")
         add.add_argument("name")
         access = add.add_mutually_exclusive_group(required=True)
@@ -38,6 +43,19 @@ class Command(BaseCommand):
         add.add_argument("--job-image", metavar="IMAGE", help="the image of the reboot job")
         add.add_argument("--job-namespace", metavar="NAMESPACE", help="the namespace of the reboot job")
         add.add_argument("--mode", help=" | ".join(Mode.values))
+        check = verbs.add_parser("check", help="test the access to a cluster, and which rights are missing")
+        check.add_argument("name")
+        check.add_argument(
+            "--process",
+            choices=tuple(rights.PROCESSES),
+            help="only the rights of this process; in-cluster each has an account of its own",
+        )
+        fewer = verbs.add_parser("read-access", help="set the kubeconfig with fewer rights that web and live use")
+        fewer.add_argument("name")
+        read_access = fewer.add_mutually_exclusive_group(required=True)
+        read_access.add_argument("--kubeconfig", metavar="FILE", help="of an account in the same cluster")
+        read_access.add_argument("--remove", action="store_true", help="web and live use the cluster's kubeconfig")
+        fewer.add_argument("--context", default="", help="the kubeconfig context; default: the current one")
         change = verbs.add_parser("set", help="change settings of a cluster")
         change.add_argument("name")
         change.add_argument("setting", nargs="+", metavar="KEY=VALUE", help=", ".join(cluster_settings.SETTINGS))
@@ -52,13 +70,14 @@ class Command(BaseCommand):
         remove.add_argument("--yes", action="store_true", help="confirm the deletion")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        getattr(self, f"_{options['verb']}")(options)
+        getattr(self, f"_{options['verb'].replace('-', '_')}")(options)
 
     def _add(self, options: dict[str, Any]) -> None:
         _check_choice(Cluster.Reboot.values, options, "reboot")
         _check_choice(Mode.values, options, "mode")
         fields = {key: options[key] for key in ("reboot", "job_image", "job_namespace", "mode") if options[key]}
         fields |= self._access(options)
+        fields |= self._without_read_access(options["name"], fields["kubeconfig"])
         try:
             cluster = registry.add(
                 options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **fields
@@ -82,18 +101,82 @@ class Command(BaseCommand):
         gpus = sum(node.gpus > 0 for node in nodes)
         self.stdout.write(f"connected: Kubernetes {version}, {len(nodes)} nodes, {gpus} with GPUs")
 
+    def _check(self, options: dict[str, Any]) -> None:
+        """Prints the state of each feature. Raises CommandError if the portal cannot work with the cluster."""
+        cluster = _find_cluster(options["name"])
+        features = rights.features(cluster_access.namespaces(cluster))
+        if options["process"]:
+            features = rights.of_process(options["process"], features)
+        elif cluster.in_cluster:
+            self.stderr.write("warning: each process has an account of its own; run this in each one with --process")
+        try:
+            access = cluster_access.test(queries.connect(cluster), features)
+        except port.KubeError as error:
+            raise CommandError(f"{cluster.name} cannot be reached: {error}") from error
+        cluster_access.record(cluster.name, access, actor=_actor(), now=timezone.now())
+        if access.unreachable is not None:
+            raise CommandError(f"{cluster.name} cannot be reached: {access.unreachable}")
+        nodes = "" if access.nodes is None else f", {access.nodes} nodes"
+        self.stdout.write(f"connected: Kubernetes {access.version}{nodes}")
+        for one in access.features:
+            lacking = f": {', '.join(map(str, one.refused))}" if one.refused else ""
+            self.stdout.write(f"{one.state}\t{one.title} ({one.feature.need}){lacking}")
+        for manifest in access.manifests:
+            self.stdout.write(f"to grant them: kubectl apply -f {manifest}")
+        if not access.usable:
+            raise CommandError(
+                f"{cluster.name}: the account lacks required rights; "
+                "grant the missing ones listed above, then run the check again"
+            )
+
     def _access(self, options: dict[str, Any]) -> dict[str, Any]:
         if options["in_cluster"]:
             if options["context"]:
                 raise CommandError("--context requires --kubeconfig")
             return {"in_cluster": True, "kubeconfig": "", "context": ""}
+        read = self._kubeconfig(options)
+        return {"in_cluster": False, "kubeconfig": read.text, "context": read.context}
+
+    def _kubeconfig(self, options: dict[str, Any]) -> kubeconfig.Kubeconfig:
         try:
             read = kubeconfig.read(Path(options["kubeconfig"]), context=options["context"])
         except kubeconfig.KubeconfigInvalid as error:
             raise CommandError(str(error)) from error
         for warning in read.warnings:
             self.stderr.write(f"warning: {warning}")
-        return {"in_cluster": False, "kubeconfig": read.text, "context": read.context}
+        return read
+
+    def _without_read_access(self, name: str, text: str) -> dict[str, str]:
+        """Removes the second kubeconfig with the first one's server: tokens of agents are reviewed with it."""
+        cluster = next(iter(queries.clusters([name])), None)
+        if cluster is None or not encryption.is_set(cluster, "read_kubeconfig"):
+            return {}
+        if text and kubeconfig.server_of(encryption.peek(cluster, "read_kubeconfig") or "") == kubeconfig.server_of(
+            text
+        ):
+            return {}
+        self.stderr.write(f"warning: the server is another one, so web and live need: cluster read-access {name} ...")
+        return {"read_kubeconfig": ""}
+
+    def _read_access(self, options: dict[str, Any]) -> None:
+        cluster = _find_cluster(options["name"])
+        text = ""
+        if not options["remove"]:
+            if cluster.in_cluster:
+                raise CommandError(f"{cluster.name} has no kubeconfig: web and live use their own service accounts")
+            read = self._kubeconfig(options)
+            try:
+                server = kubeconfig.server_of(cluster.kubeconfig)
+            except encryption.SecretUnreadable as error:
+                raise CommandError(f"{error} Run this command in worker or watch.") from error
+            if read.server != server:
+                raise CommandError(f"{read.server} is not the server of {cluster.name}, which is {server}")
+            text = read.text
+        try:
+            registry.add(cluster.name, actor=_actor(), now=timezone.now(), replace=True, read_kubeconfig=text)
+        except registry.ClusterRefused as error:
+            raise CommandError(str(error)) from error
+        self.stdout.write(f"cluster {cluster.name}: read access {'set' if text else 'removed'}")
 
     def _set(self, options: dict[str, Any]) -> None:
         cluster = _find_cluster(options["name"])
@@ -110,7 +193,9 @@ class Command(BaseCommand):
         except FieldError as error:
             raise CommandError(f"{error.field}: {error}") from error
         if masked_addresses.has_key(cluster.decision_url) and "decision_url" in changes:
-            self.stderr.write("warning: decision_url is stored as it is; its query is masked, but not encrypted")
+            self.stderr.write(
+                "warning: decision_url is stored as it is; what may be a key in it is masked, but not encrypted"
+            )
         self.stdout.write(f"cluster {cluster.name} changed: {', '.join(changes)}")
 
     def _guards(self, options: dict[str, Any]) -> None:
@@ -146,12 +231,14 @@ class Command(BaseCommand):
 
 
 def _value(key: str, text: str) -> Any:
-    """Returns the value of a setting; a topology is JSON."""
+    """Returns the value of a setting; a topology is JSON, a switch ``true`` or ``false``."""
     if key == "topology":
         try:
             return json.loads(text)
         except ValueError as error:
             raise CommandError(f'topology: {error}; write {{"pool": "LABEL"}}') from error
+    if key in SWITCHES and text.lower() in ("true", "false"):
+        return text.lower() == "true"
     return int(text) if text.isdecimal() else text
 
 

@@ -79,6 +79,9 @@ class Command(BaseCommand):
             raise CommandError(f"cluster {driver.cluster} has no node {options['node']}")
         try:
             node = fleet.connect(driver.cluster).get_node(row.name)
+            if driver.kind in machine_drivers.REPLACING:
+                self._test_replacer(services.replacer_of(row), node)
+                return
             controller = services.controller_of(row, node, driver=driver)
             if controller.is_requested:
                 self._test_receiver(controller, row.name)
@@ -98,10 +101,18 @@ class Command(BaseCommand):
             raise CommandError(str(answer.reason))
         self.stdout.write(f"{controller.host} accepted a test request about {node}")
 
+    def _test_replacer(self, replacer: services.Replacer, node: port.Node) -> None:
+        found = replacer.object_of(node)
+        self.stdout.write(f"{replacer.kind.kind} {found.name} stands for {node.name}")
+        for name, value in (("providerID", found.provider_id), ("uuid", found.system_uuid)):
+            self.stdout.write(f"  {name}\t{value}")
+
     def _list(self, options: dict[str, Any]) -> None:
         for row in Driver.objects.select_related("cluster"):
             listed = len(row.setting("table"))
-            where = row.shown_url or f"a table of {listed} nodes"
+            where = row.shown_url or (
+                "in a cluster" if row.kind in machine_drivers.IN_CLUSTER else f"a table of {listed} nodes"
+            )
             state = "on" if row.enabled else "off"
             self.stdout.write("\t".join((row.name, row.kind, row.cluster.name, state, where, row.username)))
 

@@ -9,9 +9,12 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover import reasons
+from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.audit_stream import queries, services
+from kcover_portal.audit_stream import queries, senders, services
 from kcover_portal.audit_stream.models import Sink
+from kcover_portal.audit_stream.queries import topics
+from kcover_portal.audit_stream.services import kinds
 from kcover_portal.errors import FieldError
 
 
@@ -20,15 +23,33 @@ class Command(BaseCommand):
 
     help = (
         "list: the sinks and how far they are behind. add NAME --kind KIND --address ADDRESS: send what happens from "
-        "now on, with --whole everything. enable, disable, remove NAME. send NAME: send now, in this process"
+        "now on, with --whole everything. enable, disable, remove NAME. send NAME: send now, in this process. resend, "
+        "drop NAME: what its receiver refused for good"
     )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("verb", choices=("list", "add", "enable", "disable", "remove", "send"))
+        parser.add_argument("verb", choices=("list", "add", "enable", "disable", "remove", "send", "resend", "drop"))
         parser.add_argument("name", nargs="?", default="")
         parser.add_argument("--kind", choices=Sink.Kind.values, default=Sink.Kind.SYSLOG.value)
         parser.add_argument(
-            "--address", default="", help="file: its name in KCOVER_AUDIT_FOLDER; syslog: tls://HOST:PORT; webhook: URL"
+            "--address",
+            default="",
+            help="file: its name in KCOVER_AUDIT_FOLDER; syslog: tls://HOST:PORT; mail: recipients; others: URL",
+        )
+        parser.add_argument(
+            "--topic", action="append", choices=sorted(topics.TOPICS), help="add: what it receives; default: audit"
+        )
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="NAME=VALUE",
+            help="add: tenant, user (loki); region (s3); vendor (webhooks); project, states and others (jira); "
+            "reply_to, senders (mail); vendors (of the repairs in tickets)",
+        )
+        parser.add_argument("--no-secret", action="store_true", help="add: a Loki that asks for no token")
+        parser.add_argument(
+            "--incoming", action="store_true", help="add: also ask for the secret of what arrives (jira, mail)"
         )
         parser.add_argument("--whole", action="store_true", help="add: also send the entries of the past")
         parser.add_argument("--reason", default="", help="recorded in the audit log")
@@ -47,9 +68,13 @@ class Command(BaseCommand):
         verb, name, now = options["verb"], options["name"], timezone.now()
         actor, reason = accounts.shell_actor(), options["reason"]
         if verb == "add":
-            given = {"address": options["address"]}
-            if options["kind"] == Sink.Kind.WEBHOOK:
-                given["secret"] = _secret()
+            given = {"address": options["address"], "options": _pairs(options["set"])}
+            if options["topic"]:
+                given["topics"] = options["topic"]
+            if options["kind"] in kinds.KINDS_WITH_SECRET and not options["no_secret"]:
+                given["secret"] = _secret("Secret: ")
+            if options["incoming"]:
+                given["incoming_secret"] = _secret("Secret for incoming messages: ")
             services.make_sink(name, options["kind"], given, whole=options["whole"], actor=actor, now=now)
             return
         sink = Sink.objects.filter(name=name).first()
@@ -59,6 +84,11 @@ class Command(BaseCommand):
             services.delete_sink(sink, actor=actor, reason=reason, now=now)
         elif verb == "send":
             self._send(sink)
+        elif verb == "resend":
+            self._resend(sink, actor=actor)
+        elif verb == "drop":
+            dropped = services.drop(sink, actor=actor, reason=reason, now=now)
+            self.stdout.write(f"{dropped} records dropped")
         else:
             services.change_sink(sink, {"enabled": verb == "enable"}, actor=actor, reason=reason, now=now)
 
@@ -71,18 +101,37 @@ class Command(BaseCommand):
         if sink.why is not None:
             raise CommandError(str(sink.why))
 
+    def _resend(self, sink: Sink, *, actor: str) -> None:
+        try:
+            sent = services.send_again(sink, actor=actor, now=timezone.now())
+        except (senders.DeliveryError, encryption.SecretUnreadable) as error:
+            raise CommandError(str(error.reason)) from error
+        self.stdout.write(f"{sent} records sent")
+
     def _list(self) -> None:
         now, heads = timezone.now(), queries.Heads()
         for sink in queries.sinks():
             behind = queries.lag(sink, now=now, heads=heads)
             state = "enabled" if sink.enabled else "disabled"
-            problem = f": {sink.why}" if sink.why else ""
+            why = sink.why or queries.set_aside(sink)
+            problem = f": {why}" if why else ""
             self.stdout.write(
                 f"{sink.name}: {sink.kind} {sink.shown_address}, {state}, {behind.records} records behind, "
                 f"the oldest {reasons.span(behind.age)} old{problem}"
             )
 
 
-def _secret() -> str:
-    """The secret of a webhook from a prompt, or from standard input; an argument would be visible to others."""
-    return getpass.getpass("Secret: ") if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
+def _pairs(texts: list[str]) -> dict[str, str]:
+    """The options from ``NAME=VALUE``. Raises CommandError."""
+    found = {}
+    for text in texts:
+        name, is_pair, value = text.partition("=")
+        if not is_pair:
+            raise CommandError(f"--set {text!r} is invalid; write NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def _secret(prompt: str) -> str:
+    """The secret from a prompt, or from standard input; an argument would be visible to others."""
+    return getpass.getpass(prompt) if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")

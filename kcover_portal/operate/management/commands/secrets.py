@@ -30,7 +30,7 @@ class Command(BaseCommand):
             self.stdout.write(keyring.new_key())
             return
         try:
-            known = keyring.load()
+            known = keyring.load() + keyring.load(keyring.Ring.ENGINE)
             if options["verb"] == "rotate":
                 self._rotate(known)
             else:
@@ -41,7 +41,8 @@ class Command(BaseCommand):
     def _status(self, known: tuple[keyring.Key, ...]) -> None:
         counts = key_rotation.counts()
         for key in known:
-            use = "encrypts and decrypts" if key is known[0] else "decrypts"
+            first = keyring.load(keyring.ring_of(key.id))[0]
+            use = "encrypts and decrypts" if key is first else "decrypts"
             self.stdout.write(f"key {key.id} {use}: {counts.pop(key.id, 0)} secrets")
         for key_id, count in sorted(counts.items()):
             self.stdout.write(f"unknown key {key_id}: {count} secrets" if key_id else f"not encrypted: {count} secrets")
@@ -60,6 +61,9 @@ class Command(BaseCommand):
         if done.changed:
             act = audit.SecretsRotated(key=known[0].id, changed=done.changed, unreadable=len(done.unreadable))
             ledger.record("", act, actor=f"command:{get_system_username() or 'unknown'}", now=timezone.now())
-        self.stdout.write(f"{done.changed} secrets encrypted with key {known[0].id}; {done.unchanged} already were")
+        engine = next((f" and {key.id}" for key in keyring.load(keyring.Ring.ENGINE)), "")
+        self.stdout.write(
+            f"{done.changed} secrets encrypted with key {known[0].id}{engine}; {done.unchanged} already were"
+        )
         if done.unreadable:
             raise CommandError(f"{len(done.unreadable)} secrets cannot be read and were left; keep the other keys")

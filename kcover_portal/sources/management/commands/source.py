@@ -14,6 +14,8 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
+PAIRS: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "metavar": "key=value"}
+
 
 class Command(BaseCommand):
     """Adds, lists, tests and removes sources."""
@@ -29,13 +31,13 @@ class Command(BaseCommand):
         add.add_argument("--cluster", help="default: the only cluster")
         add.add_argument("--url", default="", help="the address that the portal reads")
         add.add_argument("--token-file", metavar="F", help="a file with the token that the portal sends")
-        add.add_argument("--set", action="append", default=[], metavar="key=value", help="a setting; may be repeated")
+        add.add_argument("--set", help="settings; may be repeated", **PAIRS)
         verbs.add_parser("list", help="list the sources without their tokens")
         test = verbs.add_parser("test", help="show what a source saw in the last hour; exit status 1 if it is broken")
         test.add_argument("name")
         change = verbs.add_parser("set", help="change settings, or switch a source on or off")
         change.add_argument("name")
-        change.add_argument("--set", action="append", default=[], metavar="key=value", help="key= removes the setting")
+        change.add_argument("--set", help="key= removes the setting", **PAIRS)
         states = change.add_mutually_exclusive_group()
         states.add_argument("--on", action="store_true")
         states.add_argument("--off", action="store_true")

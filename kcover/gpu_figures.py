@@ -1,0 +1,34 @@
+"""The figures of a GPU that the portal keeps over time: values of check results, a sample each quarter of an hour."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+QUARTER: Final = timedelta(minutes=15)
+SLOTS: Final = 3 * 96  # of the ring of a node: three days
+KEPT: Final = SLOTS * QUARTER
+# The names of the checks, and the units of their values.
+FIGURES: Final[Mapping[str, str]] = {
+    "temperature": "C to slowdown",
+    "amd_temperature": "C",
+    "metax_temperature": "C",
+    "ecc": "errors",
+    "amd_ecc": "errors",
+    "metax_ecc": "errors",
+    "remapped": "rows",
+    "retired_pages": "pages",
+    "nvlink": "links",
+    "nvlink_errors": "errors",
+    "pcie_replays": "per min",
+}
+
+
+def quarter_before(now: datetime) -> datetime:
+    """The start of the last quarter of an hour that is over."""
+    return now - (now - _EPOCH) % QUARTER - QUARTER
+
+
+def slot(quarter: datetime) -> int:
+    """The place of a quarter in the ring."""
+    return (quarter - _EPOCH) // QUARTER % SLOTS

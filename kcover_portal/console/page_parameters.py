@@ -1,0 +1,36 @@
+"""The parameters that pages besides lists take; what else an address has is said on the page. Lists: ``list_query``."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from django.http import HttpRequest
+
+from kcover_portal.console.list_query import ParameterProblem
+from kcover_portal.views import parameters
+
+KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
+    **dict.fromkeys(("node", "incident", "rescue", "repair", "part", "validation", "preflight-plan"), ()),
+    **dict.fromkeys(("safety", "standbys", "policies", "policy-packs", "sources", "system", "audit-sinks"), ()),
+    **dict.fromkeys(("check-run", "preflight-run"), ("page",)),
+    "access": ("agents",),
+    "approvals": ("answered",),
+    "jobs": ("cluster", "namespace", "kind"),
+    "policy": ("revision",),
+    "policy-diff": ("from", "to"),
+    "policy-winners": ("kind", "code", "pool", "node"),
+    "reports": ("period", "from", "to", "cluster", "by"),
+    "search": ("q",),
+}
+
+
+def problems(request: HttpRequest) -> list[ParameterProblem]:
+    """The parameters of the address that the page does not know; none for a page that is not in ``KNOWN``."""
+    page = request.resolver_match.url_name if request.resolver_match else None
+    known = KNOWN.get(page or "")
+    if known is None:
+        return []
+    return [
+        ParameterProblem(name, ", ".join(request.GET.getlist(name)), parameters.unknown(name, known))
+        for name in request.GET
+        if name not in known
+    ]

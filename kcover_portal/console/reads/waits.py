@@ -1,0 +1,64 @@
+"""How long a step waits at most, and what happens then."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from kcover.actions import drain, power_cycle, reboot
+from kcover_portal.console.reads import step_facts
+from kcover_portal.rescue.models import Rescue, Step
+
+THEN_A_PERSON = _("then a person is asked")
+THEN_OF_DRAIN: Final[dict[str, str | Promise]] = {
+    "proceed": _("then the plan goes on without the pods that are left"),
+    "force": _("then the pods that are left are deleted"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The end of a wait, and what happens then as half a sentence."""
+
+    until: datetime
+    then: str | Promise
+
+
+def of(rescue: Rescue, steps: Sequence[Step]) -> Wait | None:
+    """The wait of the step under way; None if it has no limit, or its time stands still."""
+    step = next((one for one in steps if one.state in (Step.State.RUNNING, Step.State.WAITING)), None)
+    if step is None or step.started_at is None or rescue.hold:
+        return None
+    match step.name:
+        case "drain":
+            return _of_drain(step, step.started_at)
+        case "reboot":
+            asked = step.progress_as(reboot.Progress).requested_at
+            later = any(one.name == "power_cycle" and one.index > step.index for one in steps)
+            then = _("then its power is cycled") if later else THEN_A_PERSON
+            return _within(rescue, asked, then)
+        case "ready":
+            return _within(rescue, step.started_at, THEN_A_PERSON)
+        case "power_cycle":
+            progress = step.progress_as(power_cycle.Progress)
+            return _within(rescue, progress.off_at or progress.off_asked_at, THEN_A_PERSON)
+        case _:
+            ends = step_facts.deadline(step)
+            return Wait(ends, THEN_A_PERSON) if ends else None
+
+
+def _within(rescue: Rescue, since: datetime | None, then: str | Promise) -> Wait | None:
+    """A boot that may take as long as the cluster's setting says."""
+    return Wait(since + timedelta(seconds=rescue.cluster.ready_within), then) if since else None
+
+
+def _of_drain(step: Step, started: datetime) -> Wait | None:
+    args, progress = step.args_as(drain.Args), step.progress_as(drain.Progress)
+    if progress.held_since is not None:
+        return None
+    held = timedelta(seconds=progress.held_seconds) + progress.checkpoint_waited + progress.turn_waited
+    ends = started + held + timedelta(seconds=args.seconds)
+    return Wait(ends, THEN_OF_DRAIN.get(args.on_timeout, THEN_A_PERSON))

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class NeedsConfig(AppConfig):
+    name = "kcover_portal.needs"

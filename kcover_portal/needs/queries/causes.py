@@ -1,0 +1,203 @@
+"""What needs a person, one entry a cause: the worst first, and among those the oldest."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Final
+
+from django.db.models import Max
+
+from kcover import need_causes, reasons, topology
+from kcover.needs import Need
+from kcover_portal import needs_person
+from kcover_portal.accounts.queries import Scope
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.needs.models import NeedAct
+from kcover_portal.needs.queries import sentences
+from kcover_portal.needs.queries.items import Item, OpenRepairs, parts
+from kcover_portal.needs.queries.responses import Handling, acts_of
+from kcover_portal.rescue.models import Rescue
+
+MAX_READ = 2000  # rows of one kind; ``Found.left_out`` counts the others
+# Where each kind is in the list; faults that are not urgent come later.
+ORDER: Final = (
+    *(Need.LEDGER, Need.STORM, Need.INCIDENT, Need.RESCUE, Need.APPROVAL, Need.JOB, Need.REPAIR),
+    *(Need.PART, Need.WATCH, Need.SOURCE),
+)
+REPAIRABLE: Final = (Need.INCIDENT, Need.RESCUE)  # a repair may be what they need
+URGENT = need_causes.rank("degraded")
+LATER_THAN_REPAIRS = ORDER.index(Need.REPAIR) + 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One cause and its rows: a fault on six nodes is one entry.
+
+    ``what``, ``why``: reasons. ``meaning``, ``advice``: texts of NVIDIA's catalog in English, or "". ``place``: what
+    all of its nodes share, as (domain, value). ``others``: further open faults of its nodes. ``until``: when the first
+    request for approval expires, or the first date of a repair.
+    """
+
+    id: str
+    kind: Need
+    cluster: Cluster
+    items: tuple[Item, ...]
+    nodes: tuple[str, ...]
+    severity: str
+    since: datetime | None
+    until: datetime | None
+    what: reasons.Reason
+    why: tuple[reasons.Reason, ...]
+    nature: str = ""  # of a fault: why nothing handles it (``sentences.why_unhandled``)
+    meaning: str = ""
+    advice: str = ""
+    place: tuple[str, str] | None = None
+    others: int = 0
+    handling: Handling = field(default_factory=Handling)
+    repairs: OpenRepairs = field(default_factory=lambda: OpenRepairs(()), compare=False)
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """Its nodes; without nodes, its rows."""
+        return self.nodes or tuple(sorted(":".join(item.about) for item in self.items))
+
+    @property
+    def snoozed(self) -> bool:
+        """Returns whether it is out of sight now."""
+        return self.handling.snoozed_until is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The entries, and of each kind how many rows were too many to read."""
+
+    entries: Sequence[Entry]
+    left_out: Mapping[Need, int]
+
+    @property
+    def open(self) -> list[Entry]:
+        """Those that are not snoozed."""
+        return [entry for entry in self.entries if not entry.snoozed]
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A cause while its rows are gathered."""
+
+    kind: Need
+    key: str
+    nature: str = ""
+    items: list[Item] = field(default_factory=list)
+    why: dict[str, reasons.Reason] = field(default_factory=dict)  # by code: the same answer of other nodes is left out
+
+
+def entries(scope: Scope, clusters: Sequence[Cluster], *, now: datetime) -> Found:
+    """Everything in the scope that needs a person. ``clusters``: those that are at least partly in the scope."""
+    waiting = needs_person.of(scope, [cluster for cluster in clusters if cluster in scope], now=now)
+    found = parts(waiting, list(clusters), now=now, limit=MAX_READ)
+    drafts: dict[str, _Draft] = {}
+    faults = Counter(item.row.node_id for item in found[Need.INCIDENT][1])
+    for kind, (_number, items) in found.items():
+        for item, nature, why in _explained(kind, items):
+            key = need_causes.identity(kind, item.cluster.pk, *_cause(kind, item, nature))
+            draft = drafts.setdefault(key, _Draft(kind, key, nature))
+            draft.items.append(item)
+            for reason in why:
+                draft.why.setdefault(reason.code, reason)
+    acts = acts_of(list(drafts)) if drafts else {}
+    places = (item.place for kind in REPAIRABLE for item in found[kind][1])
+    repairs = OpenRepairs(place.pk for place in places if place is not None)
+    made = [
+        replace(_entry(draft, acts.get(draft.key, ()), faults, now=now), repairs=repairs) for draft in drafts.values()
+    ]
+    left_out = {kind: number - len(items) for kind, (number, items) in found.items() if number > len(items)}
+    return Found(sorted(made, key=urgency), left_out)
+
+
+def entry(scope: Scope, clusters: Sequence[Cluster], key: str, *, now: datetime) -> Entry | None:
+    """The entry with this id, if it is in the scope and lasts."""
+    return next((one for one in entries(scope, clusters, now=now).entries if one.id == key), None)
+
+
+def _explained(kind: Need, items: Sequence[Item]) -> Iterable[tuple[Item, str, tuple[reasons.Reason, ...]]]:
+    """Each item with the nature of its reason, and why it waits. Of the faults of a node, only the worst."""
+    if kind != Need.INCIDENT:
+        yield from ((item, "", sentences.why_waiting(kind, item)) for item in items)
+        return
+    worst: dict[int, Item] = {}
+    for item in items:  # the worst first
+        worst.setdefault(item.row.node_id, item)
+    stopped = _stopped(worst)
+    for node, item in worst.items():
+        yield item, *sentences.why_unhandled(item, stopped.get(node))
+
+
+def _stopped(nodes: Iterable[int]) -> dict[int, Rescue]:
+    """The newest rescue of each node, where a person denied or cancelled it."""
+    wanted = list(nodes)
+    if not wanted:
+        return {}
+    newest = Rescue.objects.filter(node__in=wanted).order_by().values("node").annotate(newest=Max("pk"))
+    rows = Rescue.objects.filter(pk__in=newest.values("newest"), state=Rescue.State.CANCELLED)
+    return {row.node_id: row for row in rows}
+
+
+def _cause(kind: Need, item: Item, nature: str) -> tuple[str, ...]:
+    """What rows of one cause have in common."""
+    row = item.row
+    match kind:
+        case Need.INCIDENT:
+            return (row.kind, row.code, nature)
+        case Need.RESCUE:
+            return (row.fault_kind, row.fault_code, *(reason.code for reason in item.why[:1]))
+        case Need.APPROVAL:
+            return (row.fault_kind, row.fault_code, row.rule or row.requested_by)
+        case Need.REPAIR:
+            return (row.part_kind, *(reason.code for reason in item.why[:1]))
+        case _:
+            return item.about
+
+
+def _entry(draft: _Draft, acts: Sequence[NeedAct], faults: Mapping[int, int], *, now: datetime) -> Entry:
+    first, items = draft.items[0], tuple(draft.items)
+    nodes = tuple(dict.fromkeys(item.node for item in items if item.node))
+    places = {item.node: topology.of_node(item.place.labels, item.cluster.topology) for item in items if item.place}
+    shared = need_causes.shared_place(list(places.values())) if len(places) == len(nodes) else None
+    severity = sentences.severity_of(items)
+    since = min((item.since for item in items if item.since), default=None)
+    meaning, advice = sentences.meaning(*_fault(draft.kind, first))
+    made = Entry(
+        id=draft.key,
+        kind=draft.kind,
+        cluster=first.cluster,
+        items=items,
+        nodes=nodes or (tuple(first.row.scope) if draft.kind == Need.STORM else ()),
+        severity=severity,
+        since=since,
+        until=min((item.until for item in items if item.until), default=None),
+        what=sentences.what(draft.kind, first, nodes, shared),
+        why=tuple(draft.why.values()),
+        nature=draft.nature,
+        meaning=meaning,
+        advice=advice,
+        place=shared,
+        others=sum(faults[item.row.node_id] - 1 for item in items) if draft.kind == Need.INCIDENT else 0,
+    )
+    done = Handling.of(acts, members=made.members, severity=severity, since=since, now=now)
+    return replace(made, handling=done)
+
+
+def _fault(kind: Need, item: Item) -> tuple[str, str]:
+    if kind == Need.INCIDENT:
+        return item.row.kind, item.row.code
+    return (item.row.fault_kind, item.row.fault_code) if kind in (Need.RESCUE, Need.APPROVAL) else ("", "")
+
+
+def urgency(one: Entry) -> tuple[float, int, float, str]:
+    """The place of an entry among all: the lowest first. No other entry has the same."""
+    place: float = ORDER.index(one.kind)
+    if one.kind == Need.INCIDENT and need_causes.rank(one.severity) < URGENT:
+        place = LATER_THAN_REPAIRS
+    first = one.until if one.kind == Need.APPROVAL else one.since
+    return place, -need_causes.rank(one.severity), first.timestamp() if first else 0.0, one.id

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class PartsConfig(AppConfig):
+    name = "kcover_portal.parts"

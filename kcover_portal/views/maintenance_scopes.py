@@ -1,0 +1,25 @@
+"""The scope of a maintenance window as a person may see it."""
+
+from dataclasses import replace
+
+from kcover import scopes
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.fleet.models import Maintenance, Node
+
+
+def seen_by(who: accounts.Principal, window: Maintenance) -> scopes.Scope:
+    """Returns the scope without names of nodes that the user or token may not see. See ``within``."""
+    return within(accounts.scope(who), window)
+
+
+def within(seen: accounts.Scope, window: Maintenance) -> scopes.Scope:
+    """Returns the scope without names of nodes outside of the part of the fleet that somebody sees.
+
+    A window of all clusters is visible to everybody. A window of a cluster requires a role for the whole cluster.
+    """
+    scope = window.scope
+    if not scope.nodes or window.cluster_id is not None or seen.wide:
+        return scope
+    rows = seen.rows(Node.objects.filter(name__in=scope.nodes), "cluster", "")
+    names = set(rows.values_list("name", flat=True))
+    return replace(scope, nodes=tuple(name for name in scope.nodes if name in names))

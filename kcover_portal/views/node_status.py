@@ -1,0 +1,82 @@
+"""The state of nodes as people see it, as conditions on rows: each node is in exactly one.
+
+The console's map and tiles compute the same states from plain values (``console.reads.fleet.state_of``).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from django.db.models import OuterRef, Q, QuerySet, Subquery
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+from kcover import lifecycle
+from kcover_portal.fleet import queries as fleet
+from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
+
+STATUSES: Final[Mapping[str, str | Promise]] = {  # the most urgent first; a node is in the first one that applies
+    "attention": _("Handed to a person"),
+    "faulty": _("Degraded"),
+    "approval": _("Awaiting approval"),
+    "held": _("On hold"),
+    "healing": _("Healing"),
+    "not-ready": _("Not ready"),
+    "silent": _("Agent not reporting"),
+    "cordoned": _("Cordoned"),
+    "unknown": _("Not in the cluster"),
+    "healthy": _("Healthy"),
+}
+OFF_THE_MAP: Final[Mapping[str, str | Promise]] = {  # of nodes that neither the map nor the tiles count
+    "other": _("No GPUs"),
+    "gone": _("Removed from the cluster"),
+}
+
+
+def is_gpu_node() -> Q:
+    """Nodes with GPUs, with an agent, or not in the cluster; none that has been removed."""
+    return Q(gone_at=None) & (Q(gpus__gt=0) | Q(agent__isnull=False) | Q(in_cluster=False))
+
+
+def in_status(status: str, *, now: datetime) -> Q:
+    """Nodes in this status: one of STATUSES or OFF_THE_MAP."""
+    if status in OFF_THE_MAP:
+        return Q(gone_at=None) & ~is_gpu_node() if status == "other" else Q(gone_at__isnull=False)
+    left = _nodes(Rescue.objects.filter(needs_person.LEFT_TO_PEOPLE))
+    rescues = Rescue.objects.filter(state__in=lifecycle.OPEN_RESCUE)
+    opened, asks = _nodes(rescues), _nodes(rescues.filter(needs_person.AWAITING_APPROVAL))
+    on_hold = _nodes(rescues.filter(state=Rescue.State.HELD))
+    faults = Incident.objects.filter(state=Incident.State.OPEN, is_user_fault=False)
+    faulty, blocked = _nodes(faults.exclude(node=None)), _nodes(_blocked_decisions())
+    silent = Q(agent__isnull=False, agent__seen_at__lt=now - fleet.AGENT_SILENT_AFTER)
+    here, ready, cordoned = Q(in_cluster=True), Q(ready=True), Q(unschedulable=True)
+    calm = ~left & ~opened & ~faulty
+    reachable = calm & here & ready & ~silent
+    return (
+        is_gpu_node()
+        & {
+            "attention": left,
+            "approval": ~left & opened & asks,
+            "held": ~left & ((opened & ~asks & on_hold) | (~opened & faulty & blocked)),
+            "healing": ~left & opened & ~asks & ~on_hold,
+            "faulty": ~left & ~opened & faulty & ~blocked,
+            "unknown": calm & ~here,
+            "not-ready": calm & here & ~ready,
+            "silent": calm & here & ready & silent,
+            "cordoned": reachable & cordoned,
+            "healthy": reachable & ~cordoned,
+        }[status]
+    )
+
+
+def _nodes(rows: QuerySet[Any]) -> Q:
+    return Q(pk__in=rows.values("node"))
+
+
+def _blocked_decisions() -> QuerySet[Decision]:
+    """Decisions that a guard holds back, the newest about an open fault."""
+    newest = Decision.objects.filter(incident=OuterRef("incident")).order_by("-pk").values("pk")[:1]
+    open_fault = Q(incident__state=Incident.State.OPEN, incident__is_user_fault=False)
+    return Decision.objects.filter(open_fault, answer=Decision.Answer.HOLD, pk=Subquery(newest))

@@ -1,0 +1,54 @@
+"""The page of a node: its last 30 days by keyboard; and a token whose dialog waits for the first report."""
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.test_console import node_names
+from tests.story.product import Product
+
+RULES = {"rules": {"target-size": {"enabled": True}}}
+
+
+def test_a_fault_is_a_mark_in_the_strip_of_its_node(open_page: Open, product: Product):
+    node = node_names(product)[3]
+    product.inject(node, 62)
+    product.wait_rescue(node, "succeeded")
+    cluster = product.get(f"/api/v1/nodes?q={node}")["results"][0]["cluster"]
+    for theme, width, language in (("light", 1440, "en"), ("dark", 390, "zh-hans")):
+        page = open_page(f"/nodes/{cluster}/{node}/", theme=theme, width=width, language=language)
+        expect(page.locator("[data-strip] a.strip-mark").first).to_be_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert Axe().run(page, options=RULES).response["violations"] == []
+    page = open_page(f"/nodes/{cluster}/{node}/", theme="dark")
+    page.emulate_media(media="print")
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "light")
+    expect(page.locator(".side")).to_be_hidden()
+    expect(page.get_by_text("rule evaluated")).to_be_visible()
+    expect(page.locator("#strip-table table")).to_be_visible()
+    page.emulate_media(media="screen")
+    expect(page.locator("html")).to_have_attribute("data-bs-theme", "dark")
+    marks = page.locator("[data-strip] a.strip-mark")
+    marks.first.focus()
+    expect(page.locator("#strip-said")).to_contain_text("Rescues: Rescue")
+    page.keyboard.press("End")
+    expect(page.locator("#strip-said")).to_contain_text("Faults: Xid 62")
+    page.locator("#strip-table summary").press("Enter")
+    expect(page.locator("#strip-table")).to_contain_text("Out of service: Isolated by the portal")
+    marks.last.press("Enter")
+    page.wait_for_url("**/incidents/**")
+
+
+def test_the_dialog_of_an_enrolment_token_has_the_command_and_waits(open_page: Open, product: Product):
+    page = open_page("/access/")
+    page.get_by_role("link", name="New token").click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_label("Kind").select_option("agent")
+    dialog.get_by_label("Cluster", exact=True).select_option(index=1)
+    dialog.get_by_role("button", name="Create token").click()
+    expect(dialog.get_by_text("kubectl -n kcover-system create secret generic kcover-agent-token")).to_be_visible()
+    with page.expect_response("**/reports/") as polled:
+        pass
+    assert polled.value.status == 204
+    expect(dialog.get_by_text("Waiting for the first report")).to_be_visible()
+    assert Axe().run(page, options=RULES).response["violations"] == []

@@ -1,0 +1,303 @@
+"""The commands of every page, in the order of their page.
+
+Management commands and REST calls run as written. ``helm`` renders the chart, ``make`` is a dry run, and paths of
+``pytest`` are checked. The rest is listed below with the reason.
+"""
+
+import argparse
+import io
+import itertools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from django.core.management import get_commands, load_command_class
+from django.test import Client
+from django.utils import timezone
+
+from kcover_portal.accounts import services as accounts
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.services import node_rows
+from kcover_portal.kube import connections
+from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.oidc_settings import Oidc
+from kcover_portal.policies import services as policies
+from tests.contract.over_http import kubeconfig
+from tests.deploy import chart
+from tests.portal.rescue.world import CORDON
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted({*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"})
+BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+SHELL = ("", "sh", "bash", "shell")
+ASSIGNMENT = re.compile(r"[A-Za-z_]+=\S*")
+PYTHON = ("python", ".venv/bin/python")
+PROGRAMS = {*PYTHON, "manage.py", "kcover-portal", "kcover-agent.pyz", "make", "curl", "helm", "export"} | {
+    *(
+        "kubectl",
+        "docker",
+        "git",
+        "sudo",
+        "systemctl",
+        "celery",
+        "pip",
+        "psql",
+        "openssl",
+        ".venv/bin/pip",
+        "cd",
+        "head",
+    )
+}
+
+# The files that commands read. The values are those of the page about the installation.
+FILES = {
+    **dict.fromkeys(("kubeconfig.yaml", "prod.kubeconfig"), kubeconfig("https://127.0.0.1:1", "token")),
+    **dict.fromkeys(("policies.yaml", "kce.yaml"), CORDON),
+    "secret": "a secret of some length",
+    "bmc-password": "a short secret",
+    "kern.log": "",
+}
+
+
+def blocks(page: Path) -> Iterator[tuple[str, str]]:
+    """The language and the text of each block, without the indentation that it has in a list."""
+    for indent, language, text in BLOCK.findall(page.read_text(encoding="utf-8")):
+        yield language, re.sub(f"^{indent}", "", text, flags=re.MULTILINE)
+
+
+VALUES = next(
+    yaml.safe_load(text)
+    for language, text in blocks(ROOT / "docs/operations/install.md")
+    if language == "yaml" and "host:" in text
+)
+TYPED = "name:a-secret-that-a-person-types\n" * 9
+
+# Programs that a test cannot run, each with the reason.
+ELSEWHERE = {
+    "kubectl": "needs a cluster with kubelets, or kinds of jobs that a bare API server lacks",
+    "docker": "needs a Docker daemon; tests/deploy/test_image.py does the steps of the Dockerfiles",
+    "deploy/portal/build.sh": "needs root and Debian's mirror; tests/story/test_image.py starts what it builds",
+    "kubelet": "a flag of the kubelet",
+    "CREATE": "SQL for PostgreSQL, as its administrator",
+    "export": "sets variables for the next commands, which the tests set for themselves",
+}
+# Commands that a test cannot run, by their first words, each with the reason.
+NOT_RUN = {
+    "python -m agents": "runs until it is stopped; tests/agents starts it",
+    ".venv/bin/python -m tools.sbom": "needs the list of an image; tests/deploy/test_sbom.py makes the bill with one",
+    "python -m tests.servers": "takes ten minutes; tests/crash/election/test_election.py runs a sample",
+    "python -m simulator": "a synopsis with options in brackets; tests/simulator starts it",
+    "manage.py database roles": "PostgreSQL only; tests/portal/ledger runs it there",
+    "manage.py ledger verify --anchor": "needs signed heads and their key; tests/portal/anchors makes them",
+    "manage.py driver test bmc": "needs a management controller; tests/portal/machines has one",
+    "manage.py driver test ipmi": "needs a management controller; tests/portal/machines has one",
+    "manage.py driver test cloud": "needs the system behind the webhook; tests/portal/machines has one",
+    "manage.py driver test nodes": "needs the object that stands for the machine; tests/portal/rescue has one",
+}
+# Blocks that are one script, by their beginning, each with the reason why its commands are not run.
+SCRIPTS = {"body='": "test_vendor_events.py::test_the_example_of_the_manual_is_accepted runs it"}
+# Words that stand for something that a reader chooses.
+CHOSEN = {
+    "FILE": "prod.kubeconfig",
+    "PACK": "nvidia",
+    "/var/log/kern.log": "kern.log",
+    "tests/portal/rescue/test_actions_NAME.py": "tests/portal/rescue/test_actions_label.py",
+}
+
+
+PROGRAMS |= ELSEWHERE.keys()
+
+
+class Command(NamedTuple):
+    """One command of a page: its words without assignments, a prompt and a comment, and its text."""
+
+    words: list[str]
+    text: str
+
+    @property
+    def line(self) -> str:
+        """Its words, without assignments and comments."""
+        return " ".join(self.words)
+
+
+def lines(block: str) -> Iterator[str]:
+    """The lines of a block as a shell reads them: a text in quotes may have several."""
+    begun = ""
+    for line in block.replace("\\\n", " ").splitlines():
+        begun = f"{begun}\n{line}" if begun else line
+        if begun.split("#")[0].count("'") % 2 == 0:
+            yield begun
+            begun = ""
+
+
+def program_of(text: str) -> str:
+    return next((word for word in text.split() if not ASSIGNMENT.fullmatch(word)), "")
+
+
+def commands(page: Path) -> Iterator[Command]:
+    """The commands of the blocks that have commands. Raises ValueError for a line of such a block that is none."""
+    for language, block in blocks(page):
+        if block.startswith(tuple(SCRIPTS)):
+            continue
+        texts = [text for line in lines(block) for text in line.split(" && ") if text.strip()]
+        if language in SHELL and any(program_of(text) in PROGRAMS for text in texts):
+            for text in texts:
+                if program_of(text) not in PROGRAMS:
+                    raise ValueError(f"{page}: add its program to PROGRAMS: {text}")
+                words = shlex.split(text, comments=True)
+                while ASSIGNMENT.fullmatch(words[0]):
+                    words.pop(0)
+                yield Command(words, text.strip())
+
+
+FOUND = {str(page.relative_to(ROOT)): list(commands(page)) for page in PAGES}
+WITH_COMMANDS = [name for name, found in FOUND.items() if found]
+
+
+def reason_of(command: Command) -> str | None:
+    """Why a command is not run."""
+    if command.words[0] in ELSEWHERE:
+        return ELSEWHERE[command.words[0]]
+    return next((why for words, why in NOT_RUN.items() if command.line.startswith(words)), None)
+
+
+def test_the_reasons_are_of_commands_that_exist() -> None:
+    texts = [command.text for found in FOUND.values() for command in found]
+    assert {word for word in ELSEWHERE if not any(text.split()[0] == word for text in texts)} == set()
+    lines = [command.line for found in FOUND.values() for command in found]
+    assert {start for start in NOT_RUN if not any(line.startswith(start) for line in lines)} == set()
+    texts = [block for page in PAGES for _, block in blocks(page)]
+    assert {start for start in SCRIPTS if not any(block.startswith(start) for block in texts)} == set()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("page", WITH_COMMANDS)
+def test_the_commands_of_a_page_run_as_written(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.KCOVER_AUDIT_FOLDER = tmp_path
+    settings.EMAIL_HOST = "mail.example.com"
+    settings.KCOVER_OWN_ENCRYPTION_KEY = tmp_path / "encryption_key"
+    settings.KCOVER_OIDC = Oidc(
+        issuer="https://id.example.com", client_id="kcover", portal="https://portal.example.com"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(TYPED))
+    (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    uninstall = installation(" ".join(command.text for command in FOUND[page]))
+    failed = []
+    for command in FOUND[page]:
+        if reason_of(command) is None:
+            try:
+                run(command.words)
+            except (Exception, SystemExit) as error:
+                failed.append(f"{command.text}: {type(error).__name__} {error}")
+    for undo in uninstall:
+        undo()
+    assert failed == []
+
+
+def installation(texts: str) -> list[Callable[[], None]]:
+    """What the commands expect: the clusters that they do not add themselves, with a node, a user and a policy."""
+    now, undo = timezone.now(), []
+    for name in ("prod", "east", "management"):
+        if re.search(rf"\b{name}\b", texts) and f"cluster add {name}" not in texts:
+            kube = FakeCluster()
+            for node in ("gpu-7", "gpu-17"):
+                kube.add_node(node, gpus=8)
+            row = Cluster.objects.create(name=name, created_at=now, kubeconfig=FILES["prod.kubeconfig"])
+            undo.append(connections.install(row.pk, kube))
+            node_rows.sync_list(row, kube.list_nodes().items, now=now)
+    if "user create anna" not in texts:
+        accounts.make_user("anna", password="correct horse battery", role="admin", created_by="test", now=now)
+    for revision in range(1, 5):
+        policies.apply(
+            CORDON.replace("cordon}\n", "training}\n").replace("10", f"{revision}"), author="t", reason="", now=now
+        )
+    return undo
+
+
+def run(words: list[str]) -> None:
+    program, *rest = [CHOSEN.get(word, word) for word in words]
+    if program in PYTHON and rest[:1] == ["manage.py"]:
+        program, rest = "manage.py", rest[1:]
+    if program in ("manage.py", "kcover-portal"):
+        manage(rest)
+    elif program == "make":
+        subprocess.run(["make", "-n", *rest], cwd=ROOT, check=True, capture_output=True)
+    elif program == "helm":
+        helm(rest)
+    elif program == "curl":
+        curl(rest)
+    elif rest[:2] == ["-m", "pytest"]:
+        assert all((ROOT / word.partition("::")[0]).exists() for word in rest[2:] if "/" in word)
+    elif program == "kcover-agent.pyz":
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        subprocess.run([sys.executable, "-m", "agents", *rest], env=environment, check=True, capture_output=True)
+    else:
+        raise AssertionError("no way to run it: name it in NOT_RUN, with the reason")
+
+
+def manage(words: list[str]) -> None:
+    """What ``manage.py`` does with these words, in this process."""
+    if ">" in words:
+        words, target = words[: words.index(">")], Path(words[words.index(">") + 1])
+    else:
+        target = Path("output")
+    name, *rest = words
+    command = load_command_class(get_commands()[name], name)
+    options = vars(command.create_parser("manage.py", name).parse_args(rest))
+    with target.open("w", encoding="utf-8") as written, redirect_stdout(written):
+        command.execute(*options.pop("args", ()), **options)
+
+
+def helm(words: list[str]) -> None:
+    """Renders the chart, as ``helm install NAME CHART`` does first."""
+    assert words[0] == "install"
+    assert words[2] == "deploy/chart"
+    values: dict[str, Any] = {}
+    namespace = words[words.index("-n") + 1]
+    for option, given in itertools.pairwise(words):
+        if option == "-f":
+            values |= VALUES
+        elif option == "--set":
+            path, _, text = given.partition("=")
+            *above, last = path.split(".")
+            place = values
+            for key in above:
+                place = place.setdefault(key, {})
+            place[last] = yaml.safe_load(text)
+    assert chart.render(values, name=words[1], namespace=namespace)
+
+
+def curl(words: list[str]) -> None:
+    """The same request to the portal, with the token of an admin."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("-X", dest="method", default="GET")
+    parser.add_argument("-H", dest="headers", action="append", default=[])
+    parser.add_argument("-d", dest="body", default="")
+    given = parser.parse_args(words)
+    headers = dict(header.split(": ", 1) for header in given.headers)
+    assert headers.pop("Authorization") == "Bearer $KCOVER_TOKEN"
+    token = accounts.make_token("operator", name="curl", created_by="test", now=timezone.now())[1]
+    parts = urlsplit(given.url)
+    answer = Client().generic(
+        given.method,
+        f"{parts.path}?{parts.query}",
+        given.body.encode(),
+        content_type=headers.pop("Content-Type", ""),
+        headers=headers | {"Authorization": f"Bearer {token}"},
+    )
+    assert answer.status_code < 300, (answer.status_code, answer.content)

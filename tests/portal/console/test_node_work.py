@@ -1,0 +1,64 @@
+"""What runs on a node, which rules are for it, and its timeline without doubles."""
+
+from kcover_portal.accounts.models import Role
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import queries as jobs
+from kcover_portal.kube import port
+from kcover_portal.rescue import services
+from tests.portal.rescue.test_actions_restart_jobs import add_job
+
+PAGE = "/nodes/c1/gpu-1/"
+WORK = f"{PAGE}work/"
+
+
+def test_the_pods_of_a_node_with_what_a_drain_does_and_the_rules_for_it(make, person):
+    jobs.forget()
+    world = make(nodes=2)
+    add_job(world, "llm", "gpu-1")
+    world.kube.add_pod("kube-system", "exporter", node="gpu-1", owner_kind="DaemonSet", owner_name="exporter")
+    world.kube.add_pod("train", "elsewhere", node="gpu-2")
+    client = person("viewer")
+    assert f'hx-get="{WORK}"' in client.get(PAGE).content.decode()
+    found = client.get(WORK)
+    assert [(one.pod.name, one.moves) for one in found.context["work"].pods] == [("llm-0", True), ("exporter", False)]
+    assert [job.name for job in found.context["work"].jobs] == ["llm"]
+    assert [(one.candidate.name, one.mode) for one in found.context["rules"]] == [("heal#1", "enforce")]
+    assert "exporter" in found.content.decode()
+    world.cluster.mode = "shadow"
+    world.cluster.save()
+    assert [one.mode for one in client.get(WORK).context["rules"]] == ["shadow"]
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    assert person(Role.VIEWER, cluster=other).get(WORK).status_code == 404
+
+
+def test_a_cluster_that_does_not_answer_is_said(make, person):
+    world = make(nodes=1)
+    world.kube.fail("list_pods", port.Unavailable("down"))
+    found = person("viewer").get(WORK)
+    assert (found.status_code, found.context["work"].pods) == (200, ())
+    assert found.context["work"].silence
+
+
+def test_the_opening_of_a_rescue_is_once_in_the_timeline(make, person):
+    world = make(nodes=2)
+    world.fault(62)
+    world.work()
+    client = person("operator", name="ann")
+    moments = client.get(PAGE).context["moments"]
+    assert [moment.kind for moment in moments if moment.page == "rescue" and not moment.anchor] == ["rescue"]
+    services.request(world.node("gpu-2"), "cordon", actor="user:ann", reason="ticket 7", now=world.now)
+    [opened] = [m for m in client.get("/nodes/c1/gpu-2/").context["moments"] if m.text == "user:ann · ticket 7"]
+    assert opened.kind == "rescue"
+
+
+def test_a_dashboard_is_linked_with_escaped_names(make, person, settings):
+    world = make(nodes=1)
+    client = person("viewer")
+    assert "grafana" not in client.get(PAGE).content.decode()
+    settings.KCOVER_GRAFANA_URL = "https://grafana.example/d?c={cluster}&n={node}&from={from}&to={to}"
+    assert "https://grafana.example/d?c=c1&amp;n=gpu-1&amp;from=" in client.get(PAGE).content.decode()
+    world.fault(62, node="gpu-1")
+    incident = world.node("gpu-1").incidents.get()
+    found = client.get(f"/incidents/{incident.pk}/").context["dashboard"]
+    since = int(incident.opened_at.timestamp() * 1000) - 1_800_000
+    assert found.startswith(f"https://grafana.example/d?c=c1&n=gpu-1&from={since}&to=")

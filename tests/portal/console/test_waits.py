@@ -1,0 +1,68 @@
+"""Until when a step waits, what happens then, and how far a rescue is."""
+
+from datetime import timedelta
+
+import pytest
+
+from kcover_portal.console.reads import rescues, waits
+from kcover_portal.rescue import services
+from kcover_portal.rescue.models import Rescue, Step
+from tests.portal.rescue.world import World
+
+pytestmark = pytest.mark.django_db
+
+
+def wait_of(rescue: Rescue) -> waits.Wait | None:
+    return waits.of(rescue, list(rescue.steps.all()))
+
+
+def test_a_reboot_waits_as_long_as_the_cluster_says_and_then_a_person_is_asked(person, world: World) -> None:
+    world.fault()
+    world.until_reboot_is_asked()
+    rescue = world.rescue()
+    step = rescue.steps.get(name="reboot")
+    asked = step.typed_progress.requested_at
+    found = wait_of(rescue)
+    assert found == waits.Wait(asked + timedelta(seconds=world.cluster.ready_within), waits.THEN_A_PERSON)
+    client = person("viewer")
+    for page in ("/", f"/rescues/{rescue.pk}/", "/nodes/c1/gpu-1/"):
+        assert str(waits.THEN_A_PERSON) in client.get(page).content.decode(), page
+
+
+def drain_step(**more: object) -> Step:
+    start = {"index": 1, "name": "drain", "state": "waiting", "args": {"seconds": 600, "on_timeout": "hold"}}
+    return Step(**{**start, **more})
+
+
+@pytest.mark.parametrize(
+    ("choice", "progress", "seconds", "then"),
+    [
+        ("hold", {}, 600, waits.THEN_A_PERSON),
+        ("proceed", {}, 600, waits.THEN_OF_DRAIN["proceed"]),
+        ("force", {"held_seconds": 30.0}, 630, waits.THEN_OF_DRAIN["force"]),
+    ],
+)
+def test_a_drain_says_its_end_and_its_rule_what_follows(
+    world: World, choice: str, progress: dict[str, object], seconds: int, then: object
+) -> None:
+    rescue = Rescue(cluster=world.cluster, state="waiting")
+    step = drain_step(started_at=world.now, args={"seconds": 600, "on_timeout": choice}, progress=progress)
+    assert waits.of(rescue, [step]) == waits.Wait(world.now + timedelta(seconds=seconds), then)
+
+
+def test_time_that_stands_still_has_no_end(world: World) -> None:
+    held = drain_step(started_at=world.now, progress={"held_since": world.now.isoformat()})
+    assert waits.of(Rescue(cluster=world.cluster, state="waiting"), [held]) is None
+    blocked = Rescue(cluster=world.cluster, state="waiting", hold=Rescue.Hold.GUARD)
+    assert waits.of(blocked, [drain_step(started_at=world.now)]) is None
+
+
+def test_a_denied_plan_is_not_done_and_looks_are_no_attempts(person, world: World) -> None:
+    world.fault()
+    world.until_reboot_is_asked()
+    rescue = world.rescue()
+    Step.objects.filter(rescue=rescue, name="reboot").update(attempts=176)
+    assert "176" not in person("viewer").get(f"/rescues/{rescue.pk}/").content.decode()
+    services.cancel(rescue, actor="user:ann", reason="r", now=world.now)
+    done, total = rescues.number_of(list(world.rescue().steps.all()))
+    assert done < total

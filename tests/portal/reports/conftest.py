@@ -1,0 +1,3 @@
+from tests.portal.rescue.conftest import world
+
+__all__ = ["world"]
