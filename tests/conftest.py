@@ -18,7 +18,7 @@ TESTS = Path(__file__).parent
 # from the end (tests/isolation.py) begin with them, while the others have the processor.
 PLACES = (
     *("simulator", "contract", "agents", "portal/sources/test_monitoring.py", "story"),
-    *("portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
+    *("bench/test_measurements.py", "portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
 )
 WAITING = [TESTS / place for place in PLACES]
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
