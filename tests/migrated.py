@@ -10,6 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 import pytest
 
+from tests import servers
+
 ROOT = Path(__file__).resolve().parents[1]
 NAME = "migrated"
 UNFINISHED = "migrating"
@@ -31,6 +33,15 @@ def template() -> str:
             _migrate(urlunsplit(urlsplit(base)._replace(path=f"/{UNFINISHED}")))
             connection.execute(f"ALTER DATABASE {UNFINISHED} RENAME TO {NAME}")
     return NAME
+
+
+def copy_to(database: str) -> None:
+    """Copies what is in ``template`` into an empty database of any server."""
+    source = urlunsplit(urlsplit(os.environ["KCOVER_DATABASE_URL"])._replace(path=f"/{template()}"))
+    programs = servers.postgres_bin()
+    dumped = subprocess.run([programs / "pg_dump", "--no-owner", source], stdout=subprocess.PIPE, check=True)
+    restore = [programs / "psql", "--quiet", "--no-psqlrc", "--set", "ON_ERROR_STOP=1", database]
+    subprocess.run(restore, input=dumped.stdout, stdout=subprocess.DEVNULL, check=True)
 
 
 def sqlite_file(folders: pytest.TempPathFactory) -> Path:

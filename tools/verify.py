@@ -65,6 +65,12 @@ def parts() -> list[Part]:
             environment=everything,
         ),
         Part(
+            name="benchmarks",
+            about="every measurement, at a small scale",
+            command=_make("test", "tests/bench"),
+            environment=everything,
+        ),
+        Part(
             name="mutants",
             about=f"mutants of {', '.join(modules)}",
             command=_make("mutants", " ".join(f"{module}.*" for module in modules)),
