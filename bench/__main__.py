@@ -32,11 +32,11 @@ from bench.ingest import measure as ingest
 from bench.rollout import measure as rollout
 from bench.watch_at_size import measure as watch_at_size
 
-# Each is called with the share of its full size; the first three have only one size.
+# Each is called with the share of its full size.
 MEASUREMENTS: dict[str, Callable[[float], result.Result]] = {
-    "post-to-cordon": lambda _scale: post_to_cordon.measure(),
-    "fault-stages": lambda _scale: fault_stages.measure(),
-    "line-to-cordon": lambda _scale: line_to_cordon.measure(),
+    "post-to-cordon": post_to_cordon.measure,
+    "fault-stages": fault_stages.measure,
+    "line-to-cordon": line_to_cordon.measure,
     "nodes-at-once": nodes_at_once.measure,
     "noisy-node": noisy_node.measure,
     "drain-reboot-overhead": drain_reboot_overhead.measure,
@@ -91,4 +91,5 @@ def main() -> None:
             print(f"  {label:<44} {figure:<28} {goal}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ from tests.story import product as products
 from tests.story.person import Person
 
 NODES = 10_000
-SHARES = (0.1, 1 / 3, 1.0)
+MIN_NODES = 10
 REQUESTS = 100
 WARM_UP = 5
 PAGES = {
@@ -25,6 +25,8 @@ PAGES = {
 
 def measure(scale: float) -> Result:
     """The same installation with three fleet sizes."""
+    sizes = result.sizes(NODES, scale, least=MIN_NODES)
+    requests, warm_up = max(2, round(REQUESTS * scale)), max(1, round(WARM_UP * scale))
     points: dict[str, list[tuple[float, float]]] = {page: [] for page in PAGES}
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
@@ -33,13 +35,12 @@ def measure(scale: float) -> Result:
         product.start_processes()
         person = Person(product)
         person.sign_in("anna", products.PASSWORD)
-        for share in SHARES:
-            nodes = max(10, round(NODES * scale * share))
+        for nodes in sizes:
             scene.fill(product, nodes)
             for page, path in PAGES.items():
-                p95, size = _page(person, path)
+                p95, size = _page(person, path, requests=requests, warm_up=warm_up)
                 points[page].append((nodes, p95))
-                if share == SHARES[-1]:
+                if nodes == sizes[-1]:
                     limit = "≤ 300 KB" if "map" not in page else ""
                     rows.append((f"{page}, P95", f"{p95 * 1000:.0f} ms", "≤ 200 ms"))
                     rows.append((f"{page}, bytes", f"{size / 1000:.0f} KB", limit))
@@ -47,19 +48,19 @@ def measure(scale: float) -> Result:
     return Result(
         name="Console pages",
         command="make bench ARGS=console-pages",
-        conditions=f"{points['overview'][-1][0]:,.0f} nodes x 8 GPUs in one cluster, one in 50 with an open incident, "
-        f"ten closed ones and a rescue; {REQUESTS} requests of each page, one after the "
+        conditions=f"{sizes[-1]:,} nodes x 8 GPUs in one cluster, one in 50 with an open incident, "
+        f"ten closed ones and a rescue; {requests} requests of each page, one after the "
         "other, by one signed-in user, directly to gunicorn; the clock runs until the last byte. Bytes as sent.",
         rows=rows,
     )
 
 
-def _page(person: Person, path: str) -> tuple[float, int]:
+def _page(person: Person, path: str, *, requests: int, warm_up: int) -> tuple[float, int]:
     """P95 in seconds and size in bytes of one page."""
     times, size = [], 0
-    for number in range(WARM_UP + REQUESTS):
+    for number in range(warm_up + requests):
         began = time.perf_counter()
         size = len(person.get(path).encode())
-        if number >= WARM_UP:
+        if number >= warm_up:
             times.append(time.perf_counter() - began)
     return percentile(times, 0.95), size

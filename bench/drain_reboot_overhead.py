@@ -29,9 +29,9 @@ spec:
 
 def measure(scale: float) -> Result:
     """One rescue per second, each with drain and reboot; watches of the API server give the times."""
-    count = max(2, round(NODES * scale))
+    count, interval, boot = max(2, round(NODES * scale)), INTERVAL_SECONDS * scale, max(1.0, BOOT_SECONDS * scale)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
-        product.set_up(nodes=count + count // 4 + 4, policies=HEAL, boot_seconds=BOOT_SECONDS)
+        product.set_up(nodes=count + count // 4 + 4, policies=HEAL, boot_seconds=boot)
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed")
         nodes = scene.working_nodes(product)[:count]
         reporting = "SELECT count(*) FROM fleet_agent"
@@ -40,7 +40,7 @@ def measure(scale: float) -> Result:
         back = scene.Watch(product, "/api/v1/nodes", _ready)
         for node in nodes:
             product.inject(node, 62)
-            time.sleep(INTERVAL_SECONDS)
+            time.sleep(interval)
         for node in nodes:
             product.wait_rescue(node, "succeeded", seconds=180)
         drains = _drains(product, nodes, left.noted())
@@ -49,8 +49,8 @@ def measure(scale: float) -> Result:
     return Result(
         name="Drain and reboot overhead",
         command="make bench ARGS=drain-reboot-overhead",
-        conditions=f"{count} rescues, one started every {INTERVAL_SECONDS:.0f} s: cordon, drain, reboot by the agent "
-        f"(machines boot in {BOOT_SECONDS:.0f} s), verify, uncordon. Drain: from the watch event that shows the node's "
+        conditions=f"{count} rescues, one started every {interval:.1g} s: cordon, drain, reboot by the agent "
+        f"(machines boot in {boot:.0f} s), verify, uncordon. Drain: from the watch event that shows the node's "
         f"last pod ended ({len(drains)} nodes had pods) to the end of the step. Reboot: from the event that shows the "
         "node Ready with a new boot ID to the end of the steps `reboot` (which may settle before the node is Ready) "
         "and `ready`.",
@@ -63,7 +63,7 @@ def measure(scale: float) -> Result:
 
 
 def _s(seconds: list[float]) -> list[tuple[str, str]]:
-    return spread(seconds, unit="s", digits=2)
+    return spread(seconds, unit="s", digits=2) if seconds else [("none", "no node had pods")]
 
 
 def _left(event: scene.Json) -> tuple[str, str] | None:

@@ -10,15 +10,15 @@ from bench.result import Result
 from tests.story import product as products
 
 LINES = 800_000
-SHARES = (0.1, 1 / 3, 1.0)
 MAX_LINES_PER_REPORT = 1000  # of the wire format; an agent sends fewer
+MIN_LINES = 1000
 NODES = 5
 CODES = (48, 62, 64, 79, 94, 119)
 DISTINCT = 29  # NVSentinel #1120: 29 faults, reported 800,000 times
 CONNECTIONS = 8
 POLICY = scene.CORDON.replace('"62"', '"62", "79"')
 ROWS = {
-    "events": "incidents_event",
+    "occurrences": "incidents_occurrence",
     "batches": "incidents_batch",
     "decisions": "rescue_decision",
     "ledger entries": "ledger_entry",
@@ -29,8 +29,7 @@ def measure(scale: float) -> Result:
     """Three sizes, each on a new installation; the row counts are those of the largest."""
     points: list[tuple[float, float]] = []
     kept: list[tuple[str, str, str]] = []
-    for share in SHARES:
-        lines = round(LINES * scale * share)
+    for lines in result.sizes(LINES, scale, least=MIN_LINES):
         reports = max(NODES, round(lines / MAX_LINES_PER_REPORT))
         per_report = min(MAX_LINES_PER_REPORT, lines // reports)
         with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:

@@ -19,7 +19,10 @@ from tests.story import product as products
 
 EVENTS = 1_000_000
 SHARES = (0.1, 1 / 3, 1.0)  # of the events, one part after the other into one installation
+MIN_PAIRS = 50
 NODES = 288
+MIN_NODES = 8
+NODES_PER_SPARE = 8  # the simulator keeps some nodes as spares, which are not measured
 GPUS = 8
 DAYS = 90
 LASTS = timedelta(hours=8)  # from each fault to the event that says that it is over: two requests later
@@ -46,17 +49,20 @@ Event = dict[str, Any]
 
 def measure(scale: float) -> Result:
     """Three parts of the events, each measured from the start, then the last request once more."""
+    count = max(MIN_NODES, round(NODES * scale))
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web", "worker", "beat", "watch"]
-        product.set_up(nodes=NODES + 40, policies=POLICY, agents=False, simulator=["--no-workloads"])
-        sender = Sender(product, scene.working_nodes(product)[:NODES], pairs=round(EVENTS * scale / 2))
+        product.set_up(
+            nodes=count + count // NODES_PER_SPARE + 4, policies=POLICY, agents=False, simulator=["--no-workloads"]
+        )
+        sender = Sender(product, scene.working_nodes(product)[:count], pairs=max(MIN_PAIRS, round(EVENTS * scale / 2)))
         points = [sender.send_up_to(share) for share in SHARES]
         scene.settled(product, seconds=300)
         kept = _stored(product, sender)
     return Result(
         name="Backfilled events",
         command="make bench ARGS=event-backfill",
-        conditions=f"{points[-1][0]:,.0f} CloudEvents of {NODES} nodes and {DAYS} days, each fault with its end "
+        conditions=f"{points[-1][0]:,.0f} CloudEvents of {count} nodes and {DAYS} days, each fault with its end "
         f"{LASTS.seconds // 3600} h later; {PER_REQUEST} events a request, {CONNECTIONS} connections to gunicorn (two "
         "processes). One rule would cordon for each of them. The clock runs until the last event is durable.",
         rows=[

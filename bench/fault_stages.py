@@ -1,7 +1,8 @@
 """The stages between a fault's report and its node's cordon, in milliseconds.
 
 The worker is stopped, and one process does what the endpoint and the worker do, so that each part can be measured:
-``python -m bench.fault_stages NODES`` prints a JSON object; the parent runs it with the environment of the product.
+``python -m bench.fault_stages [NODES, WARM_UP]`` prints a JSON object; the parent runs it with the environment of the
+product.
 """
 
 import json
@@ -32,14 +33,15 @@ STAGES = (
 )
 
 
-def measure() -> Result:
+def measure(scale: float) -> Result:
     """Times of the stages of one fault, and how many statements each takes."""
+    faults, warm_up = max(2, round(FAULTS * scale)), max(1, round(WARM_UP * scale))
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
-        product.set_up(nodes=FAULTS + WARM_UP + 10, policies=scene.CORDON, agents=False)
-        nodes = scene.working_nodes(product)[: FAULTS + WARM_UP]
+        product.set_up(nodes=faults + warm_up + 10, policies=scene.CORDON, agents=False)
+        nodes = scene.working_nodes(product)[: faults + warm_up]
         for name in ("worker", "beat"):
             product.kill(name)
-        found = json.loads(scene.run_inside(product, "bench.fault_stages", json.dumps(nodes)))
+        found = json.loads(scene.run_inside(product, "bench.fault_stages", json.dumps([nodes, warm_up])))
     rows = []
     for key, title in STAGES:
         part = found[key]
@@ -49,7 +51,7 @@ def measure() -> Result:
     return Result(
         name="Stages of a fault",
         command="make bench ARGS=fault-stages",
-        conditions=f"Medians over {FAULTS} faults, one after the other, each on another node. One process does what "
+        conditions=f"Medians over {faults} faults, one after the other, each on another node. One process does what "
         "the endpoint and the worker do. The third column is SQL: statements and their time. The rest of a stage is "
         "Python, and in the fifth the API server.",
         rows=rows,
@@ -97,7 +99,7 @@ class _Clock:
             self.parts[self.stage]["statements"] += 1
 
 
-def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
+def _run(nodes: list[str], warm_up: int) -> dict[str, dict[str, float]]:
     import django  # noqa: PLC0415 - this process only
 
     django.setup()
@@ -136,7 +138,7 @@ def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
             rescue.decide_and_run([due], clock=timezone.now)
             clock.enter("")
         found.append(clock.parts)
-    counted = found[WARM_UP:]
+    counted = found[warm_up:]
     return {
         stage: {
             what: statistics.median(parts[stage][what] for parts in counted) for what in ("ms", "sql_ms", "statements")
@@ -147,4 +149,4 @@ def _run(nodes: list[str]) -> dict[str, dict[str, float]]:
 
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
-    print(json.dumps(_run(json.loads(sys.argv[1]))))
+    print(json.dumps(_run(*json.loads(sys.argv[1]))))

@@ -18,30 +18,31 @@ INTERVAL_SECONDS = 1.0
 LINE = "4,%d,%d,-;NVRM: Xid (PCI:0000:4e:00): 62, pid='<unknown>', name=<unknown>, bench\n"
 
 
-def measure() -> Result:
+def measure(scale: float) -> Result:
     """One agent process per node, started as on a real node; one line each, one after the other."""
+    count, interval = max(2, round(NODES * scale)), INTERVAL_SECONDS * scale
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
-        product.set_up(nodes=NODES + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
-        nodes = scene.working_nodes(product)[:NODES]
+        product.set_up(nodes=count + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
+        nodes = scene.working_nodes(product)[:count]
         secrets, boots = scene.tokens(product, nodes), scene.boots(product)
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
         with contextlib.ExitStack() as running:
             logs = {
                 node: running.enter_context(_agent(product, node, secrets[node], boot_id=boots[node])) for node in nodes
             }
-            product.wait(lambda: _reporting(product) >= NODES, "the agents to report", seconds=120)
+            product.wait(lambda: _reporting(product) >= count, "the agents to report", seconds=120)
             latencies = []
             for number, node in enumerate(nodes):
                 began = time.time()
                 os.write(logs[node], (LINE % (number + 1, time.monotonic_ns() // 1000)).encode())
                 latencies.append((watch.wait([node], seconds=60)[node] - began) * 1000)
-                time.sleep(INTERVAL_SECONDS)
+                time.sleep(interval)
     goals = {"P99": "≤ 1,000 ms"}
     return Result(
         name="Kernel line to cordon",
         command="make bench ARGS=line-to-cordon",
-        conditions=f"{NODES} agent processes, each with a pipe in place of /dev/kmsg; one line each, "
-        f"{INTERVAL_SECONDS:.0f} s apart. The clock runs from before the line is written to the arrival of the watch "
+        conditions=f"{count} agent processes, each with a pipe in place of /dev/kmsg; one line each, "
+        f"{interval:.1g} s apart. The clock runs from before the line is written to the arrival of the watch "
         "event that shows the node unschedulable.",
         rows=[(f"line to unschedulable, {what}", figure, goals.get(what, "")) for what, figure in spread(latencies)],
     )

@@ -17,8 +17,8 @@ NODES_PER_SPARE = 8  # more nodes are started than get a fault: the simulator ke
 
 def measure(scale: float) -> Result:
     """One POST per node, all at once, one cordon-only rule, guards off; several runs, each on other nodes."""
-    sizes = [max(2, round(size * scale)) for size in SIZES]
-    count = sum(sizes) * RUNS
+    sizes, times = sorted({max(2, round(size * scale)) for size in SIZES}), max(1, round(RUNS * scale))
+    count = sum(sizes) * times
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(
             nodes=count + count // NODES_PER_SPARE + 8,
@@ -31,7 +31,7 @@ def measure(scale: float) -> Result:
         watch = scene.Watch(product, "/api/v1/nodes", scene.cordoned)
         rows, points = [], []
         for size in sizes:
-            runs = [_run(product, watch, [next(fresh) for _ in range(size)]) for _ in range(RUNS)]
+            runs = [_run(product, watch, [next(fresh) for _ in range(size)]) for _ in range(times)]
             seconds = [cordoned for _, cordoned in runs]
             points.append((size, statistics.median(seconds)))
             figure = f"{points[-1][1]:.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
@@ -43,7 +43,7 @@ def measure(scale: float) -> Result:
         name="Nodes at once",
         command="make bench ARGS=nodes-at-once",
         conditions=f"One report per node, all sent at once over {scene.MAX_CONNECTIONS} connections; median (and "
-        f"range) of {RUNS} runs, each on healthy nodes; one cordon-only rule; storm, rate and breaker off. The clock "
+        f"range) of {times} runs, each on healthy nodes; one cordon-only rule; storm, rate and breaker off. The clock "
         "runs from before the first POST to the arrival of the watch event that shows the last node unschedulable.",
         rows=rows,
     )

@@ -16,13 +16,14 @@ from bench import scene
 from bench.result import Result, percentile
 from tests.story import product as products
 
+MIN_NODES = 10
 NODES = 100  # send a heartbeat every 10 s
 HEARTBEATS_PER_SECOND = 10.0
 FAULTS_PER_SECOND = 1.0  # of the other nodes, each on a node without a fault so far
 SECONDS = 60.0  # of each half
 NOISY_REPORTS_PER_SECOND = 20
 FAULTS_PER_NOISY_REPORT = 50
-MIN_FAULTS = 3
+MIN_FAULTS = 2
 DECIDED = """SELECT node.name, extract(epoch FROM rescue.opened_at)::float8
     FROM rescue_rescue rescue JOIN fleet_node node ON node.id = rescue.node_id"""
 
@@ -55,16 +56,16 @@ class Fleet:
 
 def measure(scale: float) -> Result:
     """The same minute twice on the same product: without the noisy node, then with it."""
-    seconds = max(MIN_FAULTS / FAULTS_PER_SECOND, SECONDS * scale)
+    beats, seconds = max(MIN_NODES, round(NODES * scale)), max(MIN_FAULTS / FAULTS_PER_SECOND, SECONDS * scale)
     faulty = round(seconds * FAULTS_PER_SECOND)
-    count = NODES + 2 * faulty + 1
+    count = beats + 2 * faulty + 1
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 8 + 8, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed", seconds=120)
         names = scene.working_nodes(product)[:count]
         fleet = Fleet(product.url + "/api/v1/agent/reports", scene.tokens(product, names), scene.boots(product))
         scene.send(product, [(fleet.tokens[name], scene.report(name, [], boot_id=fleet.boots[name])) for name in names])
-        noisy, beating, fresh = names[0], names[1 : NODES + 1], names[NODES + 1 :]
+        noisy, beating, fresh = names[0], names[1 : beats + 1], names[beats + 1 :]
         halves = [
             asyncio.run(_run(fleet, beating, fresh[:faulty], seconds=seconds)),
             asyncio.run(_run(fleet, beating, fresh[faulty:], seconds=seconds, noisy=noisy)),
@@ -88,7 +89,7 @@ def measure(scale: float) -> Result:
     return Result(
         name="A noisy node",
         command="make bench ARGS=noisy-node",
-        conditions=f"{NODES} nodes send {HEARTBEATS_PER_SECOND:.0f} heartbeats per second in all. One fault per second "
+        conditions=f"{beats} nodes send {HEARTBEATS_PER_SECOND:.0f} heartbeats per second in all. One fault per second "
         f"occurs on a node without a fault so far, with a cordon-only rule. In the second half, another node sends "
         f"{NOISY_REPORTS_PER_SECOND} reports per second with {FAULTS_PER_NOISY_REPORT} distinct faults each. It does "
         f"not slow down when it is refused. {seconds:.0f} s for each half.",

@@ -22,9 +22,11 @@ from tests.story import product as products
 
 QUIET_NODES = 10_000
 DEMO_NODES = 200
+MIN_DEMO_NODES = 8
 HEALED_NODES = 30
 SETTLE_SECONDS = 30.0
 WINDOW_SECONDS = 60.0
+MIN_SECONDS = 1.0
 INTERVAL_SECONDS = 1.0
 
 Costs = dict[str, float]  # CPU seconds by process
@@ -32,14 +34,15 @@ Costs = dict[str, float]  # CPU seconds by process
 
 def idle(scale: float) -> Result:
     """A cluster without faults whose nodes have no agents, and the demo as its users start it."""
-    nodes, window = max(20, round(QUIET_NODES * scale)), max(5.0, WINDOW_SECONDS * scale)
+    nodes, window = max(20, round(QUIET_NODES * scale)), max(MIN_SECONDS, WINDOW_SECONDS * scale)
+    in_demo = max(MIN_DEMO_NODES, round(DEMO_NODES * scale))
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=nodes, agents=False, simulator=["--no-workloads"])
         listed = "SELECT count(*) FROM fleet_node"
         product.wait(lambda: scene.ask(product, listed)[0][0] >= nodes, "the nodes to be listed", seconds=300)
         time.sleep(min(SETTLE_SECONDS, window))
         used = costs_within(window, lambda: costs(product))
-    with tempfile.TemporaryDirectory() as folder, _demo(Path(folder)) as process:
+    with tempfile.TemporaryDirectory() as folder, _demo(Path(folder), in_demo) as process:
         time.sleep(min(SETTLE_SECONDS, window))
         [demo] = costs_within(window, lambda: {"demo": _own_cpu(process)}).values()
     shares = {name: seconds / window for name, seconds in used.items()}
@@ -47,7 +50,7 @@ def idle(scale: float) -> Result:
         name="Idle",
         command="make bench ARGS=idle",
         conditions=f"CPU over {window:.0f} s, as a share of one core. {nodes:,} nodes without faults, agents and pods "
-        f"on the simulated API server. The demo has {DEMO_NODES} nodes with agents and pods; the simulator's own "
+        f"on the simulated API server. The demo has {in_demo} nodes with agents and pods; the simulator's own "
         "process is not counted.",
         rows=[
             *((f"{nodes:,} quiet nodes: {name}", f"{share:.1%}", "") for name, share in shares.items()),
@@ -59,7 +62,8 @@ def idle(scale: float) -> Result:
 
 def healed_node(scale: float) -> Result:
     """The CPU of whole rescues, less the CPU of as much time without faults."""
-    count = max(2, round(HEALED_NODES * scale))
+    count, interval = max(2, round(HEALED_NODES * scale)), INTERVAL_SECONDS * scale
+    window = max(MIN_SECONDS, WINDOW_SECONDS * scale)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 4 + 4, policies=HEAL)
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed")
@@ -67,20 +71,20 @@ def healed_node(scale: float) -> Result:
         reporting = "SELECT count(*) FROM fleet_agent"
         product.wait(lambda: scene.ask(product, reporting)[0][0] >= count, "the agents to report")
         time.sleep(SETTLE_SECONDS * scale)
-        quiet = costs_within(WINDOW_SECONDS * scale, lambda: costs(product))
+        quiet = costs_within(window, lambda: costs(product))
         began, before = time.monotonic(), costs(product)
         for node in nodes:
             product.inject(node, 62)
-            time.sleep(INTERVAL_SECONDS)
+            time.sleep(interval)
         for node in nodes:
             product.wait_rescue(node, "succeeded", seconds=180)
         after, seconds = costs(product), time.monotonic() - began
-    idle_share = seconds / (WINDOW_SECONDS * scale)
+    idle_share = seconds / window
     spent = {name: (after[name] - before[name] - quiet[name] * idle_share) / count * 1000 for name in before}
     return Result(
         name="CPU of a healed node",
         command="make bench ARGS=healed-node",
-        conditions=f"{count} rescues, one started every {INTERVAL_SECONDS:.0f} s: cordon, drain, reboot by the agent, "
+        conditions=f"{count} rescues, one started every {interval:.1g} s: cordon, drain, reboot by the agent, "
         f"verify, uncordon. CPU of each process during them, less what it used in as much time without faults.",
         rows=[
             *((f"{name}, per rescue", f"{milliseconds:.0f} ms", "") for name, milliseconds in spent.items()),
@@ -111,7 +115,7 @@ def _own_cpu(process: subprocess.Popen[bytes]) -> float:
 
 
 @contextmanager
-def _demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _demo(folder: Path, nodes: int) -> Iterator[subprocess.Popen[bytes]]:
     """A running demo with its own database."""
     simulator_port = servers.unused_port()
     environment = {
@@ -119,7 +123,7 @@ def _demo(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
         "KCOVER_DATABASE_URL": f"sqlite:///{folder}/kcover.sqlite3",
         "KCOVER_DEMO_URL": f"http://127.0.0.1:{simulator_port}",
     }
-    demo = [sys.executable, "manage.py", "standalone", "--demo", "--nodes", str(DEMO_NODES)]
+    demo = [sys.executable, "manage.py", "standalone", "--demo", "--nodes", str(nodes)]
     with (folder / "log").open("wb") as log, servers.listener() as listener:
         port, socket = listener.getsockname()[1], listener.fileno()
         command = [*demo, "--fd", str(socket)]

@@ -19,7 +19,9 @@ from typing import Any
 from bench import result, soak
 
 EPISODES = 12
+MIN_STEPS = 50  # an episode without a rescue has no proof
 FORGERIES = 10_000  # of each form
+MIN_FORGERIES = 10
 RUNS = 3  # of each proof; the fastest counts
 SEED = "proofs"
 FORMS = {
@@ -30,8 +32,13 @@ FORMS = {
 
 def measure(scale: float) -> result.Result:
     """The walk in a process of its own, because its database is another one."""
-    sizes = ("--episodes", str(max(1, round(EPISODES * scale))), "--forgeries", str(round(FORGERIES * scale)))
-    command = [sys.executable, "-m", "bench.rescue_proofs", *sizes]
+    counts = {
+        "--episodes": max(1, round(EPISODES * scale)),
+        "--steps": max(MIN_STEPS, round(soak.STEPS * scale)),
+        "--forgeries": max(MIN_FORGERIES, round(FORGERIES * scale)),
+    }
+    given = [text for name, count in counts.items() for text in (name, str(count))]
+    command = [sys.executable, "-m", "bench.rescue_proofs", *given]
     found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     rows = [
         (f"{found['proofs']} proofs, verified", str(found["valid"]), "all"),
@@ -45,8 +52,8 @@ def measure(scale: float) -> result.Result:
     return result.Result(
         name="Proofs of rescues",
         command="make bench ARGS=rescue-proofs",
-        conditions=f"Every rescue of {found['episodes']} episodes of the random walk, {soak.STEPS} steps each. CPU "
-        f"time of one core, the fastest of {RUNS} runs. Five kinds of forgeries in turn, without an anchor.",
+        conditions=f"Every rescue of {found['episodes']} episodes of the random walk, {counts['--steps']} steps each. "
+        f"CPU time of one core, the fastest of {RUNS} runs. Five kinds of forgeries in turn, without an anchor.",
         rows=rows,
     )
 
@@ -55,24 +62,25 @@ def main() -> None:
     """Prints the figures."""
     parser = argparse.ArgumentParser(prog="python -m bench.rescue_proofs", description=__doc__)
     parser.add_argument("--episodes", type=int, default=EPISODES)
+    parser.add_argument("--steps", type=int, default=soak.STEPS, help="of an episode")
     parser.add_argument("--forgeries", type=int, default=FORGERIES)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         soak.begin(soak.make_template(Path(folder)))
-        genuine = [statements for number in range(options.episodes) for statements in _episode(number)]
+        genuine = [statements for number in range(options.episodes) for statements in _episode(number, options.steps)]
         print(json.dumps({"episodes": options.episodes, **_figures(genuine, options.forgeries)}))
 
 
-def _episode(number: int) -> Iterator[dict[str, Any]]:
+def _episode(number: int, steps: int) -> Iterator[dict[str, Any]]:
     """The statements about each rescue of an episode."""
     from kcover_portal.rescue.models import Rescue  # noqa: PLC0415  Django is set up by now
     from kcover_portal.rescue.queries import proof  # noqa: PLC0415
     from tests.invariants import episode_end, walk  # noqa: PLC0415
 
     with walk.fresh_bed() as bed:
-        for step in walk.steps_of(f"{SEED} {number}", soak.STEPS):
+        for step in walk.steps_of(f"{SEED} {number}", steps):
             walk.take(bed, step)
-        episode_end.settle(bed, random.Random(soak.STEPS))
+        episode_end.settle(bed, random.Random(steps))
         yield from [proof.unsigned(rescue) for rescue in Rescue.objects.all()]
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import psycopg
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
+SHARES = (0.1, 1 / 3, 1.0)
 HEAD = """# Results
 
 Written by `make bench`. Everything (client, portal, PostgreSQL with synchronous_commit=on, Redis, simulated cluster)
@@ -29,6 +30,11 @@ class Result:
     command: str
     conditions: str
     rows: Sequence[tuple[str, str, str]]
+
+
+def sizes(largest: int, scale: float, *, least: int) -> list[int]:
+    """A tenth, a third and all of the largest size at this scale, each once: at a small scale they may be equal."""
+    return sorted({max(least, round(largest * scale * share)) for share in SHARES})
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -48,7 +54,12 @@ def spread(values: Sequence[float], *, unit: str = "ms", digits: int = 1) -> lis
 
 
 def exponent(points: Sequence[tuple[float, float]]) -> float:
-    """The growth of cost with size: the slope of log(cost) over log(size), by least squares. 1 is linear."""
+    """The growth of cost with size: the slope of log(cost) over log(size), by least squares. 1 is linear.
+
+    One size alone has none (NaN).
+    """
+    if len(points) == 1:
+        return math.nan
     logs = [(math.log(size), math.log(cost)) for size, cost in points]
     slope, _ = statistics.linear_regression([x for x, _ in logs], [y for _, y in logs])
     return slope

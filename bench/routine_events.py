@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import scene
-from bench.event_backfill import BATCH, NODES, Event, health_event
+from bench.event_backfill import BATCH, MIN_NODES, NODES, NODES_PER_SPARE, Event, health_event
 from bench.process_cost import costs, costs_within
 from bench.result import Result
 from tests.story import product as products
@@ -17,6 +18,7 @@ from tests.story import product as products
 EVENTS_PER_DAY = 190_000  # what a fleet of 288 nodes was seen to export
 SECONDS_PER_DAY = 86_400
 WINDOW_SECONDS = 240.0
+MIN_SECONDS = 2.0
 SETTLE_SECONDS = 30.0
 PER_REQUEST = 192  # events to warm up with
 FAULT_EVERY = 100  # events; the others are passes, warnings and events that are only stored
@@ -26,15 +28,16 @@ STRUCTURED = "application/cloudevents+json"
 
 def measure(scale: float) -> Result:
     """One event per request, as NVSentinel's exporter sends them, less the CPU of as much time without events."""
-    window, pace = max(10.0, WINDOW_SECONDS * scale), EVENTS_PER_DAY / SECONDS_PER_DAY
+    count, window = max(MIN_NODES, round(NODES * scale)), max(MIN_SECONDS, WINDOW_SECONDS * scale)
+    pace = EVENTS_PER_DAY / SECONDS_PER_DAY
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web", "worker", "beat", "watch"]
-        product.set_up(nodes=NODES + 40, agents=False, simulator=["--no-workloads"])
+        product.set_up(nodes=count + count // NODES_PER_SPARE + 4, agents=False, simulator=["--no-workloads"])
         product.manage("source", "add", SOURCE, "--kind", "cloudevents", "--cluster", "sim")
         token = product.manage("token", "create", "--kind", "source", "--source", SOURCE, "--cluster", "sim").strip()
-        product.wait(lambda: len(scene.working_nodes(product)) >= NODES, "the nodes to be listed", seconds=120)
-        events = _events(scene.working_nodes(product)[:NODES])
-        for _ in range(NODES * 4 // PER_REQUEST):  # each node has warned once
+        product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed", seconds=120)
+        events = _events(scene.working_nodes(product)[:count])
+        for _ in range(math.ceil(count * 4 / PER_REQUEST)):  # each node has warned once
             _post(product, token, list(itertools.islice(events, PER_REQUEST)), content_type=BATCH)
         scene.settled(product, seconds=120)
         time.sleep(SETTLE_SECONDS * scale)
@@ -46,7 +49,7 @@ def measure(scale: float) -> Result:
     return Result(
         name="Routine health events",
         command="make bench ARGS=routine-events",
-        conditions=f"{EVENTS_PER_DAY:,} CloudEvents a day of {NODES} nodes, one in a request, for {window:.0f} s: "
+        conditions=f"{EVENTS_PER_DAY:,} CloudEvents a day of {count} nodes, one in a request, for {window:.0f} s: "
         "passes of checks, repeated warnings, events with STORE_ONLY, and one fatal fault in "
         f"{FAULT_EVERY} events, without a rule. CPU of each process as a share of one core, less what it "
         "used in as much time without events.",

@@ -1,6 +1,7 @@
 """Shared by measurements: act as agents, watch the API server, query the database."""
 
 import asyncio
+import contextlib
 import http.client
 import json
 import subprocess
@@ -162,13 +163,15 @@ class Watch:
             return dict(self._at)
 
     def _read(self) -> None:
-        for line in self._stream:
-            at = time.time()
-            key = self._note(json.loads(line))
-            if key is not None:
-                with self._new:
-                    self._at.setdefault(key, at)
-                    self._new.notify_all()
+        """Reads until the API server ends."""
+        with contextlib.closing(self._connection), self._stream, contextlib.suppress(ConnectionError):
+            for line in self._stream:
+                at = time.time()
+                key = self._note(json.loads(line))
+                if key is not None:
+                    with self._new:
+                        self._at.setdefault(key, at)
+                        self._new.notify_all()
 
 
 def cordoned(event: Json) -> str | None:

@@ -17,7 +17,7 @@ NOTHING: frozenset[str] = frozenset()
 # Of the places that contain a chosen path the longest counts; a chosen folder also needs what the places in it need.
 NEEDS = {
     "tests/agents": NOTHING,
-    "tests/bench": NOTHING,
+    "tests/bench": SERVERS,
     "tests/browser": frozenset({CHROMIUM}),  # the product on SQLite
     "tests/contract": DATABASE,
     "tests/crash": SERVERS,

@@ -5,7 +5,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 PLACES = (
     *("simulator", "contract", "agents", "portal/sources/test_monitoring.py", "story"),
-    *("portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
+    *("bench/test_measurements.py", "portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
 )
 WAITING = [TESTS / place for place in PLACES]
 

@@ -80,6 +80,7 @@ def _has_argument(function, name):
         ("tests/portal", {"postgres", "prometheus", "redis"}),
         ("tests/portal/sources", {"postgres", "prometheus"}),
         ("tests/portal/test_broker.py", {"postgres", "redis"}),
+        ("tests/bench", {"postgres", "redis"}),
         ("tests/browser", {"chromium"}),
         ("tests/browser tests/story", {"chromium", "postgres", "redis"}),
         ("tests/a_new_folder/test_x.py", needs.ALL),

@@ -76,6 +76,12 @@ def parts() -> list[Part]:
             command=(sys.executable, "-m", "tests.servers", "--", sys.executable, "-m", "tests.crash.election"),
         ),
         Part(
+            name="benchmarks",
+            about="every measurement, at a small scale",
+            command=_make("test", "tests/bench"),
+            environment=everything,
+        ),
+        Part(
             name="mutants",
             about=f"mutants of {', '.join(modules)}",
             command=_make("mutants", " ".join(f"{module}.*" for module in modules)),

@@ -20,6 +20,7 @@ from tests.story.product import ROOT
 
 SETTLE_SECONDS = 45.0  # until the first round of checks, 30 s after the start, has ended
 IDLE_SECONDS = 60.0
+MIN_SECONDS = 1.0
 LINES = 5_000_000
 FAULT_INTERVAL = 1_000  # lines per fault
 RUNS = 5
@@ -36,18 +37,19 @@ FAULT = "[12346.000000] NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<u
 
 def measure(scale: float) -> Result:
     """An idle agent with two GPUs (a fake NVML library under the real pynvml), then the log, alternating with grep."""
+    idle, runs = max(MIN_SECONDS, IDLE_SECONDS * scale), max(1, round(RUNS * scale))
     with tempfile.TemporaryDirectory() as folder:
         settle = SETTLE_SECONDS * min(1.0, scale * 4)
-        rows = _idle(Path(folder), settle=settle, seconds=IDLE_SECONDS * scale)
+        rows = _idle(Path(folder), settle=settle, seconds=idle)
         rows += _idle_with_tls(Path(folder), settle=settle)
-        rows += _scan(Path(folder), lines=max(FAULT_INTERVAL * 10, round(LINES * scale)))
+        rows += _scan(Path(folder), lines=max(FAULT_INTERVAL * 10, round(LINES * scale)), runs=runs)
     return Result(
         name="What an agent costs",
         command="make bench ARGS=agent-figures",
         conditions="`python -m agents` with a heartbeat every 30 s, the probes and checks of a node with two GPUs, and "
-        f"a pipe in place of /dev/kmsg; CPU over {IDLE_SECONDS * scale:.0f} s after its first checks. The log "
+        f"a pipe in place of /dev/kmsg; CPU over {idle:.0f} s after its first checks. The log "
         f"is a file in the page cache, one fault in {FAULT_INTERVAL:,} lines; `python -m agents scan` (including its "
-        f"start) and `grep -E` alternate, {RUNS} runs, median (and range).",
+        f"start) and `grep -E` alternate, {runs} runs, median (and range).",
         rows=rows,
     )
 
@@ -113,14 +115,14 @@ def _agent(folder: Path, portal: FakePortal, *, settle: float, **environ: str) -
         os.close(held)
 
 
-def _scan(folder: Path, *, lines: int) -> list[tuple[str, str, str]]:
+def _scan(folder: Path, *, lines: int, runs: int) -> list[tuple[str, str, str]]:
     log = folder / "kern.log"
     block = "".join([*itertools.islice(itertools.cycle(NOISE), FAULT_INTERVAL - 1), FAULT]).encode()
     with log.open("wb") as file:
         for _ in range(lines // FAULT_INTERVAL):
             file.write(block)
     agent_rates, grep_rates = [], []
-    for _ in range(RUNS):
+    for _ in range(runs):
         agent_rates.append(lines / _timed(sys.executable, "-m", "agents", "scan", str(log)))
         grep_rates.append(lines / _timed("grep", "-a", "-E", PATTERN, str(log)))
     ratios = [grep / agent for grep, agent in zip(grep_rates, agent_rates, strict=True)]

@@ -28,7 +28,9 @@ from tests.story import product as products
 from tests.story.product import ROOT, Product
 
 AGENTS = 1_000
+MIN_AGENTS = 10
 DURATION_SECONDS = 600.0
+MIN_SECONDS = 12.0  # a killed process needs some to start again
 HEARTBEAT_SECONDS = 30.0
 WRITES_PER_SECOND = 10.0  # over all nodes
 STORM_SHARE = 0.1  # of the writes
@@ -114,7 +116,7 @@ class Meter:
 
 def measure(scale: float) -> Result:
     """Number of agents, pace and duration shrink with the scale; the kills do not."""
-    count, seconds = max(20, round(AGENTS * scale)), max(30.0, DURATION_SECONDS * scale)
+    count, seconds = max(MIN_AGENTS, round(AGENTS * scale)), max(MIN_SECONDS, DURATION_SECONDS * scale)
     raise_file_limit()
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(
@@ -154,21 +156,21 @@ def _run(product: Product, plan: fleet.Plan, kernels: Kernels, meter: Meter, *, 
     )
     assert agents.stdin is not None
     assert agents.stdout is not None
-    try:
-        agents.stdin.write(json.dumps(asdict(plan)) + "\n")
-        if agents.stdout.readline() != "ready\n":
-            raise RuntimeError(f"the agents ended with {agents.wait()}\n{product.logs()}")
-        meter.begin()
-        crash = functools.partial(agents.stdin.write, "crash\n")
-        _write_and_kill(product, kernels, meter, crash, rate=WRITES_PER_SECOND * _share(plan), seconds=seconds)
-        agents.stdin.write("stop\n")
-        found = agents.stdout.read()
-        meter.sample()
-        if agents.wait():
-            raise RuntimeError(f"the agents ended with {agents.returncode}")
-    finally:
-        agents.kill()
-        agents.wait()
+    with agents:
+        try:
+            agents.stdin.write(json.dumps(asdict(plan)) + "\n")
+            if agents.stdout.readline() != "ready\n":
+                raise RuntimeError(f"the agents ended with {agents.wait()}\n{product.logs()}")
+            meter.begin()
+            crash = functools.partial(agents.stdin.write, "crash\n")
+            _write_and_kill(product, kernels, meter, crash, rate=WRITES_PER_SECOND * _share(plan), seconds=seconds)
+            agents.stdin.write("stop\n")
+            found = agents.stdout.read()
+            meter.sample()
+            if agents.wait():
+                raise RuntimeError(f"the agents ended with {agents.returncode}")
+        finally:
+            agents.kill()
     return fleet.FleetResult(**json.loads(found))
 
 

@@ -177,9 +177,10 @@ def start(**plan: Any) -> "subprocess.Popen[str]":
 
 def finish(client: "subprocess.Popen[str]") -> LoadResult:
     """Waits for the client to end; returns its results."""
-    assert client.stdout is not None
-    printed = client.stdout.read()
-    if client.wait():
+    with client:
+        assert client.stdout is not None
+        printed = client.stdout.read()
+    if client.returncode:
         raise RuntimeError("the client failed")
     found = json.loads(printed)
     found["statuses"] = Counter({int(status): count for status, count in found["statuses"].items()})

@@ -25,18 +25,19 @@ Row = tuple[str, str, str]
 
 def saturated(scale: float) -> Result:
     """Closed loop: the portal with repeated and with unique reports, and the naive design, alternating."""
-    nodes, seconds = max(5_000, round(10_000 * scale)), max(4.0, 20 * scale)  # 2 reports/s are accepted of each node
+    nodes, seconds = max(500, round(10_000 * scale)), max(1.0, 20 * scale)  # 2 reports/s are accepted of each node
+    connections, naive_connections, rounds = _at(scale, CONNECTIONS), _at(scale, 64), max(1, round(ROUNDS * scale))
     portal_runs: list[tuple[load.LoadResult, server.Cost]] = []
     own: list[tuple[load.LoadResult, server.Cost]] = []
     naive_runs: list[tuple[load.LoadResult, server.Cost]] = []
     with server.portal(nodes=nodes, processes=2) as portal, server.naive(portal, nodes=nodes) as naive:
         _report_once(portal)
-        for turn in range(1, ROUNDS + 1):
-            portal_runs.append(_run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000))
+        for turn in range(1, rounds + 1):
+            portal_runs.append(_run(portal, seconds=seconds, connections=connections, serial=turn * 100_000))
             own.append(
-                _run(portal, seconds=seconds, connections=CONNECTIONS, serial=turn * 100_000 + 50_000, says="own")
+                _run(portal, seconds=seconds, connections=connections, serial=turn * 100_000 + 50_000, says="own")
             )
-            naive_runs.append(_run(naive, seconds=seconds, connections=64, serial=turn * 100_000))
+            naive_runs.append(_run(naive, seconds=seconds, connections=naive_connections, serial=turn * 100_000))
     ratios = [
         _rate(portal_run) / _rate(naive_run)
         for (portal_run, _), (naive_run, _) in zip(portal_runs, naive_runs, strict=True)
@@ -50,10 +51,10 @@ def saturated(scale: float) -> Result:
         name="Ingest, saturated",
         command="make bench ARGS=ingest-saturated",
         conditions=f"{nodes:,} nodes; a report is 2.2 KB: 8 GPUs, 8 passing checks, unchanged; one per request, "
-        f"answered when durable, credential checked. {CONNECTIONS} keep-alive connections to the portal (2 live "
-        "processes), 64 to the naive design (DRF nested serializers, token in the database, one ORM insert, gunicorn "
-        f"gthread 2 x 8); the client is on the same cores. {ROUNDS} alternating rounds of {seconds:.0f} s; median "
-        "[min-max]. "
+        f"answered when durable, credential checked. {connections} keep-alive connections to the portal (2 live "
+        f"processes), {naive_connections} to the naive design (DRF nested serializers, token in the database, one ORM "
+        f"insert, gunicorn gthread 2 x 8); the client is on the same cores. {rounds} alternating rounds of "
+        f"{seconds:.0f} s; median [min-max]. "
         "The rows `unique reports` are for reports with an unknown key that has another value each time.",
         rows=[
             ("reports/s", _spread([_rate(found) for found, _ in portal_runs]), "≥ 6,000"),
@@ -77,11 +78,12 @@ def steady(scale: float) -> Result:
     """Every node at its own pace, open loop: latency counts from when a report was due."""
     rows: list[Row] = []
     points = []
-    for share in (0.1, 1 / 3, 1.0):
-        nodes = max(300, round(AGENTS * scale * share))
-        full_size = share == 1.0
-        seconds = max(10.0, (300.0 if full_size else 60.0) * scale)
-        found, cost = _at_pace(nodes, seconds=seconds, processes=1)
+    sizes = result.sizes(AGENTS, scale, least=300)
+    connections = _at(scale, 1_000)
+    for nodes in sizes:
+        full_size = nodes == sizes[-1]
+        seconds = max(1.0, (300.0 if full_size else 60.0) * scale)
+        found, cost = _at_pace(nodes, seconds=seconds, connections=connections)
         points.append((float(nodes), _cores(found, cost)))
         rows += _paced(
             f"{nodes:,} nodes every {REPORT_INTERVAL_SECONDS:.0f} s", nodes, seconds, found, cost, goals=full_size
@@ -93,28 +95,29 @@ def steady(scale: float) -> Result:
                 ("heartbeats written in place (HOT)", f"{cost.in_place / max(1, cost.beats):.1%}", ""),
                 ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1"),
             ]
-    nodes, seconds = round(AGENTS * scale), max(10.0, 60.0 * scale)
+    nodes, seconds = sizes[-1], max(1.0, 60.0 * scale)
     for says, processes, what in (
         ("bare", 1, "heartbeats as sent by the project's agents"),
         ("own", 2, "unique reports, two live processes"),
     ):
-        found, cost = _at_pace(nodes, seconds=seconds, processes=processes, says=says)
+        found, cost = _at_pace(nodes, seconds=seconds, connections=connections, processes=processes, says=says)
         rows += _paced(f"{nodes:,} nodes, {what}", nodes, seconds, found, cost, goals=False)
     return Result(
         name="Ingest, a fleet's pace",
         command="make bench ARGS=ingest-steady",
-        conditions=f"Reports as above, spread evenly, over 1,000 keep-alive connections; {300 * scale:.0f} s at the "
-        "largest size, after every node has reported once; one live process.",
+        conditions=f"Reports as above, spread evenly, over {connections:,} keep-alive connections; "
+        f"{max(1.0, 300 * scale):.0f} s at the largest size, after every node has reported once; one live process.",
         rows=rows,
     )
 
 
-def _at_pace(nodes: int, *, seconds: float, processes: int, says: str = "all") -> tuple[load.LoadResult, server.Cost]:
+def _at_pace(
+    nodes: int, *, seconds: float, connections: int, processes: int = 1, says: str = "all"
+) -> tuple[load.LoadResult, server.Cost]:
     with server.portal(nodes=nodes, processes=processes) as portal:
         _report_once(portal)
-        return _run(
-            portal, seconds=seconds, connections=1_000, rate=nodes / REPORT_INTERVAL_SECONDS, serial=100_000, says=says
-        )
+        rate = nodes / REPORT_INTERVAL_SECONDS
+        return _run(portal, seconds=seconds, connections=connections, rate=rate, serial=100_000, says=says)
 
 
 def _paced(
@@ -133,30 +136,44 @@ def _cores(found: load.LoadResult, cost: server.Cost) -> float:
 
 def crashes(scale: float) -> Result:
     """kill -9 of each process that a report passes through; then again with synchronous_commit off."""
-    seconds = max(2.0, 6 * scale)
+    seconds, connections = max(1.0, 6 * scale), _at(scale, 64)
+    trials_each, lazy_trials = max(1, round(3 * scale)), max(1, round(5 * scale))
     rows: list[Row] = []
-    with server.portal(nodes=20_000) as portal:
+
+    def tried(kill: Callable[[server.Portal], None], times: int) -> tuple[int, int]:
+        trials = [
+            _trial(portal, kill, seconds=seconds, connections=connections, serial=next(serials) * 1_000)
+            for _ in range(times)
+        ]
+        return sum(sent for sent, _ in trials), sum(missing for _, missing in trials)
+
+    with server.portal(nodes=max(2_000, round(20_000 * scale))) as portal:
         _report_once(portal)
         serials = itertools.count(1)
         acknowledged = lost = 0
         for what, kill in (("portal", _kill_live), ("PostgreSQL's backend", _kill_backends), ("PostgreSQL", _kill_all)):
-            trials = [_trial(portal, kill, seconds=seconds, serial=next(serials) * 1_000) for _ in range(3)]
-            acknowledged, lost = acknowledged + sum(a for a, _ in trials), lost + sum(b for _, b in trials)
-            figure = f"{sum(a for a, _ in trials):,} acknowledged, {sum(b for _, b in trials)} lost"
-            rows.append((f"kill -9 of {what}, 3 trials", figure, "0 lost"))
-        rows.append(("all 9 trials", f"{acknowledged:,} acknowledged, {lost} lost", "0 of ≥ 10,000"))
+            sent, missing = tried(kill, trials_each)
+            acknowledged, lost = acknowledged + sent, lost + missing
+            rows.append(
+                (f"kill -9 of {what}, {trials_each} trials", f"{sent:,} acknowledged, {missing} lost", "0 lost")
+            )
+        rows.append((f"all {3 * trials_each} trials", f"{acknowledged:,} acknowledged, {lost} lost", "0 of ≥ 10,000"))
         _without_synchronous_commit(portal)
-        trials = [_trial(portal, _kill_all, seconds=seconds, serial=next(serials) * 1_000) for _ in range(5)]
-        lazy = sum(b for _, b in trials)
-        figure = f"{sum(a for a, _ in trials):,} acknowledged, {lazy} lost"
-        rows.append(("with synchronous_commit=off, 5 trials of PostgreSQL", figure, "some lost"))
+        sent, missing = tried(_kill_all, lazy_trials)
+        what = f"with synchronous_commit=off, {lazy_trials} trials of PostgreSQL"
+        rows.append((what, f"{sent:,} acknowledged, {missing} lost", "some lost"))
     return Result(
         name="Ingest, crashes",
         command="make bench ARGS=ingest-crashes",
-        conditions="64 connections send reports, and meanwhile one process is killed. Afterwards each acknowledged "
-        "report is looked up in the recent batches of its node. The last row shows that the test can fail.",
+        conditions=f"{connections} connections send reports, and meanwhile one process is killed. Afterwards each "
+        "acknowledged report is looked up in the recent batches of its node. The last row shows that the test can "
+        "fail.",
         rows=rows,
     )
+
+
+def _at(scale: float, connections: int) -> int:
+    return max(8, round(connections * scale))
 
 
 def _report_once(portal: server.Portal) -> None:
@@ -174,10 +191,12 @@ def _run(of: server.Portal | server.Naive, **plan: float) -> tuple[load.LoadResu
 
 
 def _trial(
-    portal: server.Portal, kill: Callable[[server.Portal], None], *, seconds: float, serial: int
+    portal: server.Portal, kill: Callable[[server.Portal], None], *, seconds: float, connections: int, serial: int
 ) -> tuple[int, int]:
     """The number of reports acknowledged around a kill, and how many of them are missing."""
-    client = load.start(port=portal.port, nodes=portal.nodes, connections=64, seconds=seconds, serial=serial, note=True)
+    client = load.start(
+        port=portal.port, nodes=portal.nodes, connections=connections, seconds=seconds, serial=serial, note=True
+    )
     time.sleep(seconds * 0.6)
     kill(portal)
     found = load.finish(client)

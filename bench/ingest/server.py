@@ -15,7 +15,7 @@ import psutil
 import psycopg
 
 from bench.ingest import load, reports
-from tests import servers
+from tests import migrated, servers
 from tests.story.product import ROOT, Product
 
 CREATE_USERS = """from django.contrib.auth.models import User
@@ -81,7 +81,7 @@ class Portal:
         self.product = Product(folder, database=self.database, redis=redis)
         self.product.names = ["live"]
         self.product.environment["WEB_CONCURRENCY"] = str(processes)  # read by uvicorn
-        self.product.manage("migrate", "--verbosity", "0")
+        migrated.copy_to(self.database)
         self.product.manage("shell", "-c", reports.FIRST)
         reports.create_fleet(self.database, nodes)
         self.product.start_processes()

@@ -23,7 +23,7 @@ def test_nothing_is_lost_or_done_twice_while_everything_fails_in_turn(tmp_path: 
         pytest.skip("needs the PostgreSQL that `make test` starts")
     size = outages.Size(nodes=12, faults=4, away=5.0, gap=0.5, mix=("agent", "tell"), seconds=600)
     with installation.running_as(Replicas, tmp_path) as product:
-        migrated.fill(product.environment["KCOVER_DATABASE_URL"])
+        migrated.copy_to(product.environment["KCOVER_DATABASE_URL"])
         outcome = outages.run(product, size)
         assert not outcome.wrong, "\n".join([*outcome.wrong, product.logs()])
     assert outcome.deliveries >= size.faults
