@@ -13,14 +13,8 @@ import hypothesis
 import psutil
 import pytest
 
-TESTS = Path(__file__).parent
-# At the end of the list, the longest last: these wait for processes, deadlines and browsers. Workers that take tests
-# from the end (tests/isolation.py) begin with them, while the others have the processor.
-PLACES = (
-    *("simulator", "contract", "agents", "portal/sources/test_monitoring.py", "story"),
-    *("portal/operate/test_slow_clients.py", "crash", "story/test_serve.py", "browser"),
-)
-WAITING = [TESTS / place for place in PLACES]
+from tests.places import TESTS, place_of
+
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)
@@ -41,12 +35,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the browser tests, and puts the tests of ``WAITING`` behind all others."""
+    """Marks the browser tests, and puts the tests that wait behind all others (tests/isolation.py)."""
     places: dict[Path, int] = {}
     for item in items:
         if item.path not in places:
-            inside = (n for n, place in enumerate(WAITING) if item.path.is_relative_to(place))
-            places[item.path] = max(inside, default=-1)
+            places[item.path] = place_of(item.path)
         if item.path.is_relative_to(TESTS / "browser"):
             item.add_marker(pytest.mark.browser)
     items.sort(key=lambda item: places[item.path])

@@ -1,5 +1,5 @@
-"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets its own Redis, and tests that share one running
-installation run on the same worker.
+"""A pytest plug-in (``-p tests.isolation``): each xdist worker gets its own Redis, tests that share one running
+installation run on the same worker, and in a whole run every second worker has SQLite.
 
 pytest-django gives every worker its own database, but a broker and its channels have no names per worker. The hook
 wraps the loading of the first conftests, because pytest-django reads the settings and the environment there.
@@ -13,7 +13,7 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-from tests import servers
+from tests import databases, servers
 
 # Folders and files whose tests share one product. (xdist's own groups do nothing under pytest 9.2: pytest-xdist #1386.)
 SHARING = (
@@ -32,22 +32,34 @@ def pytest_load_initial_conftests() -> Iterator[None]:
         own = servers.Redis().start()
         _own.append(own)
         os.environ["KCOVER_REDIS_URL"] = own.url
-    return (yield)
+    with databases.settings_read_it():
+        return (yield)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    databases.split(config)
 
 
 class Scheduler(LoadScopeScheduling):
-    """Gives tests away one by one, but those that share a product together.
+    """Gives tests away one by one, but those that share a product together, each to a worker with its database.
 
-    Every second worker takes tests from the end of the list. The tests there mostly wait (tests/conftest.py), and the
-    other workers have the processor meanwhile.
+    Every second worker begins with the tests that mostly wait (tests/conftest.py), and the other workers have the
+    processor meanwhile. In a whole run these workers have SQLite (tests/databases.py).
     """
+
+    _queues: databases.Queues | None = None
 
     def _split_scope(self, nodeid: str) -> str:
         return next((place for place in SHARING if nodeid.startswith(place)), nodeid)
 
     def _assign_work_unit(self, node: WorkerController) -> None:
-        if int(node.gateway.id.removeprefix("gw")) % 2:
-            self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+        if self._queues is None:
+            self._queues = databases.Queues(self.workqueue, split=databases.are_split())
+        scope = self._queues.next_for(node.gateway.id)
+        if scope is None:  # what is left needs the other database
+            node.shutdown()
+            return
+        self.workqueue.move_to_end(scope, last=False)
         super()._assign_work_unit(node)
 
     def mark_test_complete(self, node: WorkerController, item_index: int, duration: float = 0) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import moved_clock, needs, share
+from tests import databases, moved_clock, needs, share
 
 TESTS = Path(__file__).parent
 UNIT = [TESTS / "conftest.py", *(TESTS / "kcover").rglob("*.py"), *(TESTS / "agents").rglob("*.py")]
@@ -218,3 +218,36 @@ def test_every_process_of_the_tests_is_at_the_other_time(tmp_path, workers):
     (tmp_path / "test_year.py").write_text(AT_ANOTHER_TIME)
     ended = run_pytest(tmp_path, "-p", "tests.moved_clock", "-n", workers, TEST_CLOCK="2028-02-29T23:58")
     assert ended.returncode == 0, ended.stdout
+
+
+FILES_OF_ALL_KINDS = (
+    *("tests/kcover/test_plan.py", "tests/portal/rescue/test_engine.py", "tests/portal/operate/test_migrate.py"),
+    *("tests/portal/console/test_needs.py", "tests/portal/api/test_garbage.py", "tests/portal/jobs/test_orders.py"),
+    *("tests/portal/notify/test_steps.py", "tests/agents/test_spool.py", "tests/browser/"),
+)
+
+
+@pytest.mark.parametrize("split", [False, True])
+@pytest.mark.parametrize("chosen", ["0", "1", "2", "all"])
+def test_each_scope_goes_to_one_worker_with_its_database(split, chosen, monkeypatch):
+    monkeypatch.setenv(share.VARIABLE, chosen)
+    databases.of_file.cache_clear()
+    queues = databases.Queues(FILES_OF_ALL_KINDS, split=split)
+    given = {worker: list(iter(lambda worker=worker: queues.next_for(worker), None)) for worker in ("gw0", "gw1")}
+    databases.of_file.cache_clear()
+    assert sorted(given["gw0"] + given["gw1"]) == sorted(FILES_OF_ALL_KINDS)
+    if split:
+        assert {"tests/portal/rescue/test_engine.py", "tests/portal/operate/test_migrate.py"} <= set(given["gw0"])
+    else:
+        assert given["gw1"] == []
+
+
+def test_each_file_of_the_portal_is_on_postgresql_in_some_share(monkeypatch):
+    files = [str(path.relative_to(TESTS.parent)) for path in (TESTS / "portal").rglob("test_*.py")]
+    found = set()
+    for chosen in range(databases.SHARES):
+        monkeypatch.setenv(share.VARIABLE, str(chosen))
+        databases.of_file.cache_clear()
+        found |= {file for file in files if databases.of_file(file) == databases.POSTGRES}
+    databases.of_file.cache_clear()
+    assert found == set(files)

@@ -70,6 +70,12 @@ def parts() -> list[Part]:
             command=(sys.executable, "-m", "tests.servers", "--", sys.executable, "-m", "tests.crash.election"),
         ),
         Part(
+            name="postgres",
+            about="every test of the portal on PostgreSQL",
+            command=_make("test", "tests/portal"),
+            environment=everything,
+        ),
+        Part(
             name="mutants",
             about=f"mutants of {', '.join(modules)}",
             command=_make("mutants", " ".join(f"{module}.*" for module in modules)),
