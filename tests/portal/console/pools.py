@@ -147,7 +147,11 @@ def _whole(cluster: Cluster, nodes: dict[str, Node], now: datetime) -> dict[str,
     )
     PairTest.objects.create(plan=plan, place=0, round=1, first=nodes[THEIRS], second=nodes[OURS], state="failed")
     Source.objects.create(  # it was never read, so the page System names it
-        name="logs-of-theirs", kind="loki", cluster=cluster, url="https://theirs.example", created_at=now
+        name="logs-of-theirs",
+        kind="loki",
+        cluster=cluster,
+        url="https://theirs.example",
+        created_at=now - timedelta(days=1),
     )
     window = Maintenance.objects.create(
         cluster=cluster,

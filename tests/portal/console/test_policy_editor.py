@@ -1,5 +1,6 @@
 """The editor: words to complete, the form of a rule, effects that must be agreed to, and the table of winning rules."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -167,7 +168,7 @@ def test_the_list_shows_the_order_of_rules_and_what_became_of_their_rescues(
                 policy=f"p{index}",
                 state=state,
                 verified=verified,
-                opened_at=now,
+                opened_at=now - timedelta(hours=1),
             )
     viewer = person("viewer")
     viewer.get("/policies/")

@@ -262,6 +262,7 @@ def test_settings_and_failures_of_mail_are_told(sink: Sink, mailbox: Mailbox, re
     assert mail_replies.MARK not in mails(mailbox)[-1].get_content()
 
 
+@pytest.mark.real_clock("the script signs the time of its own process")
 def test_the_script_of_the_manual_passes_a_mail_on(sink: Sink, report: Report, tmp_path: Path) -> None:
     (script,) = re.findall(r"^```sh\n(.*?)^```$", MANUAL.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     row = report(vendor="ACME")

@@ -208,6 +208,7 @@ def test_time_size_and_rate_are_bounded(acme: Vendor, report: Report, monkeypatc
     assert problem(answer, 429)["code"] == "vendor_rate"
 
 
+@pytest.mark.real_clock("the script signs the time of its own process")
 def test_the_example_of_the_manual_is_accepted(sink: Sink, report: Report, tmp_path: Path) -> None:
     (script,) = re.findall(r"^```sh\n(.*?)^```$", TICKETS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     row = report(vendor="ACME")
