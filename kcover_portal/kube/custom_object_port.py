@@ -31,9 +31,9 @@ class CustomObjects(Protocol):
         """
 
     def state_condition(
-        self, kind: CustomKind, name: str, *, uid: str, condition: StatedCondition, at: datetime
+        self, kind: CustomKind, name: str, *, version: str, condition: StatedCondition, at: datetime
     ) -> None:
-        """Makes ``condition`` the only one in the status of the cluster-scoped object with this uid.
+        """Makes ``condition`` the only one in the status of a cluster-scoped object that has this version.
 
-        ``at``: since when it holds. Raises ``NotFound``, ``Conflict`` if another object has the name now.
+        ``at``: since when it holds. Raises ``NotFound``, ``Conflict`` if it was changed or another one has the name.
         """

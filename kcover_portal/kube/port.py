@@ -184,8 +184,8 @@ class Cluster(CustomObjects, Protocol):
     def pods_version(self) -> str:
         """Returns the resource version of the pods as a whole now: a watch continues from it."""
 
-    def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[PodEvent]:
-        """Yields changes of all pods; None begins with every existing pod as ADDED. Raises ``Expired``."""
+    def watch_pods(self, resource_version: str, *, timeout: float) -> Iterator[PodEvent]:
+        """Yields changes of all pods since this version. Raises ``Expired``."""
 
     def evict(
         self, pod_namespace: str, pod_name: str, *, uid: str, grace_seconds: int | None = None, dry_run: bool = False
@@ -218,8 +218,8 @@ class Cluster(CustomObjects, Protocol):
     def list_events(self) -> EventList:
         """Returns every Event that the cluster still has."""
 
-    def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[EventEvent]:
-        """Yields changes of Events; None begins with every existing Event as ADDED. Raises ``Expired``."""
+    def watch_events(self, resource_version: str, *, timeout: float) -> Iterator[EventEvent]:
+        """Yields changes of Events since this version. Raises ``Expired``."""
 
     def ensure_job(self, spec: JobSpec) -> JobState:
         """Creates a Job unless one of that name exists, and returns its state; ``labels`` say whose it is.

@@ -5,18 +5,22 @@ Nothing but the API server runs: no controllers, no scheduler, no kubelet. The p
 of deploy/rbac.yaml with a token that the server itself signed, so that the real authorizer judges every request.
 """
 
+import base64
 import contextlib
 import json
 import os
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import urllib3
 
 from tests import servers
 from tests.contract import over_http, rbac
+from tests.contract.rigs import Manifest
 
 needs_assets = pytest.mark.skipif(
     "KUBEBUILDER_ASSETS" not in os.environ, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
@@ -54,9 +58,14 @@ class Etcd(servers.Server):
         return False
 
     def compact(self, revision: str) -> None:
-        """Forgets what was before; the API server asks for this every five minutes."""
-        body = json.dumps({"revision": revision, "physical": True})
-        answer = urllib3.PoolManager(retries=False).request("POST", f"{self.url}/v3/kv/compaction", body=body)
+        """Forgets what was before, as an API server asks for it every five minutes. The key tells the others."""
+        key, value = (base64.b64encode(text.encode()).decode() for text in ("compact_rev_key", revision))
+        self._post("put", {"key": key, "value": value})
+        self._post("compaction", {"revision": revision, "physical": True})
+
+    def _post(self, act: str, body: dict[str, Any]) -> None:
+        pool = urllib3.PoolManager(retries=False)
+        answer = pool.request("POST", f"{self.url}/v3/kv/{act}", body=json.dumps(body))
         assert answer.status == 200, answer.data
 
 
@@ -134,6 +143,16 @@ class ApiServerRig(over_http.HttpRig):
         self.etcd = server.etcd
         super().__init__(server.url, admin=ADMIN, portal=server.portal, ca=server.ca)
         self.names_nodes = int(self.cluster.version().split(".")[1]) >= NAMES_NODES
+
+    def define(self, definition: Manifest) -> None:
+        """Installs a definition of custom resources once, and waits until the server serves its objects."""
+        at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        status, answer = self.admin.ask("POST", at, definition)
+        assert status in (201, 409), answer
+        place, deadline = over_http.PLACES[definition["spec"]["names"]["kind"]], time.monotonic() + 60
+        while self.admin.ask("GET", place)[0] != 200:
+            assert time.monotonic() < deadline, self.admin.ask("GET", f"{at}/{definition['metadata']['name']}")
+            time.sleep(0.05)
 
     def settle(self) -> None:
         """The disruption controller's part, for budgets of this test with ``minAvailable``."""

@@ -1,19 +1,27 @@
 """Objects of custom resources: listed where they are installed, and told whether they were accepted."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
 from kcover_portal.kube import port
 from kcover_portal.kube.fake import FakeCluster
+from tests.contract import apiserver as real
+from tests.deploy.manifests import ROOT, documents
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 KIND = next(kind for kind in port.POLICY_KINDS if kind.group == "kcover.io" and kind.kind == "RescuePolicy")
 
+DEFINITION = ROOT / "deploy" / "crds" / "rescuepolicies.kcover.io.yaml"
+
 
 @pytest.fixture
-def simulated(http_rig):
-    """A policy on the simulator."""
+def served(http_rig):
+    """A policy on a server. A real one serves none without their definition."""
+    if isinstance(http_rig, real.ApiServerRig):
+        (definition,) = documents(DEFINITION)
+        http_rig.define(definition)
     name = http_rig.name("gitops")
     http_rig.create(
         {
@@ -40,18 +48,18 @@ def check(cluster, name):
     one = find(cluster, name)
     assert (one.kind, one.namespace, one.conditions) == (KIND, "", ())
     assert one.spec == {"rules": [{"priority": 1}]}
-    cluster.state_condition(KIND, name, uid=one.uid, condition=accepted(one), at=AT)
+    cluster.state_condition(KIND, name, version=one.version, condition=accepted(one), at=AT)
     after = find(cluster, name)
     assert after.conditions == (accepted(one),)
     assert (after.spec, after.generation) == (one.spec, one.generation)
-    with pytest.raises(port.Conflict):
-        cluster.state_condition(KIND, name, uid="another", condition=accepted(one), at=AT)
+    refused = replace(accepted(one), status="False")
+    with pytest.raises(port.Conflict):  # the version before the condition: the object may be another one since
+        cluster.state_condition(KIND, name, version=one.version, condition=refused, at=AT)
     assert find(cluster, name).conditions == (accepted(one),)
 
 
-@pytest.mark.simulator_only
-def test_over_http(simulated):
-    check(*simulated)
+def test_over_http(served):
+    check(*served)
 
 
 def test_in_memory():

@@ -318,14 +318,6 @@ def test_another_error_does_not_end_the_bookmarks(script):
     assert ["allowWatchBookmarks" in path for path in server.paths] == [True, True]
 
 
-def test_a_watch_from_nothing_asks_for_no_bookmarks(script):
-    """With bookmarks the server takes it for ``sendInitialEvents``, which not every store can serve."""
-    server, cluster = script(lambda request: request.chunks())
-    list(cluster.watch_pods(None, timeout=5))
-    list(cluster.watch_events(None, timeout=5))
-    assert server.paths == ["/api/v1/pods?watch=1&timeoutSeconds=5", "/api/v1/events?watch=1&timeoutSeconds=5"]
-
-
 def test_a_line_that_is_no_change_of_a_node(script):
     lines = [_line("MODIFIED", {**NODE, "spec": 7})]
     _, cluster = script(lambda request: request.chunks(*lines))

@@ -43,13 +43,14 @@ def test_pods_are_found_by_namespace_and_labels(rig, node):
     assert sorted(pod.name for pod in found) == ["a", "b"]
 
 
-def test_a_watch_from_nothing_begins_with_what_is_there(rig, node):
+def test_a_watch_shows_why_a_container_ended(rig, node):
+    version = rig.cluster.pods_version()
     end = {"reason": "Error", "exitCode": 3, "message": "NCCL", "finishedAt": "2026-11-21T07:00:00Z"}
     rig.pod("crashed", node=node, status={"containerStatuses": [_container(end)]})
     rig.pod("killed", node=node, status={"containerStatuses": [_container({**end, "reason": "OOMKilled"})]})
-    events = rig.cluster.watch_pods(None, timeout=max(1, rig.patience / 2) if rig.patience else 0)
+    events = rig.cluster.watch_pods(version, timeout=max(1, rig.patience / 2) if rig.patience else 0)
     seen = {event.pod.name: event for event in events if event.pod and event.pod.namespace == rig.namespace}
-    assert {event.kind for event in seen.values()} == {"ADDED"}
+    assert seen.keys() == {"crashed", "killed"}
     failure = seen["crashed"].pod.failures[0]
     assert (failure.name, failure.exit_code, failure.message) == ("main", 3, "NCCL")
     assert failure.finished_at.isoformat() == "2026-11-21T07:00:00+00:00"

@@ -50,7 +50,7 @@ def walk(rig):
     yield "apply_node", lambda: cluster.apply_node(node, change)
     yield "list_pods", lambda: (cluster.list_pods(node=node), cluster.list_pods(namespace=rig.namespace))
     yield "pods_version", lambda: cluster.pods_version()
-    yield "watch_pods", lambda: list(cluster.watch_pods(None, timeout=1))
+    yield "watch_pods", lambda: list(cluster.watch_pods(cluster.pods_version(), timeout=1))
     yield "evict", lambda: cluster.evict(rig.namespace, "train", uid=train)
     yield "evict", lambda: cluster.evict(rig.namespace, "anew", uid="another")
     yield "delete_pod", lambda: cluster.delete_pod(rig.namespace, "victim", uid=victim)
@@ -58,7 +58,10 @@ def walk(rig):
     yield "budgets", lambda: (cluster.budgets(), cluster.budgets(rig.namespace))
     yield "emit", lambda: (cluster.emit(event("kce-rescue-system")), cluster.emit(event(rig.forbidden_namespace())))
     yield "list_events", lambda: cluster.list_events()
-    yield "watch_events", lambda: list(cluster.watch_events(None, timeout=1))
+    yield (
+        "watch_events",
+        lambda: list(cluster.watch_events(cluster.list_events().resource_version, timeout=1)),
+    )
     yield "ensure_job", lambda: cluster.ensure_job(job)
     yield "job_state", lambda: cluster.job_state(PLACE, job.name)
     yield "delete_job", lambda: cluster.delete_job(PLACE, job.name)
@@ -94,9 +97,10 @@ def walk(rig):
         "exclude_hosts",
         lambda: of_every_kind(lambda k: cluster.exclude_hosts(rig.namespace, k, "x", uid="u", hosts=["h"])),
     )
+    command = {"uid": "u", "action": "RestartJob", "key": "k"}
     yield (
         "command_workload",
-        lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", uid="u", action="RestartJob", key="k"),
+        lambda: _of_nothing(lambda: cluster.command_workload(rig.namespace, "VolcanoJob", "x", **command)),
     )
     kinds = (port.PREFLIGHT_REPORT, *port.POLICY_KINDS, *MACHINES)
     yield "custom_objects", lambda: [cluster.custom_objects(kind) for kind in kinds]
@@ -115,7 +119,7 @@ def walk(rig):
     stated = port.StatedCondition(type="Accepted", status="True", reason="Accepted", message="", generation=1)
     yield (
         "state_condition",
-        lambda: of_policies(lambda k: cluster.state_condition(k, "x", uid="u", condition=stated, at=at)),
+        lambda: of_policies(lambda k: cluster.state_condition(k, "x", version="1", condition=stated, at=at)),
     )
     yield "review_token", lambda: cluster.review_token("t", audiences=[])
 

@@ -112,7 +112,7 @@ class FakeCluster(Workloads, CustomObjects):
         with self.call("pods_version", "Pod", ""), self.objects.changed:
             return self.objects.version
 
-    def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
+    def watch_pods(self, resource_version: str, *, timeout: float) -> Iterator[values.PodEvent]:
         with self.call("watch_pods", "Pod", ""):
             lines = self.objects.watch("Pod", resource_version, timeout=timeout)
         for kind, manifest, version in lines:
@@ -181,7 +181,7 @@ class FakeCluster(Workloads, CustomObjects):
             items = tuple(_event(manifest) for manifest in self.objects.list("Event"))
             return values.EventList(items=items, resource_version=self.objects.version)
 
-    def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[values.EventEvent]:
+    def watch_events(self, resource_version: str, *, timeout: float) -> Iterator[values.EventEvent]:
         with self.call("watch_events", "Event", ""):
             lines = self.objects.watch("Event", resource_version, timeout=timeout)
         for kind, manifest, version in lines:

@@ -86,13 +86,13 @@ class CustomObjects(Recorder):
                 self.objects.remove(key, namespace, name)
 
     def state_condition(
-        self, kind: values.CustomKind, name: str, *, uid: str, condition: values.StatedCondition, at: datetime
+        self, kind: values.CustomKind, name: str, *, version: str, condition: values.StatedCondition, at: datetime
     ) -> None:
         with self.call("state_condition", kind.kind, name) as call, self.objects.changed:
             call.wrote = True
-            if self.objects.get(_key(kind), "", name)["metadata"]["uid"] != uid:
-                raise errors.Conflict(f"{kind.kind} {name}: another object has this name")
-            self.objects.merge(_key(kind), "", name, verbs.condition_patch(condition, uid=uid, at=at))
+            if self.objects.get(_key(kind), "", name)["metadata"]["resourceVersion"] != version:
+                raise errors.Conflict(f"{kind.kind} {name}: it was changed")
+            self.objects.merge(_key(kind), "", name, verbs.condition_patch(condition, version=version, at=at))
 
 
 def _replace(found: dict[str, Any], spec: Mapping[str, Any]) -> None:

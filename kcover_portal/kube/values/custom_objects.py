@@ -37,7 +37,7 @@ class StatedCondition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomObject:
-    """An object of a ``CustomKind``. ``generation`` counts the changes of its spec.
+    """An object of a ``CustomKind``. ``generation`` counts the changes of its spec, ``version`` all changes.
 
     ``deleting``: its deletion was requested. ``owner_uids``: Kubernetes deletes it with the last of these objects.
     ``owned``: a controller made it. ``phase``: of its status, "" if it has
@@ -50,6 +50,7 @@ class CustomObject:
     uid: str
     namespace: str = ""
     generation: int = 0
+    version: str = ""
     created_at: datetime | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
     conditions: tuple[StatedCondition, ...] = ()

@@ -53,13 +53,13 @@ class CustomObjects(list_watch.Verbs):
             return
 
     def state_condition(
-        self, kind: values.CustomKind, name: str, *, uid: str, condition: values.StatedCondition, at: datetime
+        self, kind: values.CustomKind, name: str, *, version: str, condition: values.StatedCondition, at: datetime
     ) -> None:
         self._connection.request(
             "PATCH",
             f"{_path(kind)}{list_watch.path(name)}/status",
             base.AnyObject,
-            body=condition_patch(condition, uid=uid, at=at),
+            body=condition_patch(condition, version=version, at=at),
             content_type="application/merge-patch+json",
         )
 
@@ -75,8 +75,11 @@ def object_manifest(
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": dict(spec)}
 
 
-def condition_patch(condition: values.StatedCondition, *, uid: str, at: datetime) -> dict[str, Any]:
-    """Returns the merge patch of a status with this one condition, of the object with this uid only."""
+def condition_patch(condition: values.StatedCondition, *, version: str, at: datetime) -> dict[str, Any]:
+    """Returns the merge patch of a status with this one condition, for the object as it was at this version.
+
+    A server ignores a uid in the patch of a custom resource's status, so the version tells objects of one name apart.
+    """
     stated = {
         "type": condition.type,
         "status": condition.status,
@@ -85,7 +88,7 @@ def condition_patch(condition: values.StatedCondition, *, uid: str, at: datetime
         "observedGeneration": condition.generation,
         "lastTransitionTime": at.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
-    return {"metadata": {"uid": uid}, "status": {"conditions": [stated]}}
+    return {"metadata": {"resourceVersion": version}, "status": {"conditions": [stated]}}
 
 
 def _path(kind: values.CustomKind) -> str:

@@ -34,7 +34,7 @@ class Events(list_watch.Verbs):
         items, version = list_watch.pages(self._connection, _AT, wire.EventObject)
         return values.EventList(items=tuple(item.value() for item in items), resource_version=version)
 
-    def watch_events(self, resource_version: str | None, *, timeout: float) -> Iterator[values.EventEvent]:
+    def watch_events(self, resource_version: str, *, timeout: float) -> Iterator[values.EventEvent]:
         for kind, event, version in list_watch.watch(
             self._connection, _AT, wire.EventObject, resource_version=resource_version, timeout=timeout
         ):

@@ -101,19 +101,16 @@ def _pages(
 
 
 def watch(
-    connection: http.Connection, at: str, kind: type[T], *, resource_version: str | None, timeout: float
+    connection: http.Connection, at: str, kind: type[T], *, resource_version: str, timeout: float
 ) -> Iterator[tuple[str, T | None, str]]:
     """Yields (type, object or None for a bookmark, resource version) per line of a watch.
 
     Raises ``Expired``, which is ``BookmarksRefused`` once if the server refuses watches with bookmarks.
     """
-    # With bookmarks and no resource version, the server answers as if ``sendInitialEvents`` were set. It refuses that
-    # if its store has no progress notices.
-    bookmarks = bool(resource_version) and connection.bookmarks
+    # Never without a resource version: a server whose store has no progress notices may refuse that.
+    bookmarks = connection.bookmarks
     query = {"watch": "1", **_BOOKMARKS} if bookmarks else {"watch": "1"}
-    query["timeoutSeconds"] = str(max(1, round(timeout)))
-    if resource_version is not None:
-        query["resourceVersion"] = resource_version
+    query |= {"timeoutSeconds": str(max(1, round(timeout))), "resourceVersion": resource_version}
     decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder(base.WatchLine[kind])  # type: ignore[valid-type]
     try:
         for line in connection.lines(at, query=query, read_seconds=timeout + WATCH_SLACK_SECONDS):

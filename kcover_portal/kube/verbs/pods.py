@@ -56,7 +56,7 @@ class Pods(list_watch.Verbs):
         page = self._connection.request("GET", "/api/v1/pods", base.Page[base.AnyObject], query={"limit": "1"})
         return page.metadata.resource_version
 
-    def watch_pods(self, resource_version: str | None, *, timeout: float) -> Iterator[values.PodEvent]:
+    def watch_pods(self, resource_version: str, *, timeout: float) -> Iterator[values.PodEvent]:
         for kind, pod, version in list_watch.watch(
             self._connection, "/api/v1/pods", wire.PodObject, resource_version=resource_version, timeout=timeout
         ):

@@ -61,6 +61,7 @@ class CustomResource(base.AnyObject, frozen=True):
             namespace=self.metadata.namespace,
             uid=self.metadata.uid,
             generation=self.metadata.generation,
+            version=self.metadata.resource_version,
             created_at=self.metadata.creation_timestamp,
             spec=spec,
             conditions=tuple(

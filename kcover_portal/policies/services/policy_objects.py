@@ -128,7 +128,7 @@ def _state(client: port.Cluster, one: port.CustomObject, refusal: _Refusal | Non
     if one.conditions == (condition,):
         return
     try:
-        client.state_condition(one.kind, one.name, uid=one.uid, condition=condition, at=now)
+        client.state_condition(one.kind, one.name, version=one.version, condition=condition, at=now)
     except port.KubeError as error:
         log.warning("the status of %s %s cannot be written: %s", one.kind.kind, one.name, error)
 
