@@ -62,14 +62,19 @@ class Clients:
         self._write("stop")
         assert self._process.stdout is not None
         found = json.loads(self._process.stdout.read())
-        self._process.wait()
+        self._end()
         for name in ("refused", "refused_later"):
             found[name] = Counter({int(status): count for status, count in found[name].items()})
         return agents.Outcome(**found)
 
     def kill(self) -> None:
         self._process.kill()
-        self._process.wait()
+        self._end()
+
+    def _end(self) -> None:
+        """Waits for the process and closes its pipes."""
+        with self._process:
+            pass
 
     def _write(self, line: str) -> None:
         assert self._process.stdin is not None

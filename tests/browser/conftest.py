@@ -18,7 +18,7 @@ from tests.story import product as products
 
 FOLDER = Path(__file__).parent
 SHARES = 3  # a run has a third of the tests; those of test_pages.py choose a share of the pages instead
-NODES = 24
+NODES = 26
 ASK = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy

@@ -3,15 +3,14 @@
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
-from tests.browser.conftest import Open
-from tests.browser.test_console import node_names
+from tests.browser.conftest import Open, TakeNode
 from tests.story.product import Product
 
 RULES = {"rules": {"target-size": {"enabled": True}}}
 
 
-def test_a_fault_is_a_mark_in_the_strip_of_its_node(open_page: Open, product: Product):
-    node = node_names(product)[3]
+def test_a_fault_is_a_mark_in_the_strip_of_its_node(open_page: Open, product: Product, take_node: TakeNode):
+    node = take_node()
     product.inject(node, 62)
     product.wait_rescue(node, "succeeded")
     cluster = product.get(f"/api/v1/nodes?q={node}")["results"][0]["cluster"]

@@ -1,6 +1,7 @@
 """The doorbell while Redis accepts connections but does not answer: callers wait briefly, and nothing is lost."""
 
 import asyncio
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -79,5 +80,7 @@ def test_signals_do_not_pile_up_behind_a_redis_that_hangs(
     with django_capture_on_commit_callbacks(execute=True):
         for record in range(100):
             doorbell.publish("node", record)
-    waiting.until(lambda: "100 records" in caplog.text, "the signals to be given up")
+    # The batch may also have what earlier tests signalled.
+    given_up = waiting.until(lambda: re.search(r"of (\d+) records", caplog.text), "the signals to be given up")
+    assert int(given_up[1]) >= 100
     assert layer.asked == 1
