@@ -290,7 +290,7 @@ class Product:
                 return found
             dead = [f"{name}: {p.returncode}" for name, p in self.processes.items() if p.poll() is not None]
             if time.monotonic() > deadline or dead:
-                raise AssertionError(f"waited for {what}; ended: {dead}\n{self.logs()}")
+                raise AssertionError(f"waited for {what}; ended: {dead}\n{self._rescues()}\n{self.logs()}")
             time.sleep(0.1)
 
     # ------------------------------------------------------------------------------------------------------ inside
@@ -324,6 +324,13 @@ class Product:
         text = (self.folder / "kubeconfig").read_text()
         _, found, rest = text.partition("token:")
         return rest.split()[0].strip("\"'") if found else ""
+
+    def _rescues(self) -> str:
+        """The newest rescues and their steps, as far as the portal answers."""
+        with contextlib.suppress(AssertionError, OSError):
+            if self.token:
+                return json.dumps(self.get("/api/v1/rescues?page_size=3")["results"], indent=1)
+        return ""
 
     def _answers(self) -> bool:
         return call("GET", self.url + "/healthz", timeout=5)[0] == 200

@@ -51,9 +51,9 @@ LATER = {"key": "maintenance", "effect": "NoSchedule"}
 OURS = {"key": "kcover.io/unhealthy", "value": "79", "effect": "NoSchedule"}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[apiserver.Installed]:
-    """One API server for all stories; each makes nodes of its own."""
+    """A server of the story's own: each portal numbers its rescues from 1, and names Jobs and Events by them."""
     with apiserver.installed() as made:
         yield made
 
@@ -127,8 +127,13 @@ def test_a_rescue_leaves_its_marks_and_release_takes_exactly_them_back(
     assert marked["spec"]["taints"] == [*untouched["spec"]["taints"], OURS]
     assert marked["metadata"]["labels"]["kcover.io/state"] == "quarantined"
     assert json.loads(marked["metadata"]["annotations"]["kcover.io/rescue"])["rescue"] == rescue["id"]
-    events = rig.admin.demand("GET", "/api/v1/namespaces/kce-rescue-system/events")["items"]
-    (event,) = [e for e in events if e["reason"] == "XidError" and e["involvedObject"]["name"] == node]
+
+    def told() -> list[dict[str, Any]]:
+        """The Events about the fault: they are written after the step, so the rescue may have ended before."""
+        events = rig.admin.demand("GET", "/api/v1/namespaces/kce-rescue-system/events")["items"]
+        return [e for e in events if e["reason"] == "XidError" and e["involvedObject"]["name"] == node]
+
+    (event,) = product.wait(told, "the Event")
     assert event["message"].startswith("GPU Xid error, pci:0000:4e:00, xid:79, log: ")
 
     # Somebody else changes the node meanwhile; that is theirs, and stays.
