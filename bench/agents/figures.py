@@ -105,7 +105,7 @@ def _agent(folder: Path, portal: FakePortal, *, settle: float, **environ: str) -
         stderr=subprocess.DEVNULL,
     )
     try:
-        portal.wait_for(lambda: any(report.inventory for report in portal.reports), seconds=30)
+        portal.wait_for(lambda: any(report.inventory for report in portal.reports))
         time.sleep(settle)
         yield psutil.Process(process.pid)
     finally:
