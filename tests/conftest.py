@@ -6,13 +6,14 @@ Nothing here imports Django: `make unit` runs tests/kcover and tests/agents with
 import gc
 import os
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import hypothesis
 import psutil
 import pytest
 
+from tests import moment
 from tests.places import TESTS, place_of
 
 # The same examples in every run and no deadline on a slow machine; TEST_SEED=... chooses other examples.
@@ -48,7 +49,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture
 def now() -> datetime:
     """A fixed moment, aware, in UTC; later moments are ``now + timedelta(...)``."""
-    return datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+    return moment.START
 
 
 @pytest.fixture(scope="session", autouse=True)

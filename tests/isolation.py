@@ -43,7 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
 class Scheduler(LoadScopeScheduling):
     """Gives tests away one by one, but those that share a product together, each to a worker with its database.
 
-    Every second worker begins with the tests that mostly wait (tests/conftest.py), and the other workers have the
+    Every second worker begins with the tests that mostly wait (tests/places.py), and the other workers have the
     processor meanwhile. In a whole run these workers have SQLite (tests/databases.py).
     """
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tests import moment
+from tests.share import leave_out
 
 VARIABLE = "TEST_CLOCK"
 # Folders, and what else takes part in their tests and has the true clock. A smaller place has the mark ``real_clock``.
@@ -47,7 +48,6 @@ def pytest_report_header() -> str:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests of ``LEFT_OUT``, and those with the mark ``real_clock``."""
     folders = tuple(LEFT_OUT)
-    left = [item for item in items if item.nodeid.startswith(folders) or item.get_closest_marker("real_clock")]
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    leave_out(
+        config, items, lambda item: item.nodeid.startswith(folders) or bool(item.get_closest_marker("real_clock"))
+    )

@@ -7,7 +7,10 @@ The commit chooses it, so that commits take turns and a run can be repeated. `ma
 import functools
 import os
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 VARIABLE = "TEST_SHARE"
 ALL = "all"
@@ -21,6 +24,14 @@ def in_share(number: int, *, shares: int) -> bool:
     if not chosen.isdecimal():
         raise ValueError(f"{VARIABLE}={chosen}: write all, or the number of a share")
     return number % shares == int(chosen) % shares
+
+
+def leave_out(config: pytest.Config, items: list[pytest.Item], is_left: Callable[[pytest.Item], bool]) -> None:
+    """Takes the tests for which ``is_left`` holds out of ``items``; pytest's summary counts them as deselected."""
+    left = [item for item in items if is_left(item)]
+    config.hook.pytest_deselected(items=left)
+    gone = set(left)
+    items[:] = [item for item in items if item not in gone]
 
 
 @functools.cache

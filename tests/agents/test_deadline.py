@@ -1,12 +1,12 @@
 """Calls that may never return."""
 
-import contextlib
 import threading
 import time
 
 import pytest
 
 from agents.host import deadline
+from tests import waiting
 
 
 def test_what_hangs_is_asked_by_one_thread_however_often():
@@ -56,13 +56,12 @@ def test_two_that_ask_the_same_both_get_their_answers():
 
 
 def test_two_that_ask_at_the_same_instant_are_one_thread_at_a_time(monkeypatch):
-    looked, at_once, most = threading.Barrier(2), [], []
+    lock, at_once, most = waiting.CountedLock(), [], []
     enumerate_threads = threading.enumerate
 
-    def both_look():
+    def look_at_once():
         found = enumerate_threads()
-        with contextlib.suppress(threading.BrokenBarrierError):
-            looked.wait(0.2)  # for the other one to have looked, too
+        waiting.until(lambda: lock.asked >= 2, "the other caller at the lock")
         return found
 
     def ask():
@@ -74,7 +73,8 @@ def test_two_that_ask_at_the_same_instant_are_one_thread_at_a_time(monkeypatch):
         return "answered"
 
     entered, go_on, answers = threading.Event(), threading.Event(), []
-    monkeypatch.setattr(deadline.threading, "enumerate", both_look)
+    monkeypatch.setattr(deadline.threading, "enumerate", look_at_once)
+    monkeypatch.setattr(deadline, "_start_lock", lock)
     callers = [
         threading.Thread(target=lambda: answers.append(deadline.within(60, ask, what="a GPU"))) for _ in range(2)
     ]

@@ -8,6 +8,7 @@ import pytest
 from agents.host import deadline
 from agents.probes.gpu import nvml
 from agents.probes.gpu.nvml_events import XidEventMonitor
+from tests import waiting
 
 START = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 
@@ -115,11 +116,12 @@ def test_a_line_that_breaks_is_opened_anew(node):
 
 def test_hands_off_lets_go_and_takes_up_again(node):
     node.run_once()
+    node.source._driver_lock = lock = waiting.CountedLock()
     with node.source.release_gpus():
         assert (node.opened, node.closed) == (1, 1)
         other = threading.Thread(target=node.source.run_once)  # its own thread goes on, and must not open the driver
         other.start()
-        other.join(0.3)
+        waiting.until(lambda: lock.asked == 2, "the other thread at the driver's lock")
         assert node.opened == 1
     other.join(60)
     node.run_once()

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_play
 from tests import migrated
 from tests.browser.pages import ARGUMENTS, CHROMIUM, COUNT_CLICKS, COUNT_REFRESHES, node_names
 from tests.portal.rescue.world import HEAL
-from tests.share import in_share
+from tests.share import in_share, leave_out
 from tests.story import product as products
 
 FOLDER = Path(__file__).parent
@@ -34,10 +34,7 @@ Ask = Callable[[int], dict[str, int]]
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the tests of this run: the commit chooses which. `make verify` has all."""
-    left = [item for item in items if item.path.is_relative_to(FOLDER) and not _is_in_share(item)]
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    leave_out(config, items, lambda item: item.path.is_relative_to(FOLDER) and not _is_in_share(item))
 
 
 def _is_in_share(item: pytest.Item) -> bool:

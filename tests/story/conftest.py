@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import migrated
-from tests.share import in_share
+from tests.share import in_share, leave_out
 from tests.story import product as products
 
 PLACES = ("postgres", "sqlite")
@@ -17,15 +17,11 @@ FILES = sorted(Path(__file__).parent.glob("test_*.py"))
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves the stories of a file in one of the two places: the commit chooses which. `make verify` has both."""
-    stories = [item for item in items if isinstance(item, pytest.Function) and item.path in FILES]
-    left = [item for item in stories if not _is_in_its_place(item)]
-    config.hook.pytest_deselected(items=left)
-    gone = set(left)
-    items[:] = [item for item in items if item not in gone]
+    leave_out(config, items, lambda item: not _is_in_its_place(item))
 
 
-def _is_in_its_place(item: pytest.Function) -> bool:
-    if item.path not in FILES:
+def _is_in_its_place(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function) or item.path not in FILES:
         return True
     parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
     (place,) = [value for value in parameters if value in PLACES] or [None]
