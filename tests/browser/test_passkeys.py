@@ -77,6 +77,8 @@ def look(name: str, page: Page) -> None:
 
 
 def sign_out(page: Page) -> None:
+    """Forgets the session. A request that is on its way could bring its cookies back, and the next form be refused."""
+    page.wait_for_load_state("networkidle")
     page.goto("about:blank")  # an open page would reload itself, and abort the next navigation
     page.context.clear_cookies()
 

@@ -18,6 +18,8 @@ def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with conftest.place(request.param, tmp_path_factory) as made:
         made.set_up(nodes=24, simulator=["--no-workloads"])  # the portal taints a quarter of a pool
         made.manage("cluster", "set", "sim", "burn_in=new")
+        for node in (JOINS, BROKEN, REPLACED):  # a burn-in that finds no report looks again in half a minute
+            made.wait(lambda node=node: made.get(f"/api/v1/nodes/sim/{node}")["agent"], f"the agent of {node}")
         yield made
 
 

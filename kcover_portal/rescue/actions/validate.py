@@ -5,6 +5,8 @@ pod uses them. A failed one fails the rescue: the node stays isolated, and the r
 proves nothing is a question to a person.
 """
 
+from datetime import timedelta
+
 from django.db import transaction
 
 from kcover import actions, audit, plan, reasons
@@ -22,7 +24,8 @@ from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, Wait
 
 POLL_SECONDS = 1.0
-VERDICT_SECONDS = 30.0  # the verdict itself wakes the rescue
+VERDICT_SECONDS = 30.0
+SHORT = timedelta(minutes=1)  # a validation that may end while its rescue looks
 IDLE_SECONDS = 30.0
 MAX_NAMES_SHOWN = 8
 
@@ -40,9 +43,9 @@ def run(context: Context) -> Outcome:
     why = reasons.both(*found.because)
     match found.state:
         case "waiting":
-            return Wait(VERDICT_SECONDS, reasons.of("validation_not_begun", **named))
+            return _looks_again(context, reasons.of("validation_not_begun", **named))
         case "running":
-            return Wait(VERDICT_SECONDS, reasons.of("validation_going_on", **named))
+            return _looks_again(context, reasons.of("validation_going_on", **named))
         case "passed":
             return _passed(context, node, named)
         case "failed":
@@ -50,6 +53,12 @@ def run(context: Context) -> Outcome:
         case "cancelled":
             return Hold(reasons.of("validation_was_cancelled", **named))
     return Hold(reasons.of("validation_not_proven", why=why, **named))
+
+
+def _looks_again(context: Context, because: reasons.Reason) -> Outcome:
+    """The verdict wakes a rescue that waits, but not one that is just looking: then the next look finds it."""
+    waited = context.now - (context.step.started_at or context.now)
+    return Poll(POLL_SECONDS, because) if waited < SHORT else Wait(VERDICT_SECONDS, because)
 
 
 def _is_burn_in(context: Context) -> bool:

@@ -21,6 +21,7 @@ from kcover_portal.rescue.lifecycle import revoke
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.step import node_lock, recheck_guards
 
+REPAIRS = "repairs.sweep"  # the task that opens the repairs of nodes left to people, which also runs by the clock
 APPROVAL_TIME = timedelta(days=1)  # default of rules: long enough for every shift
 
 
@@ -215,6 +216,8 @@ def _created(new: Opening) -> Created:
     )
     if rescue.lease_until is None:
         doorbell.ring("rescue.run", rescue.pk)
+    if rescue.on_probation:
+        doorbell.ring(REPAIRS)
     doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
     if rescue.decision_id is None and tracing.is_on():
         where = {"cluster": rescue.cluster.name, "node": rescue.node.name}
@@ -287,4 +290,6 @@ def end(
         )
         ledger.record(rescue.cluster.name, act, actor=actor, now=now)
         doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
+        if needs_human:
+            doorbell.ring(REPAIRS)
     return True

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from kcover import reasons
 from kcover.repairs import Part, Verb
+from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.repairs import queries, services, tasks
@@ -59,6 +60,16 @@ def test_a_fault_that_only_hands_can_repair(world: World) -> None:
     services.act(row, Verb.CLOSE, actor="user:ann", reason="sound", now=timezone.now())
     tasks.sweep()
     assert Repair.objects.count() == 1
+
+
+def test_a_rescue_that_calls_a_person_wakes_whoever_opens_its_repair(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[tuple[object, ...]] = []
+    monkeypatch.setattr(doorbell, "ring", lambda *call: rung.append(call))
+    world.fault()
+    world.until("succeeded")
+    assert rung.count((tasks.sweep.name,)) == 1
 
 
 def test_a_node_that_is_released_gets_no_repair(world: World) -> None:
