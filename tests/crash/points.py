@@ -11,11 +11,13 @@ from itertools import cycle
 from typing import Any
 
 from tests.crash.plans import PODS
+from tests.share import in_share
 
 STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
 ORDER = "order"  # of a person, about a training job
 PAIR = "pair_test"  # of preflight
 PROBATION = "probation"  # its end, which is no step of a rescue
+SHARES = 2  # a run has half of the SIGKILLs of the sample
 SOON = 5.0  # seconds: what comes later is late
 # Cases that wait for one blow. A worker has 32 connections to an API server, and each case keeps one meanwhile.
 MOST_IN_WAVE = 25
@@ -505,11 +507,11 @@ def waves(cases: Sequence[Case]) -> list[list[Case]]:
     return [wave for wave in (validations, rows, *chunks, answered) if wave]
 
 
-def sample() -> list[list[Case]]:
+def sample(*, whole: bool = False) -> list[list[Case]]:
     """Each request struck by a SIGKILL, each row too, before and after; each failure striking some point; in waves.
 
     Save a message, whose lease is twice as long as a step's: it is struck by a failure that costs none. What would take
-    minutes to be noticed is struck after its effect.
+    minutes to be noticed is struck after its effect. Unless ``whole``, the commit chooses half of the SIGKILLs.
     """
     requests = [point for point in POINTS if not point.row]
     (message,) = (point for point in requests if point.step == "notify")
@@ -519,6 +521,8 @@ def sample() -> list[list[Case]]:
         for point, after in zip(requests, cycle((True, False)), strict=False)
     ]
     killed += [case for case in column(KILLED) if case.point.row]
+    if not whole:
+        killed = [case for number, case in enumerate(killed) if in_share(number, shares=SHARES)]
     soon = [point for point in requests if point.comes <= SOON]
     struck = [*zip(FAILURES[1:-1], _spread(soon), strict=False), (CUT, message)]
     rest = [

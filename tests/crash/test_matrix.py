@@ -10,7 +10,8 @@ from tests.crash import batch, installation, points, verdicts
 from tests.crash.points import FAILURES, KILLED, POINTS
 from tests.crash.trials import Trial
 
-STEPS = list(dict.fromkeys(point.step for point in POINTS))
+SAMPLE = points.sample()
+STEPS = list(dict.fromkeys(case.point.step for wave in SAMPLE for case in wave))
 # Only a guard against hanging: the first test runs the waves, whose own limits are in tests/crash/batch.py.
 pytestmark = pytest.mark.timeout(1800)
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.timeout(1800)
 def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
     """All trials of the sample, with their verdicts."""
     with installation.running(tmp_path_factory.mktemp("crash")) as product:
-        made = batch.run(product, points.sample())
+        made = batch.run(product, SAMPLE)
         verdicts.judge(product, made, product.audit())
     for trial in made:
         if trial.repeated:
@@ -28,10 +29,10 @@ def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
 
 
 def test_the_sample_strikes_every_call_and_uses_every_failure() -> None:
-    cases = [case for wave in points.sample() for case in wave]
+    cases = [case for wave in points.sample(whole=True) for case in wave]
     killed = {case.point for case in cases if case.failure is KILLED}
     assert [point.call for point in POINTS if point not in killed] == ["POST to a channel"]  # a cheaper failure has it
-    assert {case.point.step for case in cases} == set(STEPS)
+    assert {case.point.step for case in cases} == {point.step for point in POINTS}
     assert {case.failure for case in cases} == set(FAILURES)
     rows = [point for point in POINTS if point.row]
     assert all({case.after for case in cases if case.point is point} == {False, True} for point in rows)
