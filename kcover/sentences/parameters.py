@@ -53,4 +53,5 @@ SENTENCES: Mapping[str, str] = {
     "guard_budget": _("budget"),
     "guard_floor": _("pool floor"),
     "guard_cooldown": _("cooldown"),
+    "late_report": _("{source} reported {fault} {late} late"),
 }

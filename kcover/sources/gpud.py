@@ -4,9 +4,10 @@ A state says how a component is now; an event is a moment. The states of a compo
 tell about each Xid and SXid. Format: ``api/v1/types.go`` of github.com/leptonai/gpud.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -32,27 +33,43 @@ Shown = Mapping[str, str]  # component and name of a state that is not healthy -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReading:
-    """What the gpud of one node says, and the states that the next reading compares with."""
+    """What the gpud of one node says, and what the next reading compares with: states, and a digest of all of them."""
 
     reading: Reading
     shown: Shown
+    components: str
 
 
-def read(states: object, events: object, *, node: str, shown: Shown, now: datetime) -> NodeReading:
+def read(
+    states: object,
+    events: object,
+    *,
+    node: str,
+    shown: Shown,
+    components: str = "",
+    read_at: datetime | None = None,
+    now: datetime,
+) -> NodeReading:
     """The states and events of a node's gpud. Raises Unreadable if an answer is not one of gpud.
 
-    A state that is as it was (``shown``) says nothing new. ``now`` is the time of the answers.
+    A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a state that is
+    another one now changed after it, if gpud then knew the same components (``components``, a digest of them): after a
+    start it reads them one by one. ``now`` is the time of the answers.
     """
     rejected: list[Rejected] = []
     found = list(_events(events, rejected, node=node, now=now))
     event_components = {one.code for one in found}
+    changed: list[Observation] = []
     current: dict[str, str] = {}
+    known: set[str] = set()
     reported: set[str] = set()
     unread: set[str] = set()
     for path, component, state in _items(states, "states", rejected, most=MAX_COMPONENTS):
         reported.add(component)
         try:
             health, name = (observation.text(state, key, most=80) for key in ("health", "name"))
+            if health in SEVERITIES or health == HEALTHY:
+                known.add(f"{component}\t{name}")
             if health in SEVERITIES:
                 seen = _state(state, component, health, path, node=node, now=now)
                 # Without the text, whose figures change all the time.
@@ -60,17 +77,21 @@ def read(states: object, events: object, *, node: str, shown: Shown, now: dateti
                 if key not in current and len(current) == MAX_SHOWN:
                     raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
                 if key not in current and shown.get(key) != value and component not in event_components:
-                    found.append(seen)
+                    changed.append(seen)
                 current[key] = value
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}", error.reason))
             unread.add(component)
+    digest = hashlib.blake2b("\n".join(sorted(known)).encode(), digest_size=8).hexdigest()
+    earliest = read_at if read_at is not None and digest == components else observation.LONG_AGO
+    found += [replace(one, earliest=earliest) for one in changed]
     broken = unread.union(key.partition("\t")[0] for key in current)
     over = {component for key in shown if (component := key.partition("\t")[0]) in reported - broken}
     found += [_passed(component, node=node, now=now) for component in sorted(over)]
     silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported - unread]
     kept = {**dict(silent[: MAX_SHOWN - len(current)]), **current}
-    return NodeReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=kept)
+    reading = Reading(observations=tuple(found), rejected=tuple(rejected))
+    return NodeReading(reading=reading, shown=kept, components=digest)
 
 
 def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> Iterator[tuple[str, str, Json]]:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kcover import reasons
@@ -14,6 +14,7 @@ from kcover.wire import fields
 MAX_MESSAGE = 1024  # characters
 MAX_AHEAD = timedelta(minutes=10)  # how far a source's clock may be ahead of the portal's
 MAX_ITEMS = 1_000  # in one request
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 OFFSET_FREE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}(?:\.[0-9]{1,9})?")
 
 Json = Mapping[str, Any]
@@ -45,6 +46,7 @@ class Observation:
     the same source opened. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
     ``alias``: the Xid that the code stands for, so that other sources of the same fault join its incident.
     ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
+    ``earliest``: of what has no time of its own, when it was read before and was no fault; LONG_AGO if it was not read.
     """
 
     path: str
@@ -64,6 +66,7 @@ class Observation:
     alias: int | None = None
     advice: str = ""
     seen_at: datetime | None = None
+    earliest: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

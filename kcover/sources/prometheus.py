@@ -6,11 +6,12 @@ kind ``alert``, as in a rule for alerts, and ends when the series is gone.
 Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queries
 """
 
+import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final, Self
 
 from kcover import reasons
 from kcover.faults import xid as xid_lines
@@ -30,11 +31,48 @@ Shown = Mapping[str, str]  # series -> the value that was a fault when it was la
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Before:
+    """The reading before: a value that changed did so after its series was last read.
+
+    ``at``: its time, None if there was none. ``shown``: see Shown. ``quiet``: digests of the series that it read and
+    that were no fault. ``gone``: of the series in ``shown`` that it did not read, when they were last read.
+    """
+
+    at: datetime | None = None
+    shown: Shown = field(default_factory=dict)
+    quiet: Collection[str] = ()
+    gone: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, stored: Json) -> Self:
+        """The reading of ``to_json``. A position without a time is one of an older portal."""
+        at = stored.get("at")
+        return cls(
+            at=datetime.fromisoformat(at) if at else None,
+            shown=stored.get("shown", {}),
+            quiet=frozenset(stored.get("quiet", ())),
+            gone=stored.get("gone", {}),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The reading as the source's position stores it."""
+        at = self.at.isoformat() if self.at is not None else None
+        return {"at": at, "shown": dict(self.shown), "quiet": sorted(self.quiet), "gone": dict(self.gone)}
+
+    def read_at(self, key: str) -> datetime:
+        """When the series was last read; LONG_AGO if it is not known."""
+        if key in self.gone:
+            return datetime.fromisoformat(self.gone[key])
+        known = key in self.shown or _digest(key) in self.quiet
+        return self.at if known and self.at is not None else observation.LONG_AGO
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesReading:
-    """What an answer says, and the values that the next reading compares with."""
+    """What an answer says, and what the next reading compares with."""
 
     reading: Reading
-    shown: Shown
+    after: Before
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +94,9 @@ class _Series:
 
 
 def read(
-    body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, shown: Shown, now: datetime
+    body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, before: Before, now: datetime
 ) -> SeriesReading:
-    """The series of an answer. Raises Unreadable if it is not a vector. ``shown``: of the reading before."""
+    """The series of an answer. Raises Unreadable if it is not a vector."""
     found: list[Observation] = []
     rejected: list[Rejected] = []
     current: dict[str, str] = {}
@@ -74,14 +112,28 @@ def read(
             continue
         if value != "0":
             current[series.key] = value
-            if shown.get(series.key) != value:
-                found.append(_fault(series, value, query=query, now=now))
-    gone = {key: value for key, value in shown.items() if key not in seen}
+            if before.shown.get(series.key) != value:
+                is_xid = _is_xid(query, series.labels)
+                # A series that a query for faults does not give is no fault; one of Xids may not have been read.
+                earliest = before.read_at(series.key) if is_xid else before.at or observation.LONG_AGO
+                found.append(_fault(series, value, query=query, earliest=earliest, now=now))
+    gone = {key: value for key, value in before.shown.items() if key not in seen}
     if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
         found += [_passed(key, now=now) for key in gone]
-    return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), shown=current)
+    after = Before(
+        at=now,
+        shown=current,
+        quiet={_digest(key) for key in seen if key not in current},
+        gone={key: before.read_at(key).isoformat() for key in gone if key in current},
+    )
+    return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), after=after)
+
+
+def _digest(key: str) -> str:
+    """Short, because most series of a cluster are no fault."""
+    return hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
 
 
 def newest_moment(body: object, *, now: datetime) -> datetime | None:
@@ -149,7 +201,7 @@ def _xid_of(series: _Series) -> str:
     return str(int(series.value))
 
 
-def _fault(series: _Series, value: str, *, query: str, now: datetime) -> Observation:
+def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: datetime) -> Observation:
     is_xid = _is_xid(query, series.labels)
     name = series.labels.get("__name__", "") or query[:200]
     return Observation(
@@ -164,6 +216,7 @@ def _fault(series: _Series, value: str, *, query: str, now: datetime) -> Observa
         message=f"{name} = {value if is_xid else series.value:}",
         severity=SEVERITIES.get(series.labels.get("severity", "").lower(), "warning"),
         seen_at=series.at,
+        earliest=earliest,
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,7 +16,13 @@ PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them
 ADDRESSED: Final = ("loki", "gpud", "prometheus")  # the portal asks them at an address, with a token if there is one
 PULLED: Final = (*ADDRESSED, "pod-logs")  # the portal asks them; for logs of pods it asks the cluster's API server
 KINDS: Final = (*WATCHED, *PUSHED, *PULLED)
+NODE_CLOCKS: Final = (*WATCHED, "loki", "gpud", "pod-logs")  # their times are those of the node's clock
 MAX_TEXT, MAX_NAMES = 500, 50
+
+CLOCK_ERROR_SECONDS: Final = 5  # by which a source's clock may be ahead of the portal's
+# After a fault until its report begins: an alert waits for the scrape, its ``for`` and the evaluation, a sample for the
+# scrape, a condition for its writer. An event and a line of a log have the time of the fault itself.
+DELAY_SECONDS: Final = MappingProxyType({"alertmanager": 120, "prometheus": 60, "conditions": 60})
 
 Reader = Callable[[object], Any]
 
@@ -56,7 +63,7 @@ def _presets(value: object) -> list[str]:
 
 
 _SECONDS = setting_values.number(1, 86_400)
-SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
+_OWN: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
     {
         "pods": {},
         "events": {"namespaces": _names, "reasons": _names},
@@ -82,6 +89,19 @@ SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
         },
     }
 )
+_ERROR = setting_values.number(0, 3_600)
+SETTINGS: Final[Mapping[str, Mapping[str, Reader]]] = MappingProxyType(
+    {
+        kind: {**own, "clock_error": _ERROR, **({"delay": _ERROR} if kind in DELAY_SECONDS else {})}
+        for kind, own in _OWN.items()
+    }
+)
+
+
+def doubt(kind: str, given: Mapping[str, Any]) -> timedelta:
+    """By how much a fault may be older than the time that a source of this kind gives it. ``given``: its settings."""
+    delay = given.get("delay", DELAY_SECONDS.get(kind, 0))
+    return timedelta(seconds=delay + given.get("clock_error", CLOCK_ERROR_SECONDS))
 
 
 def read(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ OCCURRENCES = Listing(
         "node": "node__name",
         "kind": "incident__kind",
         "code": "incident__code",
-        **own_columns("source", "sequence", "message", "drill", "count", "boot_id", "seen_at", "at"),
+        **own_columns("source", "sequence", "message", "drill", "count", "boot_id", "seen_at", "at", "late_seconds"),
     },
     table=list_columns.OCCURRENCES,
 )

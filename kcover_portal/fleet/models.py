@@ -336,6 +336,9 @@ class Node(models.Model):
     ready_since = models.DateTimeField(null=True)
     boot_id = models.CharField(max_length=64, blank=True)
     past_boots = models.JSONField(default=list, help_text="ids of earlier boots, the latest first")
+    boot_times = models.JSONField(
+        default=dict, db_default={}, help_text="when the watch first showed each boot, by its id; not that of the first"
+    )
     system_uuid = models.CharField(
         default="", db_default="", max_length=64, blank=True, help_text="SMBIOS UUID of its machine"
     )

@@ -1,5 +1,7 @@
 """Batches, incidents and occurrences. They are ordered by the portal's own time and ids, never by an agent's clock."""
 
+from datetime import timedelta
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -60,6 +62,9 @@ class Incident(models.Model):
     opened_at = models.DateTimeField()
     last_at = models.DateTimeField()
     closed_at = models.DateTimeField(null=True)
+    repaired_at = models.DateTimeField(
+        null=True, help_text="when the repair that closed it was done; null: no repair closed it"
+    )
     closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
     decided_at = models.DateTimeField(null=True)
     decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels when decided")
@@ -119,6 +124,12 @@ class Occurrence(models.Model):
     count = models.PositiveBigIntegerField(default=1)
     seen_at = models.DateTimeField(null=True, help_text="by the agent's clock: shown, never trusted")
     at = models.DateTimeField(help_text="when the portal stored it")
+    earliest_at = models.DateTimeField(
+        null=True, help_text="of a source: it did not happen before, by the portal's clock; null: when it was stored"
+    )
+    late_seconds = models.FloatField(
+        null=True, help_text="after its own time that it was stored, when its boot was over; null: in time"
+    )
 
     class Meta:
         ordering = ("-id",)
@@ -130,6 +141,14 @@ class Occurrence(models.Model):
             ),
         )
         indexes = (models.Index(fields=("incident", "-id"), name="occurrences_of_incident"),)
+
+    @property
+    def late_reason(self) -> reasons.Reason | None:
+        """Why it does not count; None if it was told in time."""
+        if self.late_seconds is None:
+            return None
+        late = reasons.span(timedelta(seconds=round(self.late_seconds)))
+        return reasons.of("told_late", source=self.witness or "portal", late=late)
 
     @property
     def message_reason(self) -> reasons.Reason | None:

@@ -12,7 +12,7 @@ from kcover_portal.kube import port
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from tests.invariants import device_rules, handed_away, people_events
+from tests.invariants import device_rules, handed_away, people_events, source_events
 from tests.invariants.observed_cluster import must
 from tests.invariants.testbed import CODES, HANDED_AWAY, Bed
 
@@ -289,6 +289,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "fault": (10, fault),
     "handed_away_fault": (4, handed_away_fault),
     "resend": (2, resend),
+    "tell": (6, source_events.tell),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
     "all_clear": (4, people_events.all_clear),

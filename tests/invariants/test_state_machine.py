@@ -26,7 +26,10 @@ from kcover.faults.fault import Fault
 from kcover.marks import Marks
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services.rescue_validations import RescueValidations
+from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents.services import late_reports
+from kcover_portal.incidents.services.timed_fault import TimedFault
 from kcover_portal.kube import port
 from kcover_portal.machines.services.replacements import Replacer
 from kcover_portal.repairs.services.rescue_repairs import RescueRepairs
@@ -170,6 +173,10 @@ def ever_granted(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     return rescue.gate != step.index or yes.count() >= rescue.approvers
 
 
+def at_arrival(node: Node, seen: Sequence[TimedFault], *, now: datetime) -> dict[str, list[TimedFault]]:
+    return {node.boot_id: [replace(one, earliest=now) for one in seen]}
+
+
 # Each row replaces one function by a broken one. It names the invariants that must find it, the acts
 # to walk with, and the first episode: one that found it soon.
 BROKEN: tuple[tuple[object, str, object, str, str, int], ...] = (
@@ -184,6 +191,7 @@ BROKEN: tuple[tuple[object, str, object, str, str, int], ...] = (
     (Replacer, "object_of", first_object, "53", "fault watch_and_work quiet", 11),
     (device_isolations, "of_others", no_rule_of_others, "54", "isolated_gpu watch_and_work quiet", 0),
     (RescueRepairs, "state", closed_at_once, "52", "handed_away_fault watch_and_work quiet", 2),
+    (late_reports, "by_boot", at_arrival, "55", "fault machine watch tell", 0),
     (node_marks, "take_back", frees_always, "51", "burn_in fault watch_and_work quiet", 9),
 )
 

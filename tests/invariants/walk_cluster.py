@@ -4,7 +4,8 @@ import contextlib
 import hashlib
 import uuid
 from collections.abc import Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import wire
@@ -19,6 +20,17 @@ from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
 
 NODES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """A fault of a node, with the boot in which it happened."""
+
+    at: datetime
+    node: str
+    boot: str
+    code: int
+    pci: str
 
 
 class WalkCluster(World):
@@ -40,6 +52,7 @@ class WalkCluster(World):
         self.sync()
         self.cluster.watched_at = self.now  # what joins from now on is new
         self.cluster.save()
+        self.happened: list[Happened] = []
         self.sent: list[wire.Report] = []  # reports with items, to be sent again
         self.results: dict[str, list[CommandResult]] = {}
         self.done: set[str] = set()  # commands that agents executed
@@ -131,8 +144,13 @@ class WalkCluster(World):
 
     def agent(self, name: str, *faults: Fault, boot_id: str = "", skew: float = 0) -> None:
         """The node's agent reports, and does what it is asked to."""
-        if self.there(name):
-            self._exchange([self._report(name, *faults, boot_id=boot_id, skew=skew)])
+        if not self.there(name):
+            return
+        boot = self.boot(name)
+        if boot_id in ("", boot):
+            found = ((int(one.code), one.pci or "") for one in faults if not one.drill)
+            self.happened += [Happened(self.now, name, boot, code, pci) for code, pci in found]
+        self._exchange([self._report(name, *faults, boot_id=boot_id, skew=skew)])
 
     def agents(self) -> None:
         """Every agent reports, all in the same moment."""

@@ -127,13 +127,17 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
 
 
 class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
-    """One occurrence; ``at`` is the portal's time, ``seen_at`` the agent's clock."""
+    """One occurrence; ``at`` is the portal's time, ``seen_at`` the agent's or source's clock.
+
+    ``late_seconds``: it was told so long after its own time, when its boot was over, and does not count.
+    """
 
     cluster = serializers.CharField(source="node.cluster.name", read_only=True)
     node = serializers.CharField(source="node.name", read_only=True)
     kind = serializers.CharField(source="incident.kind", read_only=True)
     code = serializers.SerializerMethodField(help_text="a number for xid and sxid, else a short text")
     message_reason = ReasonSerializer(read_only=True, allow_null=True)
+    late_reason = ReasonSerializer(read_only=True, allow_null=True)
 
     class Meta:
         model = Occurrence
@@ -154,6 +158,9 @@ class OccurrenceSerializer(serializers.ModelSerializer[Occurrence]):
             "boot_id",
             "seen_at",
             "at",
+            "earliest_at",
+            "late_seconds",
+            "late_reason",
         )
 
     def get_code(self, occurrence: Occurrence) -> int | str:

@@ -17,20 +17,19 @@ from kcover import machine_drivers, marks, readiness_taint
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import bulk_sql, storable_values
+from kcover_portal.fleet.services import boot_rows, bulk_sql, storable_values
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
 
 log = logging.getLogger(__name__)
 
-MAX_PAST_BOOTS = 8  # reports of earlier boots may still arrive
 MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
 NULLABLE = dict.fromkeys(("ready_since", "gone_at", "machine_since", "not_ready_since"), "timestamptz")
 REQUIRED = {
     **dict.fromkeys(("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id"), "text"),
-    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots"), "jsonb"),
+    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots", "boot_times"), "jsonb"),
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     "gpus": "integer",
 }
@@ -225,7 +224,7 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
     if columns:
         if not row.pk or row.labels != columns["labels"]:
             columns["pool"] = _text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
-        columns["past_boots"] = _past_boots(row, sighting.boots)
+        columns["past_boots"], columns["boot_times"] = boot_rows.after(row, sighting.boots, now=now)
         since = row.not_ready_since if row.uid == columns["uid"] else None
         columns["not_ready_since"] = (since or now) if _is_not_ready(columns["taints"]) else None
         if _is_another_machine(row, columns):
@@ -248,16 +247,6 @@ def _is_another_machine(row: Node, columns: Mapping[str, Any]) -> bool:
     if same is None and not (before and after):
         return bool(row.uid != columns["uid"])
     return same is False or (bool(before and after) and before != after)
-
-
-def _past_boots(row: Node, boots: Iterable[str]) -> list[str]:
-    """Returns the boots that are over once the node has had these boot ids, one after the other."""
-    current = row.boot_id
-    past: list[str] = row.past_boots
-    for boot in boots:
-        past = [over for over in (current, *past) if over not in ("", boot)][:MAX_PAST_BOOTS]
-        current = boot
-    return past
 
 
 def _shown(node: port.Node) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.reasons import Reason
 from kcover_portal import doorbell
+from kcover_portal.incidents import queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 
@@ -17,21 +18,32 @@ class CloseRefused(reasons.ExplainedError):
 
 
 def close(
-    incidents: Sequence[int], *, because: Reason, actor: str, now: datetime, before: datetime | None = None
+    incidents: Sequence[int],
+    *,
+    because: Reason,
+    actor: str,
+    now: datetime,
+    before: datetime | None = None,
+    repaired_at: datetime | None = None,
 ) -> int:
-    """Closes open incidents by id and stores why. Those with an occurrence after ``before`` stay open.
+    """Closes open incidents by id and stores why. Those that were seen after ``before`` stay open.
 
-    A late proof never closes a newer fault (invariant 4). Returns how many were closed.
+    ``repaired_at``: when the repair that ended them was done; a source may yet tell of what was before. A late proof
+    never closes a newer fault (invariant 4). Returns how many were closed.
     """
     with transaction.atomic():
         rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
         if before is not None:
-            rows = rows.filter(last_at__lte=before)
+            rows = rows.exclude(queries.seen_after(before))
         done = [
             row
             for row in rows.order_by("node", "pk")
             if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
-                state=Incident.State.CLOSED, closed_at=now, closed_because=because.to_json(), decide_at=None
+                state=Incident.State.CLOSED,
+                closed_at=now,
+                closed_because=because.to_json(),
+                decide_at=None,
+                repaired_at=repaired_at,
             )
         ]
         for row in done:

@@ -18,14 +18,12 @@ class FaultGroup:
     """The faults of one identity that were not counted before, each with the number of its new log lines.
 
     ``incident``: the latest of this identity. ``counted``: its counted log records, including those of these faults.
-    ``boot_id``: of an earlier boot that they belong to; "": the boot of the report.
     """
 
     identity: Identity
     incident: Incident | None
     fresh: Sequence[fault.Fault]
     counted: dedup.Counted
-    boot_id: str = ""
 
     @property
     def is_open(self) -> bool:

@@ -42,4 +42,4 @@ def _open(row: Incident, found: program_context.Judgement, *, now: datetime) -> 
         because=found.because,
         source="portal",
     )
-    return record_faults.keep_fault(node, seen, boot_id=node.boot_id, now=now)
+    return record_faults.keep_fault(node, seen, boot_id=row.boot_id, now=now)

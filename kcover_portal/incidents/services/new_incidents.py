@@ -10,7 +10,7 @@ from kcover.faults import xid
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services import occurrences, report_spans, source_fault
+from kcover_portal.incidents.services import occurrences, report_spans, source_fault, timed_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, worst_of
 from kcover_portal.prepared import Prepared
@@ -74,7 +74,7 @@ def _incident(node: Node, group: FaultGroup, uuids: Mapping[str, str], *, boot_i
         "boot_id": boot_id,
         "count": sum(occurrence.count for occurrence in seen),
         "opened_at": now,
-        "last_at": now,
+        "last_at": timed_fault.last_seen(seen, now=now),
         "decide_at": source_fault.first_decision(seen, now=now),
         "counted_records": group.counted,
         "gpu_uuid": first.gpu_uuid or uuids.get(xid.slot(first.pci or "") or "", ""),

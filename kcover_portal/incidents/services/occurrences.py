@@ -12,6 +12,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import witness_of
+from kcover_portal.incidents.services.timed_fault import earliest_of, late_seconds_of
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -65,6 +66,8 @@ def _rows(
             count=seen.count,
             seen_at=seen.seen_at,
             at=now,
+            earliest_at=earliest_of(seen),
+            late_seconds=late_seconds_of(seen),
         )
         for seen in alone
     ]

@@ -6,11 +6,15 @@ from typing import Any
 
 from kcover import reasons
 from kcover.faults import fault
+from kcover_portal.incidents.services.timed_fault import TimedFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PortalFault(fault.Fault):
-    """A fault that the portal found. ``because`` says what it found; ``message`` is its English sentence."""
+class PortalFault(TimedFault):
+    """A fault that the portal found. ``because`` says what it found; ``message`` is its English sentence.
+
+    ``earliest``: when the test began that found it.
+    """
 
     because: reasons.Reason
     message: str = field(init=False, default="")

@@ -19,15 +19,17 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.incidents.services import (
     joins,
-    late_witnesses,
+    late_reports,
     new_incidents,
     occurrences,
     overflow,
     report_spans,
     source_fault,
+    timed_fault,
 )
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst
+from kcover_portal.incidents.services.timed_fault import TimedFault
 from kcover_portal.prepared import Prepared
 
 MAX_CODE = 160  # characters; the length of the column
@@ -45,6 +47,15 @@ def keep_fault(node: Node, seen: fault.Fault, *, boot_id: str, now: datetime) ->
     if group.fresh:
         _keep(node, group, boot_id=boot_id, now=now)
     return bool(group.fresh)
+
+
+def keep_found(node: Node, seen: TimedFault, *, now: datetime) -> None:
+    """As ``keep_fault``, in the boot that ran at the fault's own time: a test may end after the node has rebooted."""
+    for boot_id, [placed] in late_reports.by_boot(node, [seen], now=now).items():
+        identity = identity_of(placed)
+        group = group_of(identity, [placed], latest_incidents(node, [identity]), boot_id=boot_id)
+        for left in late_reports.sorted_out(node, [group], boot_id=boot_id, now=now):
+            _keep(node, left, boot_id=boot_id, now=now)
 
 
 def keep_faults(
@@ -75,7 +86,7 @@ def keep_faults(
     latest = latest_incidents(node, alike)
     groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
     groups = joins.joined(node, [group for group in groups if group.fresh], now=now)
-    groups = late_witnesses.sorted_out(node, groups, boot_id=boot_id, now=now)
+    groups = late_reports.sorted_out(node, groups, boot_id=boot_id, now=now)
     if open_now is None:
         open_now = {}
         if not all(group.is_open for group in groups):
@@ -85,7 +96,7 @@ def keep_faults(
     opened = new_incidents.open_together(node, [group for group in own if not group.is_open], boot_id=boot_id, now=now)
     for group in own:
         if group.identity not in opened:
-            _keep(node, group, boot_id=group.boot_id or boot_id, now=now)
+            _keep(node, group, boot_id=boot_id, now=now)
     if beyond:
         excess = [group for group in groups if group.identity in beyond]
         _keep_overflow(node, excess, boot_id=boot_id, now=now)
@@ -129,20 +140,23 @@ def _add(
     current = {"is_user_fault": incident.is_user_fault, "severity": incident.severity}
     reading = worst(current, group.fresh, drill=incident.drill)
     worse = reading is not current
-    changes: dict[str, Any] = {
-        "count": F("count") + sum(occurrence.count for occurrence in group.fresh),
-        "last_at": now,
-    }
+    changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
+    is_late = timed_fault.are_late(group.fresh)
+    if not is_late:
+        changes["last_at"] = now
     if worse:
         changes |= reading
     changes |= {**source_fault.changes_of(group.fresh), **columns}
-    if not _is_late(node, incident, boot_id):
+    if not is_late and not late_reports.sets_back(node, incident, boot_id):
         changes["boot_id"] = boot_id
     if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
         changes["counted_records"] = group.counted
     # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
     if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
         changes["drill"] = False
+    if is_late and incident.decided_at is not None:
+        doorbell.ring("rescue.nudge", node.pk)  # its verification shows what does not count
+        return bool(Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes))
     another_boot = incident.boot_id != changes.get("boot_id", incident.boot_id)
     decided_at = incident.decided_at
     # A repeat from the past may be over, too: it does not hasten the decision.
@@ -158,19 +172,6 @@ def _add(
     if at_once and (worse or another_boot or incident.decide_at is None or incident.decide_at > now):
         doorbell.ring("rescue.decide", incident.pk)
     return True
-
-
-def _is_late(node: Node, incident: Incident, boot_id: str) -> bool:
-    """Returns whether an occurrence of an earlier boot arrives after one of a later boot.
-
-    Such an occurrence does not set the incident's boot back (invariant 15). The order of boots is known from the watch,
-    or from what was delivered before.
-    """
-    if boot_id == incident.boot_id or not incident.boot_id:
-        return False
-    return boot_id in node.past_boots or (
-        boot_id != node.boot_id and incident.occurrences.filter(boot_id=boot_id).exists()
-    )
 
 
 def keep_storm(

@@ -6,15 +6,17 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover.faults import fault
+from kcover_portal.incidents.services.timed_fault import TimedFault, are_late
 
 # An event that is older than this may be over already, and its end may follow in the same stream. Nobody acts before
 # the source had SETTLING_TIME to say so.
 OLD_AFTER = timedelta(minutes=10)
 SETTLING_TIME = timedelta(minutes=10)
+LATE_DECIDED_AFTER = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceFault(fault.Fault):
+class SourceFault(TimedFault):
     """A fault that a source reports. ``witness``: the name of the source. ``severity``: as the source judges it.
 
     ``alias``: the fault that others may report instead, such as ``xid 79``. ``advice``: what the source recommends.
@@ -52,6 +54,11 @@ def changes_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
 
 
 def first_decision(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:
-    """The first decision time of an incident of these faults: at once, unless a source reports old events only."""
+    """The first decision time of an incident of these faults: at once, unless a source reports old events only.
+
+    What was told late has time until the watch has shown that its boot is over.
+    """
+    if are_late(seen):
+        return now + LATE_DECIDED_AFTER
     is_old = all(isinstance(one, SourceFault) and one.seen_at and one.seen_at < now - OLD_AFTER for one in seen)
     return now + SETTLING_TIME if is_old else now

@@ -6,15 +6,16 @@ A source is not an agent: its reports neither count as heartbeats nor change wha
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, QuerySet
 
 from kcover import reasons
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import closure, overflow, record_faults
+from kcover_portal.incidents.services import closure, late_reports, overflow, record_faults
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
@@ -36,8 +37,12 @@ class PassedCheck:
     at: datetime | None = None
 
 
+def _listed(**named: Any) -> QuerySet[Node]:
+    return Node.objects.filter(in_cluster=True, **named).select_related("agent")
+
+
 _LISTED = Prepared(
-    lambda cluster, name: Node.objects.filter(cluster=cluster, name=name, in_cluster=True),
+    lambda cluster, name: _listed(cluster=cluster, name=name),
     cluster=int,
     name=str,
 )
@@ -49,12 +54,12 @@ _OPEN = Prepared(
 
 
 def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
-    """The nodes of these names that the cluster lists."""
+    """The nodes of these names that the cluster lists, with their agents."""
     if len(names) == 1:  # as in most requests
         [name] = names
         rows = _LISTED.rows(cluster=cluster.pk, name=name)
     else:
-        rows = list(Node.objects.filter(cluster=cluster, name__in=list(names), in_cluster=True))
+        rows = list(_listed(cluster=cluster, name__in=list(names)))
     for node in rows:
         node.cluster = cluster
     return {node.name: node for node in rows}
@@ -78,9 +83,10 @@ def ingest_observed(
             by_node.setdefault(node.pk, []).append(seen)
         for pk in sorted(by_node):  # incidents are locked in the order of their nodes
             node = nodes[pk]
-            for alike in _in_turns(_with_slots(node, by_node[pk])):
-                # One after the other: two names of one fault share an incident.
-                record_faults.keep_faults(node, alike, boot_id=node.boot_id, now=now)
+            for boot_id, told in late_reports.by_boot(node, _with_slots(node, by_node[pk]), now=now).items():
+                for alike in _in_turns(told):
+                    # One after the other: two names of one fault share an incident.
+                    record_faults.keep_faults(node, alike, boot_id=boot_id, now=now)
         if passed:
             _close(passed, witness=witness, now=now)
 

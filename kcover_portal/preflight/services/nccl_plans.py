@@ -132,8 +132,14 @@ def _finish(plan: PairPlan, nodes: Collection[Node], tests: Sequence[PairTest], 
     keys = {node.name: node for node in nodes}
     for name in slow if not storm else ():
         because = reasons.of("nccl_slow", plan=str(plan.pk), node=name)
-        seen = incidents.PortalFault(kind="preflight", code=pair_verdicts.SLOW, because=because, source="preflight")
-        incidents.keep_fault(keys[name], seen, boot_id=keys[name].boot_id, now=now)
+        seen = incidents.PortalFault(
+            kind="preflight",
+            code=pair_verdicts.SLOW,
+            because=because,
+            earliest=pair_verdicts.failed_at(plan, tests, name),
+            source="preflight",
+        )
+        incidents.keep_found(keys[name], seen, now=now)
     if nccl.PAIR in plan.limits:
         _close([keys[name] for name, states in found.items() if states == {nccl.PASSED}], plan, now=now)
     PairPlan.objects.filter(pk=plan.pk).update(

@@ -132,6 +132,13 @@ def _storm_from(plan: PairPlan) -> int | None:
     return storm.reached_from(eligible=capacity.eligible(plan.cluster).count()) if storm.enabled else None
 
 
+def failed_at(plan: PairPlan, tests: Iterable[PairTest], name: str) -> datetime:
+    """When the last test began that the node failed."""
+    failed = (test for test in tests if test.state == PairTest.State.FAILED)
+    mine = (test.begun_at for test in failed if name in (test.first.name, test.second.name))
+    return max((at for at in mine if at is not None), default=plan.requested_at)
+
+
 def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, now: datetime) -> None:
     """Opens an incident for each slow node. Closes those from before the plan for nodes that passed every test."""
     nodes = _nodes(tests)
@@ -151,8 +158,10 @@ def _report(plan: PairPlan, tests: Sequence[PairTest], verdict: PairVerdict, *, 
             ran=ran[name],
             threshold=f"{plan.threshold:g}",
         )
-        seen = incidents.PortalFault(kind="preflight", code=SLOW, because=because, source="preflight")
-        incidents.keep_fault(nodes[name], seen, boot_id=nodes[name].boot_id, now=now)
+        seen = incidents.PortalFault(
+            kind="preflight", code=SLOW, because=because, earliest=failed_at(plan, tests, name), source="preflight"
+        )
+        incidents.keep_found(nodes[name], seen, now=now)
     planned = Counter(name for test in tests if not test.confirms for name in (test.first.name, test.second.name))
     gate_labels.keep(plan, _gates(plan, verdict, planned, ran), nodes, now=now)
     clean = [name for name in verdict.clear if not failed[name] and ran[name] >= min(plan.rounds, len(nodes) - 1)]

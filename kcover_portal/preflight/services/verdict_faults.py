@@ -34,8 +34,10 @@ def _report_verdict(report_id: int, *, now: datetime) -> bool:
     run = report.run
     workload = f"{run.namespace}/{run.workload}"
     because = reasons.of("preflight_flagged", run=str(run.pk), workload=workload, why=_why(report))
-    seen = incidents.PortalFault(kind="preflight", code=report.verdict, because=because, source="preflight")
-    incidents.keep_fault(report.node, seen, boot_id=report.node.boot_id, now=now)
+    seen = incidents.PortalFault(
+        kind="preflight", code=report.verdict, because=because, earliest=report.at, source="preflight"
+    )
+    incidents.keep_found(report.node, seen, now=now)
     return True
 
 

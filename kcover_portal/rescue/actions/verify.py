@@ -5,12 +5,14 @@ recently. No fault was seen since. The checks that caused the rescue no longer f
 hold-down time. Silence proves nothing.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
 from kcover import plan, reasons
-from kcover.actions import ready, reset, validate
+from kcover.actions import validate
 from kcover.actions import verify as core
 from kcover.decisions import health
 from kcover.node_stage import Stage
@@ -32,10 +34,24 @@ CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once 
 
 
 def run(context: Context) -> Outcome:
-    """Checks the conditions once."""
+    """Checks the conditions once. The outcome also names what sources told late, which does not count."""
+    since, boot_id = _proof_starts(context)
+    outcome = _verify(context, since=since, boot_id=boot_id)
+    late = incidents.told_late(context.node, since, boot_id=boot_id)
+    return replace(outcome, reason=reasons.both(outcome.reason, _not_counted(late))) if late else outcome
+
+
+def _not_counted(late: Sequence[incidents.LateReport]) -> reasons.Reason:
+    told = (
+        reasons.of("late_report", source=one.source, fault=one.fault, late=reasons.span(timedelta(seconds=one.seconds)))
+        for one in late
+    )
+    return reasons.of("late_reports", reports=tuple(told))
+
+
+def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
     node = node_marks.restate(context, Stage.VERIFYING)
     out_of_service.take_back(context, node)
-    since, boot_id = _proof_starts(context)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
         faults = ", ".join(f"{incident.kind} {incident.code} {incident.device}".strip() for incident in active)
@@ -105,12 +121,8 @@ def _same_rule(context: Context, fault: Incident) -> bool:
 
 def _proof_starts(context: Context) -> tuple[datetime, str]:
     """The time when the verification starts, by the portal's clock, and the boot ID that it is about."""
-    booted = plan_steps.named(context.steps, ready.SPEC.name)
-    if booted is not None and booted.finished_at is not None:
-        return booted.finished_at, booted.typed_progress.new_boot
-    mended = plan_steps.named(context.steps, reset.SPEC.name)
-    if mended is not None and mended.finished_at is not None and mended.state == mended.State.DONE:
-        return mended.finished_at, ""
+    if (repaired := plan_steps.repaired(context.steps)) is not None:
+        return repaired
     quiet_since = context.step.progress_as(core.Progress).quiet_since
     return quiet_since or context.step.started_at or context.now, ""
 

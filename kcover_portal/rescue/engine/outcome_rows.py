@@ -204,14 +204,19 @@ def close_incidents(rescue: Rescue, *, because: Reason, before: datetime | None,
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 
 
-def close_verified(rescue: Rescue, *, before: datetime | None, now: datetime, but_boot: str = "") -> None:
-    """Closes the faults that the verification of the node answers. ``but_boot``: those seen in this boot stay open."""
+def close_verified(
+    rescue: Rescue, *, before: datetime | None, repaired_at: datetime | None, now: datetime, but_boot: str = ""
+) -> None:
+    """Closes the faults that the verification of the node answers. ``but_boot``: those seen in this boot stay open.
+
+    ``repaired_at``: when the repair that was verified was done; None if none was.
+    """
     rows = incident_queries.open_on(rescue.node)
     if but_boot:
         rows = rows.exclude(incident_queries.seen_in(but_boot))
     open_ones = list(device_isolations.answered(rescue, rows).values_list("pk", flat=True))
-    because = reasons.of("incident_verified", rescue=str(rescue.pk))
-    incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
+    because, actor = reasons.of("incident_verified", rescue=str(rescue.pk)), f"rescue {rescue.pk}"
+    incidents.close(open_ones, because=because, actor=actor, now=now, before=before, repaired_at=repaired_at)
 
 
 def _back_off(failures: int) -> float:

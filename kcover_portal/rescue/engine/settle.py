@@ -180,7 +180,8 @@ def _after_step(rescue: Rescue, step: Step, steps: Sequence[Step], *, now: datet
         boot_id = plan_steps.new_boot(steps)
         # Faults of an earlier boot are gone, whenever they were delivered. Faults of this boot are not disproved.
         before = None if boot_id else step.started_at
-        outcome_rows.close_verified(rescue, before=before, now=now, but_boot=boot_id)
+        repaired_at, _ = plan_steps.repaired(steps) or (None, "")
+        outcome_rows.close_verified(rescue, before=before, repaired_at=repaired_at, now=now, but_boot=boot_id)
     elif _is_taken_back(rescue, step):
         because = reasons.with_why("node_taken_back", rescue.reason, by=rescue.requested_by)
         if rescue.requester_kind == Rescue.Requester.SYSTEM:

@@ -1,6 +1,7 @@
 """Questions about the steps of a plan that a worker has read: under its lease, nobody else changes them."""
 
 from collections.abc import Sequence
+from datetime import datetime
 
 from kcover import actions, lifecycle
 from kcover_portal.rescue.models import Step
@@ -31,6 +32,17 @@ def boot_to_end(steps: Sequence[Step]) -> str:
     """The boot that the plan's last reboot or power cycle must end; "" if there is none."""
     ending = (step for step in reversed(steps) if step.spec.ends_boot)
     return next((boot for step in ending if (boot := str(step.progress.get("boot_id", "")))), "")
+
+
+def repaired(steps: Sequence[Step]) -> tuple[datetime, str] | None:
+    """When the node's repair was done, and the boot it came up in ("" after a reset); None if nothing was repaired."""
+    booted = named(steps, actions.ready.SPEC.name)
+    if booted is not None and booted.finished_at is not None:
+        return booted.finished_at, booted.typed_progress.new_boot
+    mended = named(steps, actions.reset.SPEC.name)
+    if mended is not None and mended.finished_at is not None and mended.state == mended.State.DONE:
+        return mended.finished_at, ""
+    return None
 
 
 def new_boot(steps: Sequence[Step]) -> str:

@@ -4,7 +4,8 @@ The address has ``{node}`` or ``{address}`` in it, which stand for the name of a
 address without them is the gpud of one node.
 
 The position: when the round before began (``since``) and the present one (``round``), the last node that was read in it
-(``after``), and of each node (``nodes``) the states that are not healthy, and since when it has not answered.
+(``after``), and of each node (``nodes``) the states that are not healthy, a digest of all of them, and since when it
+has not answered.
 """
 
 import ipaddress
@@ -103,12 +104,14 @@ def _ask_node(
     if url is None:
         return reasons.of("host_without_address", host=node)
     kept = state["nodes"].get(node, {})
-    since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE) - LATENESS
+    since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE)
     call = partial(ask, url, headers=headers, seconds=SECONDS, verify=verify)
     try:
         states = call(STATES, {})  # first: the event of a state that is read is in the store already
-        events = call(EVENTS, {"startTime": str(int(since.timestamp()))})
-        return gpud.read(states, events, node=node, shown=kept.get("shown", {}), now=now)
+        events = call(EVENTS, {"startTime": str(int((since - LATENESS).timestamp()))})
+        shown, components = kept.get("shown", {}), kept.get("components", "")
+        read_at = since if components else None  # without them the node was never read
+        return gpud.read(states, events, node=node, shown=shown, components=components, read_at=read_at, now=now)
     except (NotRead, Unreadable) as error:
         return error.reason
 
@@ -134,8 +137,7 @@ def _store(source: Source, answers: dict[str, Answer], state: State, *, now: dat
             state["nodes"][name] = {**kept, "since": since, "why": answer.to_json()}
             continue
         said.append(answer.reading)
-        if answer.shown:
-            state["nodes"][name] = {"shown": dict(answer.shown)}
+        state["nodes"][name] = {"components": answer.components, **({"shown": answer.shown} if answer.shown else {})}
     with transaction.atomic():
         for reading in said:
             if reading.observations or reading.rejected:

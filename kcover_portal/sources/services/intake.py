@@ -12,7 +12,8 @@ from typing import Any
 from django.db import transaction
 
 from kcover import reasons
-from kcover.sources.observation import Observation, Reading, Rejected
+from kcover.sources import settings
+from kcover.sources.observation import LONG_AGO, Observation, Reading, Rejected
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
@@ -110,8 +111,9 @@ def _split(
     """
     ordered = sorted(seen, key=lambda one: one.seen_at or now)
     passes = [one for one in ordered if one.healthy]
+    ahead = _ahead(source, seen, now=now)
     faults = [
-        (nodes[one.node], _fault(source, one))
+        (nodes[one.node], _fault(source, one, ahead=ahead[_clock(source, one)], now=now))
         for one in ordered
         if not one.healthy
         and not _is_history(source, one, now=now)
@@ -144,7 +146,29 @@ def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
     return not passed.devices or not one.devices or not passed.devices.isdisjoint(one.devices)
 
 
-def _fault(source: Source, one: Observation) -> incidents.SourceFault:
+def _clock(source: Source, one: Observation) -> str:
+    """Whose clock the times are of: the node's, by its name, or the one clock of the system that sends ("")."""
+    return one.node if source.kind in settings.NODE_CLOCKS else ""
+
+
+def _ahead(source: Source, seen: Sequence[Observation], *, now: datetime) -> dict[str, timedelta]:
+    """By how much each clock is ahead of the portal's at least: what has happened has no time in the future."""
+    found: dict[str, timedelta] = {}
+    for one in seen:
+        clock, ahead = _clock(source, one), (one.seen_at or now) - now
+        found[clock] = max(ahead, found.get(clock, timedelta()))
+    return found
+
+
+def _earliest(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> datetime:
+    """The fault did not happen before. Without any time it may be as old as events are that still count."""
+    at = one.earliest or one.seen_at
+    if at in (None, LONG_AGO):
+        return now - MAX_AGE
+    return at - settings.doubt(source.kind, source.settings) - ahead
+
+
+def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> incidents.SourceFault:
     return incidents.SourceFault(
         kind=one.kind,
         code=one.code,
@@ -158,6 +182,8 @@ def _fault(source: Source, one: Observation) -> incidents.SourceFault:
         is_program=one.is_program,
         alias=f"xid {one.alias}" if one.alias else "",
         advice=one.advice[:200],
+        earliest=_earliest(source, one, ahead=ahead, now=now),
+        by_node_clock=source.kind in settings.NODE_CLOCKS,
     )
 
 

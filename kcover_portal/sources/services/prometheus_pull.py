@@ -1,6 +1,5 @@
 """Reads Prometheus: one instant query, compared with the reading before."""
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -24,13 +23,14 @@ def read(source: Source, *, clock: Clock) -> bool:
     not reported.
     """
     now = clock()
-    shown = source.cursor.get("shown")
-    if shown is None:
-        shown = _read(source, {}, at=now - KNOWN_BEFORE).shown
-    found = _read(source, shown, at=now)
+    if "shown" in source.cursor:
+        before = prometheus.Before.from_json(source.cursor)
+    else:
+        before = _read(source, prometheus.Before(), at=now - KNOWN_BEFORE).after
+    found = _read(source, before, at=now)
     with transaction.atomic():
         intake.take(source, _news(source, found.reading), now=now)
-        pull_position.store(source, {"shown": found.shown, "rejected": _rejected(found.reading)})
+        pull_position.store(source, {**found.after.to_json(), "rejected": _rejected(found.reading)})
     return False
 
 
@@ -44,11 +44,11 @@ def _rejected(reading: Reading) -> list[list[str]]:
     return [[one.path, one.reason.code] for one in reading.rejected[:MAX_ITEMS]]
 
 
-def _read(source: Source, shown: Mapping[str, str], *, at: datetime) -> prometheus.SeriesReading:
+def _read(source: Source, before: prometheus.Before, *, at: datetime) -> prometheus.SeriesReading:
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
     labels = source.settings.get("node_label", prometheus.NODE_LABELS)
     body = ask_for(source, query, at=at)
-    return prometheus.read(body, query=query, node_labels=labels, shown=shown, now=at)
+    return prometheus.read(body, query=query, node_labels=labels, before=before, now=at)
 
 
 def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECONDS) -> Any:
@@ -59,4 +59,5 @@ def ask_for(source: Source, query: str, *, at: datetime, seconds: float = SECOND
 
 def seen(source: Source, *, since: timedelta, now: datetime) -> int:
     """The number of series that have become a fault since then."""
-    return len(_read(source, _read(source, {}, at=now - since).shown, at=now).reading.observations)
+    before = _read(source, prometheus.Before(), at=now - since).after
+    return len(_read(source, before, at=now).reading.observations)

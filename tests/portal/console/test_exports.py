@@ -29,7 +29,8 @@ HEADERS = {
     "address boot_id agent_version agent_seen_at labels taints created_at gone_at",
     "incidents": "id cluster node kind code state severity program cause drill count device gpu_uuid message boot_id "
     "opened_at last_at closed_at closed_because",
-    "occurrences": "id incident cluster node kind code source sequence message drill count boot_id seen_at at",
+    "occurrences": "id incident cluster node kind code source sequence message drill count boot_id seen_at at "
+    "late_seconds",
     "decisions": "id cluster node incident answer mode rule policy revision because tried steps count at last_at",
     "rescues": "id cluster node state outcome verified because needs_human origin requested_by reason opened_because "
     "code policy revision rule decision plan_hash opened_at due_at closed_at",

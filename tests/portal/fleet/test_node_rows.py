@@ -9,7 +9,9 @@ from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import marks
-from kcover_portal.fleet.models import Cluster, Node
+from kcover.decisions.boots import Boot
+from kcover_portal.fleet.models import Agent, Cluster, Node
+from kcover_portal.fleet.queries.boots import boots_of
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.kube import port
 
@@ -92,6 +94,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "ready_since": now,
         "boot_id": "boot-2",
         "past_boots": ["boot-1"],
+        "boot_times": {"boot-2": later.isoformat()},
         "gpus": 4,
         "kubelet": "v1.36.0",
         "address": "10.0.0.7",
@@ -163,7 +166,33 @@ def test_inv_15_a_boot_is_known_where_the_node_looks_as_before(east: Cluster, no
     follow(east, event(GPU_1, "ADDED"), now=now)
     [change] = follow(east, event(replace(GPU_1, boot_id="boot-2")), event(GPU_1), now=now)
     assert (the_row().boot_id, the_row().past_boots) == ("boot-1", ["boot-2"])
-    assert change.before == {"past_boots": []}
+    assert change.before == {"past_boots": [], "boot_times": {}}
+
+
+def test_a_boot_after_another_one_has_the_time_when_it_was_first_shown(
+    east: Cluster, now: datetime, later: datetime
+) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    assert boots_of(the_row()).boots == (Boot("boot-1"),)  # it began before anybody looked
+    follow(east, event(replace(GPU_1, boot_id="boot-2")), now=later)
+    follow(east, event(replace(GPU_1, boot_id="boot-2", gpus=4)), now=later + timedelta(hours=1))
+    assert boots_of(the_row()).boots == (Boot("boot-2", later), Boot("boot-1"))
+
+
+@pytest.mark.parametrize(
+    ("boot", "found"),
+    [("boot-2", (("boot-2", 20), ("boot-1", None))), ("boot-3", (("boot-3", 20), ("boot-2", 60), ("boot-1", None)))],
+    ids=["that the watch shows later", "that the watch does not show yet"],
+)
+def test_an_agent_may_show_a_boot_first(
+    east: Cluster, now: datetime, boot: str, found: tuple[tuple[str, int | None], ...]
+) -> None:
+    follow(east, event(GPU_1, "ADDED"), now=now)
+    follow(east, event(replace(GPU_1, boot_id="boot-2")), now=now + timedelta(seconds=60))
+    at = now + timedelta(seconds=20)
+    Agent.objects.create(node=the_row(), boot_id=boot, boot_seen_at=at, seen_at=at)
+    times = [(one.id, one.since and round((one.since - now).total_seconds())) for one in boots_of(the_row()).boots]
+    assert tuple(times) == found
 
 
 def test_the_boots_of_a_new_node_are_known(east: Cluster, now: datetime) -> None:

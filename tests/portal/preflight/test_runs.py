@@ -257,8 +257,8 @@ def test_a_storm_of_flagged_nodes_is_told_once_each_across_crashes(world: World,
             raise RuntimeError("killed")
         return keep(*args, **named)
 
-    keep = incidents.keep_fault
-    monkeypatch.setattr(incidents, "keep_fault", dies)
+    keep = incidents.keep_found
+    monkeypatch.setattr(incidents, "keep_found", dies)
     with pytest.raises(RuntimeError, match="killed"):
         services.report_verdicts(now=world.now)
     assert PreflightReport.objects.filter(reported_at=None).count() == 2

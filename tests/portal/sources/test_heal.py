@@ -9,14 +9,17 @@ from typing import Any
 
 import pytest
 
+from kcover.faults.fault import Fault
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents.models import Occurrence
 from kcover_portal.kube import connections, port
 from kcover_portal.rescue import services as rescues
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.sources import services
 from simulator.kubeapi import store
 from simulator.world import agenda, injector, machine, world
+from tests.codes import codes_of
 from tests.contract import over_http
 from tests.portal.jobs.sim_world import PACE
 from tests.portal.rescue.world import World
@@ -99,35 +102,57 @@ def heals() -> Iterator[HealWorld]:
         made.uninstall()
 
 
-def test_each_source_heals_a_node(heals: HealWorld, settings: Any) -> None:
-    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
-    cluster, now, nodes = heals.cluster, heals.now, heals.nodes
-    services.make_watched_sources(now)
-    with StandIns(nodes.values(), pci=machine.pci(0)) as others:
-        urls = {"loki": others.url, "gpud": f"{others.url}/gpud/{{node}}", "prometheus": f"{others.url}/prometheus"}
-        rows = {kind: add(cluster, kind, now=now, url=urls.get(kind, "")) for kind in KINDS if kind not in WATCHED}
-        for kind, witness in (("loki", others.logs), ("prometheus", others.prometheus)):
-            hear = functools.partial(witness.add_kernel_line, nodes[kind])
-            heals.built.machines[nodes[kind]].collectors.append(hear)
-        for kind in PULLED:
-            pull(rows[kind], at=now)
-        for node in nodes.values():
-            heals.break_machine(node)
-        others.active[nodes["gpud"]] = [(48, machine.pci(0))]
-        print_in_pod(heals, nodes["pod-logs"])
-        heals.pass_time()
-        for kind in PULLED:
-            pull(rows[kind], at=heals.now)
-    alerts = notification(
-        {**ALERT, "labels": {**ALERT["labels"], "node": nodes["alertmanager"]}, "startsAt": stamp(now)}
-    )
-    receive = functools.partial(services.receive, headers={}, now=heals.now)
-    receive(rows["alertmanager"], alerts, content_type="application/json")
-    event = {**EVENT, "time": stamp(now), "data": {**EVENT["data"], "nodeName": nodes["cloudevents"]}}
-    receive(rows["cloudevents"], event, content_type="application/cloudevents+json")
-    show_condition(heals, nodes["conditions"])
-    show_event(heals, nodes["events"])
+class Sources:
+    """A source of each kind, each with a node of its own."""
 
+    def __init__(self, heals: HealWorld, others: StandIns) -> None:
+        self.heals, self.others = heals, others
+        services.make_watched_sources(heals.now)
+        urls = {"loki": others.url, "gpud": f"{others.url}/gpud/{{node}}", "prometheus": f"{others.url}/prometheus"}
+        kinds = [kind for kind in KINDS if kind not in WATCHED]
+        self.rows = {kind: add(heals.cluster, kind, now=heals.now, url=urls.get(kind, "")) for kind in kinds}
+        for kind, witness in (("loki", others.logs), ("prometheus", others.prometheus)):
+            hear = functools.partial(witness.add_kernel_line, heals.nodes[kind])
+            heals.built.machines[heals.nodes[kind]].collectors.append(hear)
+        self.pull()
+
+    def break_machines(self) -> None:
+        for node in self.heals.nodes.values():
+            self.heals.break_machine(node)
+        self.others.active[self.heals.nodes["gpud"]] = [(48, machine.pci(0))]
+        print_in_pod(self.heals, self.heals.nodes["pod-logs"])
+
+    def pull(self) -> None:
+        for kind in PULLED:
+            pull(self.rows[kind], at=self.heals.now)
+
+    def send(self, broken: datetime, *, event: str = "1") -> None:
+        """What others send and the watch shows, of what broke then."""
+        heals, nodes = self.heals, self.heals.nodes
+        labels = {**ALERT["labels"], "node": nodes["alertmanager"]}
+        alerts = notification({**ALERT, "labels": labels, "startsAt": stamp(broken), "fingerprint": event})
+        receive = functools.partial(services.receive, headers={}, now=heals.now)
+        receive(self.rows["alertmanager"], alerts, content_type="application/json")
+        data = {**EVENT["data"], "nodeName": nodes["cloudevents"]}
+        health = {**EVENT, "id": event, "time": stamp(broken), "data": data}
+        receive(self.rows["cloudevents"], health, content_type="application/cloudevents+json")
+        show_condition(heals, nodes["conditions"], at=broken)
+        show_event(heals, nodes["events"], at=broken)
+
+
+@pytest.fixture
+def sources(heals: HealWorld, settings: Any) -> Iterator[Sources]:
+    settings.KCOVER_OUTGOING_HOSTS = ("127.0.0.1",)
+    with StandIns(heals.nodes.values(), pci=machine.pci(0)) as others:
+        yield Sources(heals, others)
+
+
+def test_each_source_heals_a_node(heals: HealWorld, sources: Sources) -> None:
+    nodes = heals.nodes
+    sources.break_machines()
+    heals.pass_time()
+    sources.pull()
+    sources.send(heals.now)
     for _ in range(60):
         heals.pass_time(3)
         if Rescue.objects.filter(state="succeeded").count() == len(KINDS):
@@ -138,10 +163,53 @@ def test_each_source_heals_a_node(heals: HealWorld, settings: Any) -> None:
     )
     for kind, node in nodes.items():
         [incident] = healed[node].incidents.all()
-        name = f"c1-{kind}" if kind in WATCHED else kind
-        assert [one.source for one in incidents.witnesses([incident.pk])[incident.pk]] == [name]
+        assert [one.source for one in incidents.witnesses([incident.pk])[incident.pk]] == [name_of(kind)]
         assert len(heals.built.machines[node].boots) == 2
         assert not heals.rig.cluster.get_node(node).unschedulable
+
+
+def name_of(kind: str) -> str:
+    return f"c1-{kind}" if kind in WATCHED else kind
+
+
+def test_inv_55_no_source_that_is_late_causes_a_second_reboot(heals: HealWorld, sources: Sources) -> None:
+    """Agents tell at once, and each source during the verification, again at its end, and once more after it."""
+    broken = heals.now
+    sources.break_machines()
+    seen = Fault(kind="xid", code=48, pci=machine.pci(0), source="kmsg", seen_at=broken)
+    for node in heals.nodes.values():
+        heals.report(seen, node=node, boot_id=heals.rig.cluster.get_node(node).boot_id)
+    until(heals, steps__name="verify", steps__state="waiting")
+    for event in ("1", "2"):
+        sources.pull()
+        sources.send(broken, event=event)
+        heals.pass_time(3)
+    assert {code for rescue in Rescue.objects.all() for code in codes_of(rescue.steps.get(name="verify").because)} == {
+        "hold_down",
+        "late_reports",
+    }
+    until(heals, state="succeeded")
+    sources.pull()
+    sources.send(broken, event="3")
+    for _ in range(30):
+        heals.pass_time(3)
+    rescues = {rescue.node.name: rescue for rescue in Rescue.objects.select_related("node")}
+    assert {rescue.outcome for rescue in rescues.values()} == {"healed"}
+    assert Rescue.objects.count() == len(KINDS)
+    for kind, node in heals.nodes.items():
+        told = Occurrence.objects.filter(node__name=node, witness=name_of(kind))
+        assert {one.boot_id for one in told} == {heals.built.machines[node].boots[0].boot_id}, kind
+        assert all(one.late_seconds is not None for one in told)
+        assert len(heals.built.machines[node].boots) == 2
+        assert not heals.rig.cluster.get_node(node).unschedulable
+
+
+def until(heals: HealWorld, **state: str) -> None:
+    for _ in range(60):
+        heals.pass_time(2)
+        if Rescue.objects.filter(**state).distinct().count() == len(KINDS):
+            return
+    raise AssertionError(f"never {state}: {[(one.state, str(one.why)) for one in Rescue.objects.all()]}")
 
 
 def print_in_pod(heals: HealWorld, node: str) -> None:
@@ -154,15 +222,15 @@ def print_in_pod(heals: HealWorld, node: str) -> None:
     heals.rig.inside(run)
 
 
-def show_condition(heals: HealWorld, node: str) -> None:
+def show_condition(heals: HealWorld, node: str, *, at: datetime) -> None:
     """node-problem-detector writes a condition, and the watch shows the nodes."""
     status = heals.rig.read("Node", node)["status"]
-    stuck = {"type": "KernelDeadlock", "status": "True", "reason": "DockerHung", "lastTransitionTime": stamp(heals.now)}
+    stuck = {"type": "KernelDeadlock", "status": "True", "reason": "DockerHung", "lastTransitionTime": stamp(at)}
     heals.rig.merge("Node", node, {"status": {"conditions": [*status["conditions"], stuck]}}, status=True)
     services.ConditionFeed(heals.cluster).feed(heals.rig.cluster.list_nodes().items, now=heals.now)
 
 
-def show_event(heals: HealWorld, node: str) -> None:
+def show_event(heals: HealWorld, node: str, *, at: datetime) -> None:
     """KCE's monitor writes an Event, and the watch shows it."""
     draft = port.EventDraft(
         name="xid",
@@ -173,7 +241,7 @@ def show_event(heals: HealWorld, node: str) -> None:
         involved_kind="Node",
         involved_name=node,
         involved_uid="",
-        at=heals.now,
+        at=at,
         component="monitor",
     )
     heals.rig.unrestricted().emit(draft)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Sum, Window
+from django.db.models import F, Q, QuerySet, Sum, Window
 from django.db.models.functions import RowNumber
 
 from kcover import turns
@@ -15,7 +15,38 @@ from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.queries.seen import LateReport, seen_after, seen_in, seen_since, told_late
 from kcover_portal.prepared import Prepared
+
+__all__ = [
+    "MAX_DUE_INCIDENTS",
+    "MAX_PROGRAM_FAULTS",
+    "_DUE",
+    "_DUE_IN_CLUSTER",
+    "_FAULTS_IN_BOOT",
+    "_FAULTS_SINCE",
+    "_OPEN",
+    "_PROGRAM_CODES",
+    "LateReport",
+    "NodeHealth",
+    "Witness",
+    "due_for_decision",
+    "faults_since",
+    "has_fatal_fault",
+    "health_of",
+    "open_codes",
+    "open_on",
+    "open_on_nodes",
+    "program_context_of",
+    "program_faults",
+    "seen_after",
+    "seen_in",
+    "seen_since",
+    "seen_within",
+    "told_late",
+    "undecided",
+    "witnesses",
+]
 
 MAX_DUE_INCIDENTS = 200  # incidents that one sweep takes up
 MAX_PROGRAM_FAULTS = 5_000  # of programs' faults in a cluster; the latest
@@ -103,6 +134,7 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
 def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
     """The number of occurrences in the last ``seconds``, by the best witness, because all saw the same fault."""
     rows = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now).order_by()
+    rows = rows.filter(late_seconds=None)  # what was told late is no repeat
     counts = rows.values("witness").annotate(total=Sum("count")).values_list("total", flat=True)
     return max(counts, default=1)
 
@@ -150,16 +182,11 @@ def has_fatal_fault(node: Node) -> bool:
     return open_on(node).filter(severity="fatal", is_user_fault=False).exists()
 
 
-def seen_in(boot_id: str) -> Q:
-    """Incidents that occurred in this boot, even if an occurrence of an earlier boot was delivered later."""
-    return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
-
-
 def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[Incident]:
     """Open incidents that are faults of the node.
 
-    With a boot id, those that occurred in this boot, according to the boot id that the agent sent with them, whenever
-    they were delivered. Without one, those that occurred at or after ``since`` by the portal's clock.
+    With a boot id, those that occurred in this boot, whenever they were delivered. Without one, those that occurred at
+    or after ``since`` by the portal's clock, as ``seen_since`` tells.
     """
     if boot_id:
         return _FAULTS_IN_BOOT.rows(node=node.pk, since=since, boot_id=boot_id)
@@ -167,12 +194,12 @@ def faults_since(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[
 
 
 _FAULTS_IN_BOOT = Prepared(
-    lambda node, since, boot_id: _faults_of(node).filter(seen_in(boot_id) | Q(boot_id="", last_at__gte=since)),
+    lambda node, since, boot_id: _faults_of(node).filter(seen_in(boot_id) | (Q(boot_id="") & seen_since(since))),
     node=int,
     since=datetime,
     boot_id=str,
 )
-_FAULTS_SINCE = Prepared(lambda node, since: _faults_of(node).filter(last_at__gte=since), node=int, since=datetime)
+_FAULTS_SINCE = Prepared(lambda node, since: _faults_of(node).filter(seen_since(since)), node=int, since=datetime)
 
 
 def _faults_of(node: Node | int) -> QuerySet[Incident]:

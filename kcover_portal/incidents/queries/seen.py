@@ -1,0 +1,68 @@
+"""When incidents were seen: in which boot, and after which time, whenever it was told."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Occurrence
+from kcover_portal.prepared import Prepared
+
+MAX_LATE_SHOWN = 5
+
+
+def seen_in(boot_id: str) -> Q:
+    """Incidents that occurred in this boot, even if an occurrence of an earlier boot was delivered later."""
+    return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
+
+
+def seen_after(at: datetime) -> Q:
+    """Incidents that were seen after this time, and not only told after it: a source may tell of what was before."""
+    return _seen(at, later="gt", earlier="lte")
+
+
+def seen_since(at: datetime) -> Q:
+    """As ``seen_after``, with those that were seen at this very time."""
+    return _seen(at, later="gte", earlier="lt")
+
+
+def _seen(at: datetime, *, later: str, earlier: str) -> Q:
+    rows = Occurrence.objects.filter(incident=OuterRef("pk"))
+    told = rows.filter(**{f"at__{later}": at, f"earliest_at__{earlier}": at})
+    seen = rows.filter(Q(**{f"earliest_at__{later}": at}) | Q(**{f"at__{later}": at, "earliest_at": None}))
+    return Q(**{f"last_at__{later}": at}) & (~Q(Exists(told)) | Q(Exists(seen)))
+
+
+@dataclass(frozen=True, slots=True)
+class LateReport:
+    """What was told late. ``fault``: kind, code and device. ``seconds``: from its own time until it was stored."""
+
+    source: str
+    fault: str
+    seconds: int
+
+
+def told_late(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[LateReport]:
+    """What was told since then of faults from before, in their order: the first MAX_LATE_SHOWN.
+
+    ``boot_id``: the present boot; "": the node was not rebooted.
+    """
+    return [
+        LateReport(
+            source=row.witness or "portal",
+            fault=" ".join(part for part in (row.incident.kind, row.incident.code, row.incident.device) if part),
+            seconds=round(row.late_seconds or (row.at - (row.seen_at or row.at)).total_seconds()),
+        )
+        for row in _TOLD_LATE.rows(node=node.pk, since=since, boot_id=boot_id)
+    ]
+
+
+def _told_late(node: int, since: datetime, boot_id: str) -> QuerySet[Occurrence]:
+    before = Q(late_seconds__isnull=False) | Q(earliest_at__lt=since)
+    rows = Occurrence.objects.filter(before, node=node, at__gte=since)
+    return rows.exclude(boot_id=boot_id).select_related("incident").order_by("pk")[:MAX_LATE_SHOWN]
+
+
+_TOLD_LATE = Prepared(_told_late, node=int, since=datetime, boot_id=str)

@@ -1,0 +1,128 @@
+"""Late reports: about a boot that is over, or from before a repair that was verified since.
+
+Sources are read at intervals and catch up after an outage, and a test is judged at its end. A report belongs to the
+boot that ran at its own time (``kcover.decisions.boots``). What it tells of an earlier boot stays with the incident of
+that boot, open or closed.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from django.db.models import F, Q, QuerySet
+
+from kcover import reasons
+from kcover.decisions import boots
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services import joins, occurrences
+from kcover_portal.incidents.services.fault_groups import FaultGroup
+from kcover_portal.incidents.services.timed_fault import TimedFault, are_late
+from kcover_portal.prepared import Prepared
+
+Timed = TypeVar("Timed", bound=TimedFault)
+VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired
+MAX_CANDIDATES = 200  # incidents of one node, the newest
+
+
+def by_boot(node: Node, seen: Iterable[Timed], *, now: datetime) -> dict[str, list[Timed]]:
+    """The faults by the boot in which they happened; those of a boot that is over are marked as late."""
+    known = boots_of(node)
+    found: dict[str, list[Timed]] = {}
+    for one in seen:
+        boot, placed = _placed(one, known, now=now)
+        found.setdefault(boot or node.boot_id, []).append(placed)
+    return found
+
+
+def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]:
+    earliest = min(one.earliest or one.seen_at or now, now)
+    if one.by_node_clock:
+        earliest -= known.clock_ahead
+    boot = boots.boot_of(known.boots, earliest=earliest)
+    placed = replace(one, earliest=earliest)
+    if boot is None or boot is known.boots[0]:
+        return boot.id if boot else "", placed
+    return boot.id, _late(placed, now=now)
+
+
+def _late(one: Timed, *, now: datetime) -> Timed:
+    return replace(one, late_seconds=max(0.0, (now - (one.seen_at or one.earliest or now)).total_seconds()))
+
+
+def sets_back(node: Node, incident: Incident, boot_id: str) -> bool:
+    """Returns whether an occurrence of an earlier boot arrives after one of a later boot.
+
+    Such an occurrence does not set the incident's boot back (invariant 15). The order of boots is known from the watch,
+    or from what was delivered before.
+    """
+    if boot_id == incident.boot_id or not incident.boot_id:
+        return False
+    return boot_id in node.past_boots or (
+        boot_id != node.boot_id and incident.occurrences.filter(boot_id=boot_id).exists()
+    )
+
+
+def sorted_out(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> list[FaultGroup]:
+    """The groups without those about a fault that was repaired meanwhile; these are added to its closed incident.
+
+    A late group about an open incident moves there. One or two queries for each late group.
+    """
+    left = []
+    for group in groups:
+        incident = _earlier(node, group, boot_id=boot_id)
+        if incident is None:
+            left.append(group)
+        elif incident.state == Incident.State.OPEN:
+            left.append(joins.moved(group, incident))
+        else:
+            _keep_closed(node, incident, group, boot_id=boot_id, now=now)
+    return left
+
+
+def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> Incident | None:
+    """The incident that the group belongs to, if it is not the open one of its own name."""
+    since = [one.earliest for one in group.fresh if isinstance(one, TimedFault) and one.earliest is not None]
+    if len(since) != len(group.fresh) or (group.is_open and not are_late(group.fresh)):
+        return None
+    found = [row for row in _SINCE.rows(node=node.pk, since=min(since)) if joins.is_same(group, row)]
+    if are_late(group.fresh):
+        return _of_boot([row for row in found if _is_in_question(row)], boot_id)
+    closed = (row for row in found if row.state == Incident.State.CLOSED and _is_in_question(row))
+    return next((row for row in closed if (at := row.repaired_at or row.closed_at) and max(since) < at), None)
+
+
+def _is_in_question(incident: Incident) -> bool:
+    """A repair closes a fault for all its witnesses; a person, or a pass of one check, does not."""
+    if incident.state == Incident.State.OPEN:
+        return True
+    why = reasons.kept(incident.closed_because)
+    return why is not None and why.code == VERIFIED
+
+
+def _of_boot(rows: Sequence[Incident], boot_id: str) -> Incident | None:
+    """The incident that occurred in the boot, else the newest one."""
+    if len(rows) > 1:
+        seen = Occurrence.objects.filter(incident__in=rows, boot_id=boot_id).values_list("incident", flat=True)
+        known = set(seen.order_by())
+        rows = [row for row in rows if row.pk in known] or rows
+    return next(iter(rows), None)
+
+
+def _since(node: int, since: datetime) -> QuerySet[Incident]:
+    rows = Incident.objects.filter(Q(state=Incident.State.OPEN) | Q(closed_at__gt=since), node=node)
+    return rows.order_by("-pk")[:MAX_CANDIDATES]
+
+
+_SINCE = Prepared(_since, node=int, since=datetime)
+
+
+def _keep_closed(node: Node, incident: Incident, group: FaultGroup, *, boot_id: str, now: datetime) -> None:
+    """Adds the reports to the incident, which stays closed."""
+    late = [_late(one, now=now) for one in group.fresh if isinstance(one, TimedFault)]
+    Incident.objects.filter(pk=incident.pk).update(count=F("count") + sum(one.count for one in late))
+    occurrences.keep(node, incident, late, boot_id=boot_id, now=now)
+    doorbell.publish("incident", incident.pk, cluster=node.cluster.name)

@@ -1,0 +1,163 @@
+"""Invariant 55: what is told late, of the time before the present boot or before a repair, does nothing."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+import pytest
+
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.rescue.models import Decision, Rescue
+from tests.codes import codes_of, found_in
+from tests.portal.rescue import agents, test_actions_reset
+from tests.portal.rescue.world import HEAL, NODE, PCI, World
+
+pytestmark = pytest.mark.django_db
+OTHER_RULES = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: others}
+spec:
+  rules:
+    - priority: 20
+      match: {kinds: [alert]}
+      actions: [{name: cordon}]
+    - priority: 10
+      errorCode: ["62"]
+      match: {minCount: 2, within: 1h}
+      actions: [{name: cordon}]
+"""
+SECOND = timedelta(seconds=1)
+XID = {"kind": "xid", "code": 62, "alias": ""}
+
+
+@pytest.fixture
+def make() -> Iterator[object]:
+    made = []
+
+    def world(policy: str = HEAL) -> World:
+        made.append(World(policy=policy))
+        return made[-1]
+
+    yield world
+    for one in made:
+        one.uninstall()
+
+
+def tell(world: World, at: datetime, **given: object) -> None:
+    """A source reports a fault with its own time."""
+    fields = {"kind": "gpud", "code": "error-xid", "alias": "xid 62", "pci": PCI, "source": "gpud", **given}
+    seen = incidents.SourceFault(witness="gpud", seen_at=at, earliest=at - 5 * SECOND, severity="fatal", **fields)
+    incidents.ingest_observed("gpud", [(world.node(), seen)], [], now=world.now)
+
+
+def rebooted(world: World) -> datetime:
+    """The agent reports a fault, and the node is rebooted for it; returns the time of the fault."""
+    broken = world.now
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.now += 40 * SECOND
+    world.reboot()
+    world.until("waiting", step="verify")
+    return broken
+
+
+def healed(world: World) -> Rescue:
+    """The only rescue, once the node works again after one reboot."""
+    world.report()
+    found = world.until("succeeded")
+    for _ in range(10):
+        world.pass_time(10)
+    assert (Rescue.objects.count(), len(world.kube.called("ensure_job"))) == (1, 1)
+    assert not world.kube.get_node(NODE).unschedulable
+    return found
+
+
+def test_inv_55_a_late_report_during_the_verification_starts_nothing_over(make) -> None:
+    world = make()
+    broken = rebooted(world)
+    for _ in range(3):
+        tell(world, broken)
+        world.pass_time(2)
+    assert healed(world).steps.count() == world.rescue().steps.filter(round=1).count()
+    told = found_in(world.step("verify").because, "late_report")
+    assert dict(told.params)["source"] == "gpud"
+    assert set(Occurrence.objects.filter(witness="gpud").values_list("incident__state", flat=True)) == {"closed"}
+
+
+def test_inv_55_a_late_report_after_the_rescue_stays_with_the_closed_incident(make) -> None:
+    world = make()
+    broken = rebooted(world)
+    healed(world)
+    tell(world, broken)
+    tell(world, broken + 3 * SECOND, kind="health", code="XidCheck/62")
+    world.work()
+    assert not Incident.objects.filter(state="open").exists()
+    assert Incident.objects.get().occurrences.exclude(late_seconds=None).count() == 2
+
+
+def test_inv_55_a_fault_that_nobody_knew_is_kept_and_starts_nothing(make) -> None:
+    world = make(OTHER_RULES)
+    world.now += 3600 * SECOND
+    world.kube.reboot(NODE)
+    world.sync()
+    world.report()
+    tell(world, world.now - 60 * SECOND, kind="alert", code="Lost", alias="")
+    for _ in range(10):
+        world.pass_time(10)
+    [decision] = Decision.objects.all()
+    assert (decision.answer, [one.code for one in decision.reasons]) == ("none", ["rule_matches", "rebooted_since"])
+    assert (Incident.objects.get().state, Rescue.objects.count()) == ("open", 0)
+    assert not world.kube.get_node(NODE).unschedulable
+
+
+def test_inv_55_what_is_told_late_is_no_repeat(make) -> None:
+    """The rule wants two faults within an hour: the late ones are the one that was there before the reboot."""
+    world = make(OTHER_RULES)
+    broken = world.now
+    world.kube.reboot(NODE)
+    world.now += 90 * SECOND
+    world.sync()
+    world.report()
+    for _ in range(3):
+        tell(world, broken, **XID)
+    world.now += 60 * SECOND
+    tell(world, world.now, **XID)
+    world.work()
+    assert not Rescue.objects.exists()
+    world.now += 60 * SECOND
+    tell(world, world.now, **XID)
+    world.pass_time(10)
+    assert world.kube.get_node(NODE).unschedulable
+
+
+def test_inv_55_a_fault_of_the_new_boot_that_a_source_reports_starts_the_plan_over(make) -> None:
+    """The other side: the second round still comes where the fault did come back."""
+    world = make()
+    rebooted(world)
+    world.pass_time(6)
+    tell(world, world.now, **XID)
+    world.pass_time(10)
+    assert world.rescue().steps.filter(round=2).exists()
+
+
+def test_inv_55_a_report_from_before_a_reset_starts_nothing_over(make) -> None:
+    world = make(test_actions_reset.POLICY)
+    agents.comes_up(world)
+    broken = world.now
+    world.fault(62)
+    agents.answers(world, test_actions_reset.asked(world), message="GPU 0 was successfully reset.")
+    world.until("waiting", step="verify")
+    world.now += 5 * SECOND
+    for _ in range(3):
+        tell(world, broken)
+        world.pass_time(2)
+    world.report()
+    assert world.until("succeeded").outcome == "healed"
+    tell(world, broken)
+    for _ in range(5):
+        world.pass_time(10)
+    assert len(agents.commands("reset_gpu")) == 1
+    [incident] = Incident.objects.all()
+    assert (incident.state, codes_of(incident.closed_because)) == ("closed", ["incident_verified"])
+    assert Rescue.objects.count() == 1

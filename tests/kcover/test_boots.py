@@ -1,0 +1,37 @@
+"""To which boot a fault belongs, by its own time."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from kcover.decisions.boots import Boot, boot_of
+
+REBOOT = datetime(2026, 11, 28, 8, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+BOOTS = (Boot("new", REBOOT), Boot("old", REBOOT - timedelta(hours=1)), Boot("first"))
+
+
+@pytest.mark.parametrize(
+    ("earliest", "boot"),
+    [
+        (REBOOT + SECOND, "new"),
+        (REBOOT, "new"),
+        (REBOOT - SECOND, "old"),
+        (REBOOT - timedelta(hours=1), "old"),
+        (REBOOT - timedelta(hours=2), "first"),
+    ],
+)
+def test_a_fault_belongs_to_the_boot_that_surely_ran_at_its_earliest_time(earliest: datetime, boot: str) -> None:
+    found = boot_of(BOOTS, earliest=earliest)
+    assert found is not None
+    assert found.id == boot
+
+
+def test_a_boot_without_a_time_began_long_ago() -> None:
+    rows = (Boot("present"), Boot("past"))
+    assert boot_of(rows, earliest=REBOOT - timedelta(days=300)) == rows[0]
+
+
+def test_what_is_older_than_all_boots_belongs_to_the_oldest() -> None:
+    assert boot_of(BOOTS[:2], earliest=REBOOT - timedelta(days=9)) == BOOTS[1]
+    assert boot_of((), earliest=REBOOT) is None
