@@ -46,6 +46,11 @@ class Progress(record.JobsProgress):
         return cls(boot_id=boot_id)
 
     @property
+    def old_boot(self) -> str:
+        """The boot that the job ends."""
+        return self.boot_id
+
+    @property
     def committed(self) -> bool:
         """A requested reboot is always completed."""
         return self.request is not None

@@ -165,6 +165,11 @@ class JobsProgress(Progress):
     withdrawal: Mapping[str, Any] = hidden(default={})
 
     @property
+    def old_boot(self) -> str:
+        """The boot that the jobs end; "" if they end none."""
+        return ""
+
+    @property
     def leftovers(self) -> tuple[ObjectName, ...]:
         """The jobs that are not known to be deleted."""
         return () if self.withdrawal.get("done") else tuple(map(ObjectName.parse, self.jobs))

@@ -60,6 +60,9 @@ SENTENCES: Mapping[str, str] = {
     "boot_id_unknown": _("The cluster reports no boot ID for the node, so a reboot could not be confirmed."),
     "reboot_requested": _("Reboot requested ({request}). Waiting for a new boot ID."),
     "reboot_confirmed": _("The node reports a new boot ({boot})."),
+    "reboot_job_foreign": _(
+        "Job {job} is of another node or boot. Another portal or an older database made it. Delete it, then retry."
+    ),
     "reboot_job_failed": _("The reboot job failed ({why})."),
     "old_boot": _("The node still reports the old boot."),
     "went_down": _("The node has gone down and reports no new boot yet."),

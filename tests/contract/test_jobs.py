@@ -29,6 +29,7 @@ def test_a_job_is_made_once(rig, spec):
     made = rig.read("Job", spec.name, namespace=PLACE)
     again = rig.cluster.ensure_job(spec)
     assert (again.exists, again.labels["kcover.io/rescue"]) == (True, "7")
+    assert (again.node, again.env) == (spec.node, {"BOOT_ID": "boot-1"})
     assert rig.read("Job", spec.name, namespace=PLACE)["metadata"]["uid"] == made["metadata"]["uid"]
     assert (made["spec"]["backoffLimit"], made["spec"]["activeDeadlineSeconds"]) == (0, 300)
     pod = made["spec"]["template"]["spec"]

@@ -31,7 +31,7 @@ class JobSpec:
 class JobState:
     """The state of a Job. ``reason`` is that of its Failed condition, such as DeadlineExceeded.
 
-    ``labels``: its own, by which its creator is known.
+    ``labels``: its own, by which its creator is known. ``node``, ``env``: of its pod and of the pod's container.
     """
 
     exists: bool
@@ -40,6 +40,8 @@ class JobState:
     failed: int = 0
     reason: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
+    node: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

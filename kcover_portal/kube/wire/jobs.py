@@ -1,5 +1,7 @@
 """Jobs of the batch group."""
 
+import msgspec
+
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -11,7 +13,30 @@ class JobStatus(base.Struct, frozen=True):
     conditions: list[base.Condition] | None = None
 
 
+class EnvVar(base.Struct, frozen=True):
+    name: str
+    value: str = ""
+
+
+class JobContainer(base.Struct, frozen=True):
+    env: list[EnvVar] | None = None
+
+
+class JobPod(base.Struct, frozen=True):
+    node_name: str = msgspec.field(name="nodeName", default="")
+    containers: list[JobContainer] | None = None
+
+
+class JobTemplate(base.Struct, frozen=True):
+    spec: JobPod = JobPod()
+
+
+class JobSpec(base.Struct, frozen=True):
+    template: JobTemplate = JobTemplate()
+
+
 class JobObject(base.AnyObject, frozen=True):
+    spec: JobSpec = JobSpec()
     status: JobStatus = JobStatus()
 
     def value(self) -> values.JobState:
@@ -25,4 +50,6 @@ class JobObject(base.AnyObject, frozen=True):
             failed=max(status.failed, 1) if failure else status.failed,
             reason=failure.reason if failure else "",
             labels=self.metadata.labels or {},
+            node=self.spec.template.spec.node_name,
+            env={one.name: one.value for one in (self.spec.template.spec.containers or [JobContainer()])[0].env or ()},
         )

@@ -113,8 +113,8 @@ def _delete(step: Step, own: ObjectName, *, clock: Callable[[], datetime]) -> Re
     """Deletes one job. Returns the result, None if the job does not exist. Raises Busy and the port's errors."""
     kube = fleet.connect(step.rescue.cluster)
     found = kube.job_state(own.namespace, own.name)
-    if not found.exists:
-        return None
+    if not found.exists or not job.is_of(found, step):
+        return None  # another portal may have given its job this name
     deleted = reasons.of("job_had_run" if found.succeeded else "job_deleted", job=str(own))
     with node_lock.acquire(step.rescue.node, clock=clock) as lock:
         call = _call(step, own)

@@ -13,6 +13,7 @@ from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import device_isolations
 from kcover_portal.rescue.step import device_rules, probation_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.drivers import job
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 
 Marks = core_marks.Marks
@@ -246,11 +247,11 @@ def _labels_back(marks: Marks, node: port.Node, more: port.NodeChange) -> dict[s
 def _withdraw_jobs(context: Context) -> None:
     """Deletes reboot jobs that have not rebooted the node, because nothing may reboot it once it takes work again."""
     leaving = actions.names(lambda spec: spec.leaves_jobs)
-    requested = Step.objects.filter(rescue__node=context.node, name__in=leaving).exclude(state__in=("done", "pending"))
-    for step in requested:
-        for job in step.leftovers:
-            delete = partial(context.kube.delete_job, job.namespace, job.name)
-            context.write(audit.Call.WITHDRAW, delete, target=f"job {job}")
+    requested = Step.objects.filter(rescue__node=context.node, name__in=leaving).select_related("rescue__node")
+    for step in requested.exclude(state__in=("done", "pending")):
+        for own in step.leftovers:
+            withdraw = partial(job.withdraw, context.kube, own, step)
+            context.write(audit.Call.WITHDRAW, withdraw, target=f"job {own}")
 
 
 def _removed(marks: Marks, *, uncordon: bool, unschedulable: bool) -> reasons.Reason:

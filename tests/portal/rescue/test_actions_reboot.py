@@ -11,8 +11,11 @@ from kcover.recurrence import Recurrence
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
-from tests.codes import code_of, found_in
+from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.drivers.job import BOOT_VARIABLE
+from tests.codes import code_of, codes_of, found_in
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import HEAL, NODE, World
 
@@ -62,6 +65,31 @@ def test_a_job_whose_deadline_passes_while_the_machine_boots_holds_nothing(world
     assert step.why.parts[1:] == (failed, reasons.of("went_down"))
     world.reboot()
     assert world.step("reboot").state == "done"
+
+
+@pytest.mark.parametrize("given", [{"node": "gpu-2"}, {"boot_id": "another-boot"}], ids=str)
+def test_a_job_of_another_portal_under_the_name_is_not_taken_for_the_own(world: World, given: dict[str, str]) -> None:
+    """A second portal, or a new database, counts its rescues from 1, too."""
+    world.kube.add_pod("default", "train-0", node=NODE)
+    world.fault(62)
+    world.until("waiting", step="drain")
+    boot_id = given.get("boot_id", world.kube.get_node(NODE).boot_id)
+    name = f"kcover-{agent.key_of(world.step('reboot'))}"
+    spec = port.JobSpec(
+        name=name,
+        namespace="kcover-jobs",
+        node=given.get("node", NODE),
+        image="reboot:1",
+        command=("sh", "-c", "reboot"),
+        env={BOOT_VARIABLE: boot_id},
+        deadline_seconds=300,
+    )
+    world.kube.ensure_job(spec)
+    rescue = world.until("failed")
+    assert rescue.needs_human
+    assert "reboot_job_foreign" in codes_of(world.step("reboot").because)
+    assert world.kube.job_state("kcover-jobs", name).exists, "it is the other portal's"
+    assert world.kube.get_node(NODE).unschedulable
 
 
 def test_a_long_wait_is_checked_rarely_and_ends_with_the_change_of_the_node(world: World) -> None:

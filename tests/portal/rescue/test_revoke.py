@@ -66,12 +66,13 @@ def test_cancelling_deletes_the_job_at_once_and_says_what_cannot_be_called_back(
 def test_it_is_looked_for_once_more_when_no_call_can_be_under_way_any_more(world: World) -> None:
     rescue = asked(world)
     kept = rescue.steps.get(name="reboot").progress["jobs"][0].partition("/")[2]
+    spec = world.kube.objects.get("Job", "kcover-jobs", kept)["spec"]
     world.kube.delete_job("kcover-jobs", kept)  # as if the call that makes it were still on its way
     services.cancel(rescue, actor="user:anna", reason="", now=world.now)
     assert withdraw(world) == 1
     assert verbs(rescue) == []
     world.kube.objects.create(
-        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-jobs"}, "spec": {}}
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": kept, "namespace": "kcover-jobs"}, "spec": spec}
     )  # it arrives
     assert withdraw(world) == 0
     world.now += node_lock.LEASE_TIME

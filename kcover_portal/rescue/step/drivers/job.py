@@ -3,11 +3,14 @@
 from datetime import timedelta
 
 from kcover import reasons
+from kcover.actions import JobsProgress
 from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover_portal.kube import port
+from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step.context import Context
 
+BOOT_VARIABLE = "KCOVER_BOOT_ID"
 SCRIPT = (
     'test "$(cat /proc/sys/kernel/random/boot_id)" = "$KCOVER_BOOT_ID" || exit 0; '
     "nsenter --target 1 --mount --uts --ipc --net -- systemctl reboot"
@@ -18,7 +21,10 @@ BELIEVED_AFTER = timedelta(seconds=DEADLINE_SECONDS + 60)
 
 
 def ask(context: Context, *, key: str, boot_id: str) -> Reason:
-    """Creates the job. Its name comes from the key, so that a repeated request does not make a second job."""
+    """Creates the job. Its name comes from the key, so that a repeated request does not make a second job.
+
+    Raises RefusedByServer if the name belongs to a job of another boot: one of another portal or an older database.
+    """
     own = place(context, key=key)
     spec = port.JobSpec(
         name=own.name,
@@ -26,14 +32,15 @@ def ask(context: Context, *, key: str, boot_id: str) -> Reason:
         node=context.node.name,
         image=context.cluster.job_image,
         command=("sh", "-c", SCRIPT),
-        env={"KCOVER_BOOT_ID": boot_id},
+        env={BOOT_VARIABLE: boot_id},
         host_pid=True,
         privileged=True,
         deadline_seconds=DEADLINE_SECONDS,
         service_account=None,
         labels={"kcover.io/reboot": "true", "app.kubernetes.io/managed-by": "kcover-portal"},
     )
-    context.kube.ensure_job(spec)
+    if not is_for(context.kube.ensure_job(spec), node=spec.node, boot_id=boot_id):
+        raise port.RefusedByServer(reasons.of("reboot_job_foreign", job=str(own)))
     return reasons.of("reboot_job", job=str(own))
 
 
@@ -44,6 +51,22 @@ def ended(context: Context, *, key: str) -> Reason | None:
     if not state.failed:
         return None
     return reasons.of("reboot_job_failed", why=state.reason or reasons.of("no_reason_given"))
+
+
+def is_for(state: port.JobState, *, node: str, boot_id: str) -> bool:
+    """Returns whether the job ends this boot of the node."""
+    return (state.node, state.env.get(BOOT_VARIABLE)) == (node, boot_id)
+
+
+def is_of(state: port.JobState, step: Step) -> bool:
+    """Returns whether the step made the job, and not another portal under the same name."""
+    return is_for(state, node=step.rescue.node.name, boot_id=step.progress_as(JobsProgress).old_boot)
+
+
+def withdraw(kube: port.Cluster, own: ObjectName, step: Step) -> None:
+    """Deletes the job of the step; one of another portal under its name stays."""
+    if is_of(kube.job_state(own.namespace, own.name), step):
+        kube.delete_job(own.namespace, own.name)
 
 
 def place(context: Context, *, key: str) -> ObjectName:
