@@ -538,6 +538,8 @@ class Rule:
             return False
         if numeric:
             return not facts["program_fault"]
+        if facts["fault"].get("harmless", False):  # not in old proofs
+            return False
         return match.get("applicationFaults", True) or not facts["fault"].get("application", False)  # not in old proofs
 
     def _selects(self, labels: Json) -> bool:

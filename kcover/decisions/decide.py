@@ -51,6 +51,7 @@ class FaultFacts:
     seen_within: dict[int, int] = field(default_factory=dict)  # occurrences by window in seconds (match.windows)
     drill: bool = False
     application: bool = False  # an application fault; of Xids and SXids the catalog decides (``match``)
+    harmless: bool = False  # information, or a monitor that does not work; as above
     last_seen_at: datetime | None = None  # by the portal's clock; None: a held decision does not expire
 
 
@@ -130,8 +131,7 @@ def decide(situation: Situation) -> Decision:
     """Decide one fault. The decision gives its reasons also if nothing is to be done."""
     fault, cluster = situation.fault, situation.cluster
     installed = strictest(cluster.installation_mode, cluster.mode)
-    refusal = _why_unmatched(situation)
-    if refusal:
+    if refusal := _why_unmatched(situation):
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = situation.matched or match_rules(situation)
     if chosen is None:
@@ -175,6 +175,7 @@ def match_rules(situation: Situation) -> match.MatchResult:
         labels=situation.node.labels,
         fatal=fault.fatal,
         application=fault.application,
+        harmless=fault.harmless,
         seen_within=fault.seen_within,
     )
 
@@ -205,8 +206,7 @@ def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
     elsewhere = _handled_elsewhere(situation, decision)
     if elsewhere is not None:
         return elsewhere
-    objection = _repair_objection(situation, decision)
-    if objection is not None:
+    if (objection := _repair_objection(situation, decision)) is not None:
         return _hold(situation, decision, objection)
     verdict = _guards(situation, chosen, steps=decision.steps)
     if verdict is not None:

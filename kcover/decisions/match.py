@@ -89,17 +89,26 @@ def match(
     labels: Mapping[str, str],
     fatal: bool | None = None,
     application: bool = False,
+    harmless: bool = False,
     seen_within: Mapping[int, int] | None = None,
 ) -> MatchResult:
     """Compare the fault with the candidates by rank until one matches.
 
-    ``fatal``: the severity that the log line itself printed. ``application``: see ``fault_refusal``. ``seen_within``:
-    occurrences of this fault on this device, by window in seconds (see ``windows``); a missing window counts as one
-    occurrence.
+    ``fatal``: the severity that the log line itself printed. ``application``, ``harmless``: see ``fault_refusal``.
+    ``seen_within``: occurrences of this fault on this device, by window in seconds (see ``windows``); a missing window
+    counts as one occurrence.
     """
     tried: list[TriedRule] = []
     for candidate in rank(candidates):
-        refusal = fault_refusal(candidate.rule, kind=kind, code=code, cause=cause, fatal=fatal, application=application)
+        refusal = fault_refusal(
+            candidate.rule,
+            kind=kind,
+            code=code,
+            cause=cause,
+            fatal=fatal,
+            application=application,
+            harmless=harmless,
+        )
         refusal = refusal or label_refusal(candidate.rule, labels)
         refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
         tried.append(TriedRule(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
@@ -122,13 +131,15 @@ def fault_refusal(
     cause: int | None = None,
     fatal: bool | None = None,
     application: bool = False,
+    harmless: bool = False,
 ) -> reasons.Reason | None:
     """The reason why the rule does not cover this fault; None if it does.
 
     A rule that lists the code covers it, whatever caused the fault. A rule that names only a kind, or nothing, covers
     faults of the node but not those of a user's program. A code that is in no catalog is a fault of the node.
     ``application``: the fault's source calls it an application fault. A rule that names its kind covers it unless the
-    rule leaves application faults out. The catalog decides about Xids and SXids, whatever their source says.
+    rule leaves application faults out. ``harmless``: it says that nothing is wrong, or that a monitor does not work;
+    only a rule that lists its code covers it. The catalog decides about Xids and SXids, whatever their source says.
     """
     if code in rule.listed.get(kind, ()):
         return None
@@ -137,6 +148,8 @@ def fault_refusal(
     if kind in fault.NUMERIC_KINDS:
         is_program = catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal)
         return reasons.of("program_fault", kind=kind, code=code) if is_program else None
+    if harmless:
+        return reasons.of("harmless_report", kind=kind, code=code)
     if application and not rule.application_faults:
         return reasons.of("application_faults_left_out", kind=kind, code=code)
     return None

@@ -77,16 +77,24 @@ def is_user_fault(kind: str, code: int, *, cause: int | None = None, fatal: bool
     """Return whether the code is not a fault of the node, so that only a rule that lists it may act on it.
 
     True for codes that user programs cause (13, 31, 43, 45 and the like), any Xid caused by a previous one (``cause``),
-    an SXid on the harmless list unless its line says Fatal, and an NVLink 5 event (144 to 150) that is not fatal.
+    an SXid on the harmless list and a code that is information (51, 162) unless the line says Fatal, and an NVLink 5
+    event (144 to 150) that is not fatal.
     """
     if kind == "xid" and (cause is not None or (code in NVLINK5 and fatal is False)):
         return True
     entry = describe(kind, code)
     if entry is None:
         return False
-    return (entry.harmless and fatal is not True) or (
-        entry.app_caused and entry.node_response in _RESPONSES_WITHOUT_ACTION
+    return (
+        (entry.harmless and fatal is not True)
+        or is_information(entry, fatal=fatal)
+        or (entry.app_caused and entry.node_response in _RESPONSES_WITHOUT_ACTION)
     )
+
+
+def is_information(entry: Entry, *, fatal: bool | None = None) -> bool:
+    """Return whether the code says that nothing is wrong, or what was told only by drivers of long ago."""
+    return entry.severity == "info" and fatal is not True
 
 
 def is_hardware(kind: str, code: str, *, cause: int | None = None, fatal: bool | None = None) -> bool:

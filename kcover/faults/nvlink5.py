@@ -19,7 +19,11 @@ CODES = range(144, 151)
 
 _EVENT = re.compile(
     r"(?:^|, )(?P<unit>[A-Z0-9_]{1,40}) +(?P<word>Fatal|Nonfatal) +XC ?(?P<crossed>[01]) i ?(?P<injected>[0-9]{1,3}) "
-    r"Link (?P<link>-?[0-9]{1,4}) [(\[](?P<words>0x[0-9A-Fa-f]{1,8}(?: 0x[0-9A-Fa-f]{1,8}){0,5})[)\]]"
+    r"Link (?P<link>-?[0-9]{1,4}) [(\[](?P<words>0x[0-9A-Fa-f]{1,8}(?: 0x[0-9A-Fa-f]{1,8}){0,5})(?P<end>[)\]])?"
+)
+# What a line that was cut still has; the word itself may be cut, too.
+_PRINTED = re.compile(
+    r"(?:^|, )[A-Z0-9_]{1,40} +(?:(?P<fatal>Fatal)|Non-?(?:f(?:atal\b|[atl]{0,4}$)|$))", re.IGNORECASE
 )
 
 
@@ -60,22 +64,29 @@ class _Verdict:
 def is_fatal(line: FaultLine | None) -> bool | None:
     """Return whether the line reports a fatal fault: the printed severity of an SXid, the verdict on an NVLink 5 event.
 
-    None if the line does not tell.
+    A severity that is printed counts even if the rest of the line was cut. None if the line does not tell.
     """
     if line is None:
         return None
-    event = decode(line)
-    return line.fatal if event is None else event.fatal
+    if (event := decode(line)) is not None:
+        return event.fatal
+    if line.kind == "xid" and line.code in CODES and (printed := _PRINTED.search(line.text)):
+        return printed["fatal"] is not None
+    return line.fatal
 
 
 def decode(line: FaultLine) -> LinkEvent | None:
-    """The details of an Xid 144 to 150; None for other codes and for lines without register words."""
+    """The details of an Xid 144 to 150; None for other codes and for lines without whole register words."""
     if line.kind != "xid" or line.code not in CODES:
         return None
     match = _EVENT.search(line.text)
     if match is None:
         return None
     words = tuple(int(word, 16) for word in match["words"].split())
+    if not match["end"]:  # the line was cut, and perhaps its last word
+        words = words[:-1]
+    if not words or (len(words) == 1 and not match["end"]):
+        return None
     subcode, status = words[0] >> 20 & 0x3F, words[1] if len(words) > 1 else 0
     printed = match["word"] == "Fatal"
     verdict = _verdicts().get((line.code, match["unit"], subcode, status), _Verdict(printed, "", ""))

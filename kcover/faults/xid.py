@@ -40,7 +40,9 @@ _BARE_ADDRESS = re.compile(r"(?<![0-9A-Fa-f])[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-
 _SLOT = re.compile(r"(?:0*([0-9a-f]{1,8}):)?([0-9a-f]{2,4}:[0-9a-f]{2})(?:\.[0-7])?")
 _PID = re.compile(r"pid='?(?:<unknown>|(?P<pid>[0-9]{1,10}))'?(?:, +|,?$)")
 _SEVERITY = re.compile(
-    r"(?P<word>Non-fatal|Fatal|Correctable)(?: error)?(?:,|$)(?: +Link +(?P<link>[0-9]{1,4})(?![0-9]))?", re.IGNORECASE
+    r"(?P<word>Non-?fatal|Non-?f[atl]{0,4}(?=$)|Fatal|Correctable)(?: error)?(?:,|$)"  # a line may be cut in the word
+    r"(?: +Link +(?P<link>[0-9]{1,4})(?![0-9]))?",
+    re.IGNORECASE,
 )
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]++)")
 _NEW_ACTION = re.compile(r"recovery action changed from [^\n]{1,60}? to 0x([0-9A-Fa-f]{1,4})(?![0-9A-Fa-f])")

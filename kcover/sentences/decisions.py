@@ -21,6 +21,7 @@ SENTENCES: Mapping[str, str] = {
     "seen_too_seldom": _("Requires {wanted} occurrences within {within}; {seen} were seen."),
     "means_xids": _("Covers Xid and SXid faults, not kind {kind}."),
     "program_fault": _("{kind} {code} is not a node fault; only a rule that lists it matches."),
+    "harmless_report": _("{kind} {code} reports no fault of the node; only a rule that lists it matches."),
     "application_faults_left_out": _("{kind} {code} is an application fault; the rule leaves these out."),
     "no_label": _("The node has none of these labels: {labels}."),
     "not_all_labels": _("The node does not have all of these labels: {labels}."),

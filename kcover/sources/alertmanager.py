@@ -1,10 +1,10 @@
 """Alertmanager's webhook, version 4: one observation for each alert that names a node."""
 
-import re
 from collections.abc import Sequence
 from datetime import datetime
 
 from kcover import reasons
+from kcover.faults.weight import Weight, is_of_monitor, of_xid, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
@@ -13,10 +13,7 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 
 VERSION = "4"
 NODE_LABELS = series_labels.NODE_LABELS
-XID_LABELS = ("xid", "XID", "Xid")
 MAX_ALERTS = observation.MAX_ITEMS
-SEVERITIES = {"critical": "fatal", "page": "fatal", "error": "degraded", "warning": "warning", "info": "info"}
-_XID = re.compile(r"[0-9]{1,10}")
 
 
 def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> Reading:
@@ -69,9 +66,9 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     starts_at = observation.moment(alert, "startsAt", now=now)
     # An alert that fires has no end yet; Alertmanager writes the year 1.
     ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
-    slot, _ = series_labels.device(labels)
-    uuid = series_labels.first(labels, series_labels.UUID_LABELS)
-    xid = series_labels.first(labels, XID_LABELS)
+    texts = [notes[key] for key in ("summary", "description", "message") if notes.get(key)]
+    alias = series_labels.xid(labels, *texts)
+    severity, weight = _weight(labels, alias, texts)
     return Observation(
         path=path,
         key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
@@ -79,16 +76,27 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
         kind="alert",
         code=name,
         check=name,
-        pci=slot,
-        gpu_uuid=uuid[:96] if uuid.startswith("GPU-") and not slot else None,
-        devices=frozenset(device for device in (slot, uuid) if device),
-        message=notes.get("summary") or notes.get("description") or notes.get("message") or name,
-        severity=SEVERITIES.get(labels.get("severity", "").lower(), "warning"),
+        series=_identity(alert, labels),
+        device=series_labels.device(labels),
+        message=texts[0] if texts else name,
+        severity=severity,
+        weight=weight,
         healthy=status == "resolved",
-        alias=int(xid) if _XID.fullmatch(xid) else None,
+        alias=alias,
         advice=notes.get("runbook_url", ""),
         seen_at=ends_at or starts_at,
     )
+
+
+def _weight(labels: Json, alias: int | None, texts: Sequence[str]) -> tuple[str, Weight]:
+    """The severity and the weight: the catalog decides about an Xid, else the sender's own word."""
+    severity = severity_of(labels.get("severity", ""))
+    weight = of_xid(alias, texts[0] if texts else "") if alias is not None else Weight.NODE
+    if weight is Weight.NODE and is_of_monitor(labels["alertname"]):
+        weight = Weight.MONITOR
+    elif weight is Weight.NODE and severity == "info":
+        weight = Weight.INFO
+    return ("info" if weight in (Weight.INFO, Weight.MONITOR) else severity), weight
 
 
 def _texts(alert: Json, key: str) -> dict[str, str]:

@@ -4,6 +4,7 @@
 conditions are left out, because the portal acts on them by other means or wrote them itself.
 """
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kcover import reasons
+from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
 from kcover.quote import short_text
 from kcover.sources.observation import Observation, Unreadable
 
@@ -176,6 +178,8 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
     if match is not None and _is_young(condition, match, now):
         return None
     reason = condition.reason if REASON.fullmatch(condition.reason) else ""
+    alias = _xid_of(condition)
+    weight = _weight(condition, match, alias)
     stated = f"{condition.type}={condition.status}"
     return Observation(
         path=condition.type,
@@ -185,10 +189,35 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
         code=f"{stated}/{reason}"[:128] if reason else stated,
         check=f"{condition.type}={_other(condition.status)}" if healthy else stated,
         message=condition.message[:1024] or reason or stated,
-        severity=match.severity if match is not None else "info",
+        severity="info" if match is None or weight in (Weight.INFO, Weight.MONITOR) else match.severity,
+        weight=weight,
+        alias=None if healthy else alias,
         healthy=healthy,
         seen_at=condition.since,
     )
+
+
+def _xid_of(condition: Condition) -> int | None:
+    """The Xid that the condition is about: in its reason (``{"79":true}`` on GKE), else in its message.
+
+    None if it names none, or several.
+    """
+    try:
+        told = json.loads(condition.reason) if condition.reason.startswith("{") else {}
+    except (ValueError, RecursionError):
+        told = {}
+    codes = {int(key) for key, value in told.items() if value is True and re.fullmatch(r"[0-9]{1,9}", key)}
+    if codes:
+        return codes.pop() if len(codes) == 1 else None
+    return named_xid(condition.reason, condition.message)
+
+
+def _weight(condition: Condition, match: ConditionRule | None, alias: int | None) -> Weight:
+    if alias is not None:
+        return of_xid(alias, condition.message)
+    if is_of_monitor(condition.type, condition.message):
+        return Weight.MONITOR
+    return Weight.INFO if match is None or match.severity == "info" else Weight.NODE
 
 
 def _other(status: str) -> str:

@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.faults import catalog
+from kcover.faults.device import Device, named
+from kcover.faults.weight import Weight, is_of_monitor, of_xid
 from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
@@ -20,6 +21,8 @@ from kcover.wire import fields
 
 HEALTHY: Final = "Healthy"
 SEVERITIES: Final = {"Unhealthy": "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
+RUNTIMES: Final = ("docker", "containerd", "crio", "cri-o", "podman")  # components about a container runtime
+NO_ACTION, OF_PROGRAM = "IGNORE_NO_ACTION_REQUIRED", "CHECK_USER_APP_AND_GPU"  # repair actions
 EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
 MAX_COMPONENTS, MAX_EVENTS = 500, 1_000  # of a node
 MAX_SHOWN: Final = 500  # states of a node that are compared with the next reading; a node must not fill the position
@@ -45,6 +48,7 @@ def read(
     events: object,
     *,
     node: str,
+    runtime: str = "",
     shown: Shown,
     components: str = "",
     read_at: datetime | None = None,
@@ -52,9 +56,10 @@ def read(
 ) -> NodeReading:
     """The states and events of a node's gpud. Raises Unreadable if an answer is not one of gpud.
 
-    A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a state that is
-    another one now changed after it, if gpud then knew the same components (``components``, a digest of them): after a
-    start it reads them one by one. ``now`` is the time of the answers.
+    ``runtime``: the node's container runtime (``containerd``), "" if unknown; a component about another one is no fault
+    of the node. A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a
+    state that is another one now changed after it, if gpud then knew the same components (``components``, a digest of
+    them): after a start it reads them one by one. ``now`` is the time of the answers.
     """
     rejected: list[Rejected] = []
     found = list(_events(events, rejected, node=node, now=now))
@@ -71,9 +76,9 @@ def read(
             if health in SEVERITIES or health == HEALTHY:
                 known.add(f"{component}\t{name}")
             if health in SEVERITIES:
-                seen = _state(state, component, health, path, node=node, now=now)
+                seen = _state(state, component, health, path, node=node, runtime=runtime, now=now)
                 # Without the text, whose figures change all the time.
-                key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.pci}"
+                key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.device.slot or None}"
                 if key not in current and len(current) == MAX_SHOWN:
                     raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
                 if key not in current and shown.get(key) != value and component not in event_components:
@@ -122,7 +127,9 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
 
 
-def _state(state: Json, component: str, health: str, path: str, *, node: str, now: datetime) -> Observation:
+def _state(
+    state: Json, component: str, health: str, path: str, *, node: str, runtime: str, now: datetime
+) -> Observation:
     said = " ".join(text for key in ("reason", "error") if (text := observation.text(state, key)))
     actions = observation.mapping(state, "suggested_actions")
     return _observation(
@@ -133,6 +140,7 @@ def _state(state: Json, component: str, health: str, path: str, *, node: str, no
         node=node,
         severity=SEVERITIES[health],
         advice=_advice(actions),
+        is_unused=_is_unused(component, runtime),
         at=now,
     )
 
@@ -160,13 +168,31 @@ def _events(body: object, rejected: list[Rejected], *, node: str, now: datetime)
             rejected.append(Rejected(f"{path}/{error.path}", error.reason))
 
 
+def _is_unused(component: str, runtime: str) -> bool:
+    """Return whether the component is about a container runtime that the node does not use.
+
+    Kubernetes itself has not run containers with Docker since 1.24, so that an unknown runtime is not Docker.
+    """
+    if component not in RUNTIMES:
+        return False
+    return component.replace("-", "") != runtime.replace("-", "") if runtime else component in ("docker", "podman")
+
+
 def _observation(
-    said: str, component: str, path: str, *, key: str, node: str, severity: str, advice: str, at: datetime | None
+    said: str,
+    component: str,
+    path: str,
+    *,
+    key: str,
+    node: str,
+    severity: str,
+    advice: str,
+    is_unused: bool = False,
+    at: datetime | None,
 ) -> Observation:
     match = _XID.search(said) if _XID_COMPONENT.search(component) and "sxid" not in component.lower() else None
     alias = int(match[1]) if match is not None else None
-    address, uuid = _PCI.search(said), _UUID.search(said)
-    pci = observation.pci(address[1]) if address is not None else None
+    weight = _weight(component, said, alias=alias, advice=advice, is_unused=is_unused)
     return Observation(
         path=path,
         key=key,
@@ -174,15 +200,34 @@ def _observation(
         kind="gpud",
         code=component,
         check=component,
-        pci=pci,
-        gpu_uuid=uuid[0] if uuid is not None else None,
+        device=_device(said),
         message=said[: observation.MAX_MESSAGE],
-        severity=severity,
-        is_program=alias is not None and catalog.is_user_fault("xid", alias),
+        severity="info" if weight in (Weight.INFO, Weight.MONITOR) else severity,
+        weight=weight,
         alias=alias,
         advice=advice,
         seen_at=at,
     )
+
+
+def _weight(component: str, said: str, *, alias: int | None, advice: str, is_unused: bool) -> Weight:
+    """The catalog decides about an Xid, else gpud's own advice."""
+    if alias is not None:
+        return of_xid(alias, said)
+    if is_unused or is_of_monitor("", said):
+        return Weight.MONITOR
+    if advice == NO_ACTION:
+        return Weight.INFO
+    return Weight.PROGRAM if advice == OF_PROGRAM else Weight.NODE
+
+
+def _device(said: str) -> Device:
+    """The device that a text names, if it names one only: gpud joins what several GPUs have into one sentence."""
+    slots = {slot for match in _PCI.finditer(said) if (slot := observation.pci(match[1]))}
+    uuids = {uuid.lower() for uuid in _UUID.findall(said)}
+    if len(slots) > 1 or len(uuids) > 1:
+        return named()
+    return named(pci=next(iter(slots), ""), uuid=next(iter(uuids), ""))
 
 
 def _passed(component: str, *, node: str, now: datetime) -> Observation:

@@ -9,8 +9,10 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
+from kcover.faults.device import NONE
+from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
 from kcover.quote import short_repr
-from kcover.sources import aws_health, cloudevents, maintenance_notices, observation
+from kcover.sources import aws_health, cloudevents, impacted, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
@@ -31,8 +33,10 @@ ACTIONS: Final = {
     39: "RESTART_APP",
     99: "UNKNOWN",
 }
-UUID_ENTITIES: Final = ("GPU_UUID", "GPU-UUID", "UUID")
-PCI_ENTITIES: Final = ("PCI", "PCI_BUS_ID", "NVSWITCH")
+NO_ACTION: Final = "NONE"
+RESTART_APP: Final = "RESTART_APP"
+RESTARTS: Final = ("RESTART_VM", "RESTART_BM", "REPLACE_VM")
+LOG_CHECK: Final = re.compile(r"(?<![a-z])s?xid(?![a-z])|XIDError", re.IGNORECASE)  # the check reads the kernel log
 MAX_ENTITIES: Final = 64
 _SXID_CHECK: Final = re.compile(r"SX[Ii][Dd]|(?<![a-z])sxid")  # SysLogsSXIDError, but not SysLogsXIDError
 _XID_CODE: Final = re.compile(r"(?:xid[ _-]?)?([0-9]{1,10})", re.IGNORECASE)
@@ -59,20 +63,22 @@ def read(
     for path, envelope in cloudevents.envelopes(body, content_type=content_type, headers=headers):
         try:
             event = cloudevents.event_of(envelope, now=now)
-            observe = maintenance_notices.observation_of if event.type in maintenance_types else _health_event
-            seen = observe(event, path, now=now)
+            if event.type in maintenance_types:
+                notice = maintenance_notices.observation_of(event, path, now=now)
+                seen = [notice] if notice is not None else []
+            else:
+                seen = _health_event(event, path, now=now)
         except Unreadable as error:
             rejected.append(Rejected("/".join(part for part in (path, error.path) if part), error.reason))
             continue
-        if seen is None:
+        found += seen
+        if not seen:
             ignored.append(event.key)
-        else:
-            found.append(seen)
     return Reading(observations=tuple(found), rejected=tuple(rejected), ignored=tuple(ignored))
 
 
-def _health_event(event: cloudevents.CloudEvent, path: str, *, now: datetime) -> Observation | None:
-    """The observation of an event; None if its producer asks that nobody acts on it."""
+def _health_event(event: cloudevents.CloudEvent, path: str, *, now: datetime) -> list[Observation]:
+    """One observation for each device of an event; none if its producer asks that nobody acts on it."""
     data = event.data
     if not isinstance(data, Mapping):
         raise Unreadable("data", reasons.of("source_not_object", value=short_repr(data)))
@@ -80,12 +86,12 @@ def _health_event(event: cloudevents.CloudEvent, path: str, *, now: datetime) ->
     if "healthEvent" in data:
         at, health = "data/healthEvent", observation.mapping(data, "healthEvent")
     try:
-        return _observation(health, event, path, now=now)
+        return _observations(health, event, path, now=now)
     except Unreadable as error:
         raise Unreadable(f"{at}/{error.path}", error.reason) from error
 
 
-def _observation(health: Json, event: cloudevents.CloudEvent, path: str, *, now: datetime) -> Observation | None:
+def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now: datetime) -> list[Observation]:
     check = observation.text(health, "checkName", most=200)
     if not check:
         raise Unreadable("checkName", reasons.of("source_code_missing"))
@@ -95,27 +101,44 @@ def _observation(health: Json, event: cloudevents.CloudEvent, path: str, *, now:
     healthy = observation.boolean(health, "isHealthy")
     fatal = observation.boolean(health, "isFatal")
     if health.get("processingStrategy") in (STORE_ONLY, 2) and not healthy:
-        return None
-    entities = _entities(health)
-    pci = next((slot for kind, name in entities if kind in PCI_ENTITIES and (slot := observation.pci(name))), None)
-    uuid = next((name for kind, name in entities if kind in UUID_ENTITIES or name.startswith("GPU-")), None)
-    return Observation(
-        path=path,
-        key=event.key,
-        node=node,
-        kind="health",
-        code=code,
-        check=check,
-        pci=pci,
-        gpu_uuid=uuid,
-        devices=frozenset(device for device in (pci, uuid) if device),
-        message=observation.text(health, "message") or code,
-        severity="fatal" if fatal else "warning",
-        healthy=healthy,
-        alias=None if healthy else _alias(check, codes),
-        advice=_advice(health),
-        seen_at=observation.moment(health, "generatedTimestamp", now=now) or event.time,
-    )
+        return []
+    message, advice = observation.text(health, "message") or code, _advice(health)
+    alias = None if healthy else _alias(check, codes, message)
+    weight = _weight(check, message, alias=alias, fatal=fatal, advice=advice)
+    devices = impacted.devices(_entities(health))
+    if LOG_CHECK.search(check):
+        # A kernel line is a fault of the whole device, whatever part of it the line names.
+        devices = list(dict.fromkeys(device.whole for device in devices))
+    return [
+        Observation(
+            path=path,
+            key=event.key if len(devices) < 2 else f"{event.key}\n{device.key}",
+            node=node,
+            kind="health",
+            code=code,
+            check=check,
+            device=device,
+            message=message,
+            severity="info" if weight in (Weight.INFO, Weight.MONITOR) else "fatal" if fatal else "warning",
+            weight=weight,
+            healthy=healthy,
+            alias=alias,
+            advice=advice,
+            seen_at=observation.moment(health, "generatedTimestamp", now=now) or event.time,
+        )
+        for device in devices or [NONE]
+    ]
+
+
+def _weight(check: str, message: str, *, alias: int | None, fatal: bool, advice: str) -> Weight:
+    """The catalog decides about an Xid. Else the producer: not fatal and no action is information."""
+    if alias is not None and (told := of_xid(alias, message)) is not Weight.NODE:
+        return told
+    if is_of_monitor(check, message) and not advice.startswith(RESTARTS):
+        return Weight.MONITOR
+    if advice == RESTART_APP:
+        return Weight.PROGRAM
+    return Weight.INFO if not fatal and advice in ("", NO_ACTION) else Weight.NODE
 
 
 def _entities(health: Json) -> list[tuple[str, str]]:
@@ -129,11 +152,14 @@ def _entities(health: Json) -> list[tuple[str, str]]:
     return found
 
 
-def _alias(check: str, codes: list[str]) -> int | None:
-    """The Xid that the event is about, if its check reads Xids and its code is a number."""
+def _alias(check: str, codes: list[str], message: str) -> int | None:
+    """The Xid that the event is about: its code if the check reads Xids, else the one that its message names."""
+    if _SXID_CHECK.search(check):
+        return None
     match = _XID_CODE.fullmatch(codes[0]) if codes else None
-    is_xid = match is not None and ("xid" in check.lower() or codes[0].lower().startswith("xid"))
-    return int(match[1]) if match is not None and is_xid and not _SXID_CHECK.search(check) else None
+    if match is not None and ("xid" in check.lower() or codes[0].lower().startswith("xid")):
+        return int(match[1])
+    return named_xid(message)
 
 
 def _advice(health: Json) -> str:

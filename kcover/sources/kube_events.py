@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from kcover import reasons
 from kcover.faults import xid
+from kcover.faults.device import NONE, Device, named
+from kcover.faults.weight import Weight
 from kcover.quote import short_repr, short_text
 from kcover.sources import observation
 from kcover.sources.observation import Observation, Unreadable
@@ -20,6 +22,7 @@ from kcover.wire import fields
 
 OWN_COMPONENT: Final = "kcover-portal"
 XID_ERROR: Final = "XidError"
+NORMAL: Final = "Normal"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 PREFLIGHT_WORKLOAD: Final = "kcover.io/preflight-workload"
 PREFLIGHT_PREFIX: Final = "kcover.io/preflight-"
@@ -137,12 +140,14 @@ def _xid_error(event: SeenEvent, node: str, at: datetime) -> Observation:
         raise Unreadable("message", reasons.of("event_xid", example=EXAMPLE, value=short_repr(event.message)))
     # As the driver prints it, so that a cause and a severity on the line are understood.
     said = f"NVRM: Xid (PCI:{match['pci']}): {number}, {(match['log'] or '').strip()}"
-    return _observation(event, node, at, kind="xid", code=number, pci=observation.pci(match["pci"]), said=said)
+    return _observation(event, node, at, kind="xid", code=number, device=named(pci=match["pci"]), said=said)
 
 
 def _observation(
-    event: SeenEvent, node: str, at: datetime, *, kind: str, code: int | str, pci: str | None = None, said: str = ""
+    event: SeenEvent, node: str, at: datetime, *, kind: str, code: int | str, device: Device = NONE, said: str = ""
 ) -> Observation:
+    is_order = event.annotations.get(NEEDS_RECOVERY) == "true"  # its agent asks for it, whatever the Event's type
+    is_info = event.type == NORMAL and not is_order and kind == "event"
     return Observation(
         path=f"{event.namespace}/{event.involved_name}",
         key=_key(event, at),
@@ -150,10 +155,10 @@ def _observation(
         kind=kind,
         code=code,
         check=str(code),
-        pci=pci,
-        devices=frozenset((pci,)) if pci else frozenset(),
+        device=device,
         message=observation.text({"message": said or event.message}, "message"),
-        severity="degraded",
+        severity="info" if is_info else "degraded" if is_order or kind == "xid" else "warning",
+        weight=Weight.INFO if is_info else Weight.NODE,
         seen_at=at,
     )
 

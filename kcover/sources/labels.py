@@ -1,16 +1,35 @@
-"""Labels of series and alerts that name a node and a GPU."""
+"""Labels of series and alerts that name a node, a device and an Xid."""
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final
 
 from kcover import reasons
+from kcover.faults import weight
+from kcover.faults.device import UUID, Device, named, part_of, unit_of
 from kcover.sources import observation
 from kcover.sources.observation import Unreadable
 
-NODE_LABELS: Final = ("node", "kubernetes_node", "node_name", "nodename", "Hostname", "exported_node")
-PCI_LABELS: Final = ("pci_bus_id", "pciBusId", "pci")
-UUID_LABELS: Final = ("UUID", "gpu_uuid", "uuid")
+_OWN: Final = ("node", "kubernetes_node", "node_name", "nodename", "Hostname")
+# Prometheus renames the label of a series to exported_X where the target that it scraped has an X of its own.
+EXPORTED: Final = "exported_"
+NODE_LABELS: Final = (*(f"{EXPORTED}{name}" for name in _OWN), *_OWN)
+XID_LABELS: Final = ("xid", "err_code", "xid_code", "xid_error", "error_code", "xiderror")
+_PCI: Final = ("pci_bus_id", "pcibusid", "pci_address", "pci", "bdf")
+_UUID: Final = ("uuid", "gpu_uuid")
+# A label and what its value numbers or names; the first one that an item has counts.
+_UNITS: Final = (
+    *(("gpu", "gpu"), ("gpu_id", "gpu"), ("gpu_index", "gpu"), ("nvswitch", "nvswitch"), ("nvswitch_id", "nvswitch")),
+    *(("nic", "nic"), ("hca", "nic"), ("ib_device", "nic"), ("interface", "nic"), ("device", "device")),
+)
+_PARTS: Final = (
+    ("gpu_i_id", "mig"),
+    ("gpu_instance_id", "mig"),
+    ("nvlink", "link"),
+    ("link", "link"),
+    ("port", "port"),
+)
+_ADAPTER: Final = re.compile(r"(?:mlx[45]|ib|rdma|roce|eth|en[opsx]|bnxt|irdma|hfi|efa|bond)[A-Za-z0-9_.-]*")
 _PORT: Final = re.compile(r":[0-9]{1,5}$")
 
 
@@ -30,7 +49,37 @@ def first(labels: Mapping[str, str], names: Sequence[str]) -> str:
     return next((labels[name] for name in names if labels.get(name)), "")
 
 
-def device(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The slot and the UUID of the GPU, each None if no label gives it."""
-    uuid = first(labels, UUID_LABELS)
-    return observation.pci(first(labels, PCI_LABELS)), uuid[:96] if uuid.startswith("GPU-") else None
+def device(labels: Mapping[str, str]) -> Device:
+    """The device that the labels name, in whatever case their names are written."""
+    given = {name.lower(): value.strip() for name, value in labels.items() if value.strip()}
+    given |= {name.removeprefix(EXPORTED): value for name, value in given.items() if name.startswith(EXPORTED)}
+    units = [(kind, given[label]) for label, kind in _UNITS if label in given]
+    uuid, pci = first(given, _UUID), first(given, _PCI)
+    unit = ""
+    for kind, value in units:
+        if UUID.fullmatch(value):
+            uuid = uuid or value
+        elif observation.pci(value):
+            pci = pci or value
+        elif not unit:
+            is_nic = kind == "device" and _ADAPTER.fullmatch(value) is not None
+            unit = unit_of("nic" if is_nic else kind, _number(value, kind))
+    has_ports = unit.startswith(("nic ", "nvswitch "))
+    parts = [part_of(kind, given[label]) for label, kind in _PARTS if label in given and (kind != "port" or has_ports)]
+    return named(pci=pci, uuid=uuid, unit=unit, part=" ".join(part for part in parts if part))
+
+
+def _number(value: str, kind: str) -> str:
+    """The number of ``nvswitch3`` and ``GPU 3``; any other value as it is."""
+    return re.sub(rf"^{kind}[ _-]?(?=[0-9]{{1,4}}$)", "", value, flags=re.IGNORECASE)
+
+
+def xid(labels: Mapping[str, str], *texts: str) -> int | None:
+    """The Xid that a label names, else the name of the alert or, in plain words, one of these texts; None: none."""
+    given = {name.lower(): value.strip() for name, value in labels.items()}
+    for name in XID_LABELS:
+        value = given.get(name, "")
+        code = int(value) if re.fullmatch(r"[0-9]{1,10}", value) else weight.named_xid(value)
+        if code:
+            return code
+    return weight.named_xid(given.get("alertname", "")) or weight.named_xid(*texts)

@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
+from kcover.faults.device import named
+from kcover.faults.weight import Weight
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
 from kcover.sources import log_lines, observation
@@ -149,9 +151,8 @@ def _observation(
         kind=seen.kind,
         code=seen.code,
         check=str(seen.code),
-        pci=seen.pci,
-        devices=frozenset((seen.pci,)) if seen.pci else frozenset(),
+        device=named(pci=seen.pci or ""),
         message=line.strip()[: observation.MAX_MESSAGE],
-        is_program=bool(query.texts),  # any program can print this line
+        weight=Weight.PROGRAM if query.texts else Weight.NODE,  # any program can print this line
         seen_at=observation.not_ahead(log_lines.moment(at), "0", now=now),
     )

@@ -8,6 +8,8 @@ from typing import Any
 
 from kcover import reasons
 from kcover.faults import fault, xid
+from kcover.faults.device import NONE, Device
+from kcover.faults.weight import Weight
 from kcover.quote import short_repr
 from kcover.wire import fields
 
@@ -42,8 +44,9 @@ class Observation:
 
     ``path``: its place in the request. ``machine``: in place of ``node``, the last part of the node's provider ID;
     other machines of the cloud have no consequence. ``key``: its identity within the source, by which a repetition is
-    recognized. ``healthy``: it ends the faults of ``kind`` and ``check`` (all of the node if ``devices`` is empty) that
-    the same source opened. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
+    recognized. ``healthy``: it ends the faults of ``kind`` and ``check`` of ``device`` (without one: of the node) that
+    the same source opened. ``series``: what fires and ends, such as an alert with its labels; several may tell about
+    one device. ``check``: the part of the code that names the check, ``code`` itself for most kinds.
     ``alias``: the Xid that the code stands for, so that other sources of the same fault join its incident.
     ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
     ``earliest``: of what has no time of its own, when it was read before and was no fault; LONG_AGO if it was not read.
@@ -56,12 +59,11 @@ class Observation:
     kind: str
     code: int | str
     check: str = ""
-    pci: str | None = None
-    gpu_uuid: str | None = None
-    devices: frozenset[str] = frozenset()
+    series: str = ""
+    device: Device = NONE
     message: str = ""
     severity: str = "warning"
-    is_program: bool = False
+    weight: Weight = Weight.NODE
     healthy: bool = False
     alias: int | None = None
     advice: str = ""

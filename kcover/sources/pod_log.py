@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
+from kcover.faults.weight import Weight
 from kcover.quote import short_repr
 from kcover.sources import log_lines, observation
 from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
@@ -121,6 +122,6 @@ def _observation(
         code=seen.code,
         check=str(seen.code),
         message=text.strip()[: observation.MAX_MESSAGE],
-        is_program=True,  # any program can print this line
+        weight=Weight.PROGRAM,  # any program can print this line
         seen_at=observation.not_ahead(log_lines.moment(at), "", now=now),
     )

@@ -15,19 +15,22 @@ from typing import Any, Final, Self
 
 from kcover import reasons
 from kcover.faults import xid as xid_lines
+from kcover.faults.device import UUID, Device, named
+from kcover.faults.weight import Weight, is_of_monitor, of_xid, severity_of
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
 from kcover.sources import observation
-from kcover.sources.alertmanager import SEVERITIES
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 DEFAULT_QUERY: Final = XID_METRIC
-NODE_LABELS: Final = ("Hostname", *series_labels.NODE_LABELS)
+NODE_LABELS: Final = ("exported_node", "Hostname", *series_labels.NODE_LABELS)
 MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them
 MAX_SECONDS: Final = 10**10  # since 1970: in the year 2286; milliseconds are more
 
-Shown = Mapping[str, str]  # series -> the value that was a fault when it was last read
+# Node, code and device -> the values that were faults when they were last read, apart by spaces. Those of an Xid have a
+# key for each exporter: two exporters of one GPU may each keep a last Xid of their own.
+Shown = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,20 +80,31 @@ class SeriesReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Series:
-    """A series that names a node. ``key``: its node, its code and its device, whatever other labels it has."""
+    """A series that names a node.
+
+    ``place``: its node, its code and its device, whatever other labels it has. ``exporter``: what stays of the labels
+    of an exporter when its pod starts again.
+    """
 
     labels: Mapping[str, str]
     node: str
     code: str
-    pci: str | None
-    uuid: str | None
+    device: Device
     value: float
     at: datetime
     path: str
 
     @property
-    def key(self) -> str:
-        return "\t".join((self.node, self.code, self.pci or self.uuid or series_labels.first(self.labels, ("gpu",))))
+    def place(self) -> str:
+        return "\t".join((self.node, self.code, self.device.key))
+
+    @property
+    def exporter(self) -> str:
+        parts = (self.labels.get("job", ""), self.labels.get("instance", "").rpartition(":")[2])
+        return " ".join(part for part in parts if part)[:80]
+
+    def key(self, *, is_xid: bool) -> str:
+        return f"{self.place}\t{self.exporter}" if is_xid and self.exporter else self.place
 
 
 def read(
@@ -100,35 +114,49 @@ def read(
     found: list[Observation] = []
     rejected: list[Rejected] = []
     current: dict[str, str] = {}
-    seen: set[str] = set()
+    became: list[tuple[_Series, str, datetime]] = []
+    keys: set[str] = set()
+    seen: set[str] = set()  # keys, and the places of series
+    told: dict[str, set[str]] = {}  # of each place: what its series showed before, and what is told now
     for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):
         path = f"result/{index}"
         try:
             series = _series(item, path, query=query, node_labels=node_labels, now=now)
-            seen.add(series.key)
-            value = _xid_of(series) if _is_xid(query, series.labels) else "1"
+            is_xid = _is_xid(query, series.labels)
+            key = series.key(is_xid=is_xid)
+            keys.add(key)
+            seen |= {key, series.place}
+            value = _xid_of(series) if is_xid else "1"
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
             continue
+        told.setdefault(series.place, set()).update(*(before.shown.get(one, "").split() for one in (key, series.place)))
         if value != "0":
-            current[series.key] = value
-            if before.shown.get(series.key) != value:
-                is_xid = _is_xid(query, series.labels)
-                # A series that a query for faults does not give is no fault; one of Xids may not have been read.
-                earliest = before.read_at(series.key) if is_xid else before.at or observation.LONG_AGO
-                found.append(_fault(series, value, query=query, earliest=earliest, now=now))
+            current[key] = " ".join(sorted({*current.get(key, "").split(), value}))
+            became.append((series, value, _earliest(before, series, key, is_xid=is_xid)))
+    for series, value, earliest in became:
+        if value not in told[series.place]:
+            told[series.place].add(value)
+            found.append(_fault(series, value, query=query, earliest=earliest, now=now))
     gone = {key: value for key, value in before.shown.items() if key not in seen}
     if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
-        found += [_passed(key, now=now) for key in gone]
+        found += [_passed(key, now=now) for key in gone if _is_place(key)]
     after = Before(
         at=now,
         shown=current,
-        quiet={_digest(key) for key in seen if key not in current},
+        quiet={_digest(key) for key in keys if key not in current},
         gone={key: before.read_at(key).isoformat() for key in gone if key in current},
     )
     return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), after=after)
+
+
+def _earliest(before: Before, series: _Series, key: str, *, is_xid: bool) -> datetime:
+    """A series that a query for faults does not give is no fault; one of Xids may not have been read."""
+    if not is_xid:
+        return before.at or observation.LONG_AGO
+    return max(before.read_at(key), before.read_at(series.place))
 
 
 def _digest(key: str) -> str:
@@ -160,15 +188,14 @@ def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], 
     given = observation.mapping(item, "metric")
     labels = {name: observation.text(given, name) for name in given}
     value, at = _sample(item, now=now)
-    pci, uuid = series_labels.device(labels)
     name = labels.get("alertname") or labels.get("__name__", "")
     code = "xid" if _is_xid(query, labels) else observation.code(name, "metric/__name__")
+    device = series_labels.device(labels)
     return _Series(
         labels=labels,
         node=series_labels.node(labels, node_labels),
         code=code,
-        pci=pci,
-        uuid=uuid,
+        device=device.whole if code == "xid" else device,
         value=value,
         at=at,
         path=path,
@@ -204,25 +231,31 @@ def _xid_of(series: _Series) -> str:
 def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: datetime) -> Observation:
     is_xid = _is_xid(query, series.labels)
     name = series.labels.get("__name__", "") or query[:200]
+    alias = int(value) if is_xid else series_labels.xid(series.labels)
+    severity = severity_of(series.labels.get("severity", ""))
+    weight = of_xid(alias) if alias is not None else Weight.MONITOR if is_of_monitor(series.code) else Weight.NODE
+    if weight is Weight.NODE and severity == "info":
+        weight = Weight.INFO
     return Observation(
         path=series.path,
-        key="\n".join((series.key, value, now.isoformat())),
+        key="\n".join((series.place, value, now.isoformat())),
         node=series.node,
         kind="xid" if is_xid else "alert",
         code=int(value) if is_xid else series.code,
         check=value if is_xid else series.code,
-        pci=series.pci,
-        gpu_uuid=series.uuid,
+        device=series.device,
         message=f"{name} = {value if is_xid else series.value:}",
-        severity=SEVERITIES.get(series.labels.get("severity", "").lower(), "warning"),
+        severity="info" if weight in (Weight.INFO, Weight.MONITOR) else severity,
+        weight=weight,
+        alias=None if is_xid else alias,
         seen_at=series.at,
         earliest=earliest,
     )
 
 
 def _passed(key: str, *, now: datetime) -> Observation:
-    """The end of the alert of a series that is gone. It ends the alert on all devices of the node that are gone."""
-    node, code, device = key.split("\t", 2)
+    """The end of the alert of a series that is gone."""
+    node, code, device = key.split("\t")[:3]
     return Observation(
         path="result",
         key="\n".join((key, "gone", now.isoformat())),
@@ -230,8 +263,22 @@ def _passed(key: str, *, now: datetime) -> Observation:
         kind="alert",
         code=code,
         check=code,
-        devices=frozenset((device,)) if device else frozenset(),
+        device=_of_key(device),
         message=code,
         healthy=True,
         seen_at=now,
     )
+
+
+def _is_place(key: str) -> bool:
+    """Return whether the key is of this form; those of earlier versions named a GPU by its number alone."""
+    device = key.split("\t")[2]
+    return not device or bool(_of_key(device))
+
+
+def _of_key(key: str) -> Device:
+    """The device of a key (``Device.key``)."""
+    words = key.split(" ")
+    if len(words) > 1 and not (observation.pci(words[0]) or UUID.fullmatch(words[0])):
+        return Device(unit=" ".join(words[:2]), part=" ".join(words[2:]))
+    return named(pci=words[0], uuid=words[0], part=" ".join(words[1:]))

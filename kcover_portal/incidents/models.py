@@ -6,6 +6,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
+from kcover.faults import catalog, fault
 from kcover_portal.fleet.models import Cluster, Node
 
 STORM = "storm"  # the kind of an incident that covers many nodes
@@ -102,6 +103,16 @@ class Incident(models.Model):
     @property
     def closed_why(self) -> reasons.Reason | None:
         return reasons.kept(self.closed_because)
+
+    @property
+    def is_harmless(self) -> bool:
+        """True of information, and of a monitor that does not work: neither the node nor a program is at fault."""
+        return self.is_user_fault and self.severity == "info" and not self._is_of_program
+
+    @property
+    def _is_of_program(self) -> bool:
+        entry = catalog.describe(self.kind, int(self.code)) if self.kind in fault.NUMERIC_KINDS else None
+        return entry is not None and (entry.app_caused or entry.harmless)
 
     @property
     def where(self) -> str:

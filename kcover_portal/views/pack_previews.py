@@ -58,7 +58,13 @@ def _preview(pack: services.Pack, faults: Sequence[Incident]) -> Preview:
     for row in faults:
         labels = row.node.labels if row.node is not None else {}
         found = match.match(
-            rules, kind=row.kind, code=row.code, cause=row.cause, labels=labels, application=row.is_user_fault
+            rules,
+            kind=row.kind,
+            code=row.code,
+            cause=row.cause,
+            labels=labels,
+            application=row.is_user_fault,
+            harmless=row.is_harmless,
         ).candidate
         if found is None:
             continue

@@ -62,8 +62,18 @@ def test_a_code_without_an_entry():
 
 
 def test_codes_that_user_programs_cause():
-    program = {code for code in catalog.entries("xid") if catalog.is_user_fault("xid", code)}
+    entries = catalog.entries("xid")
+    program = {code for code, entry in entries.items() if entry.app_caused and catalog.is_user_fault("xid", code)}
     assert program == {4, 8, 11, 13, 24, 25, 31, 37, 43, 45, 66, 67, 69, 80, 106, 107, 108, 137, 141}
+    others = [entry for code, entry in entries.items() if catalog.is_user_fault("xid", code) and code not in program]
+    assert {entry.severity for entry in others} == {"info"}
+
+
+@pytest.mark.parametrize(("kind", "code"), [("xid", 51), ("xid", 57), ("xid", 162), ("sxid", 10005)])
+def test_information_is_no_fault_of_the_node_unless_the_line_says_fatal(kind, code):
+    assert catalog.is_user_fault(kind, code)
+    assert not catalog.is_hardware(kind, str(code))
+    assert not catalog.is_user_fault(kind, code, fatal=True)
 
 
 @pytest.mark.parametrize("code", [48, 62, 64, 74, 79, 94, 95, 109, 119, 149])
@@ -86,7 +96,8 @@ def test_an_xid_caused_by_a_previous_one_is_not_a_node_fault():
 
 def test_the_harmless_sxids():
     assert {code for code, fact in catalog.entries("sxid").items() if fact.harmless} == HARMLESS
-    assert {code for code in catalog.entries("sxid") if catalog.is_user_fault("sxid", code)} == HARMLESS
+    listed = {code for code in catalog.entries("sxid") if catalog.is_user_fault("sxid", code)}
+    assert listed == HARMLESS | {code for code, fact in catalog.entries("sxid").items() if fact.severity == "info"}
     assert catalog.is_user_fault("sxid", 20001, fatal=False)
     assert not catalog.is_user_fault("sxid", 20001, fatal=True)
     assert catalog.is_user_fault("xid", 13, fatal=True)

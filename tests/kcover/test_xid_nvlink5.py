@@ -100,3 +100,28 @@ def test_the_table_has_no_contradictions():
 @given(st.sampled_from(nvlink5.CODES), st.text() | st.text(max_size=5).map(lambda end: DOWN[:60] + end))
 def test_any_text_is_parsed_without_errors(code, text):
     nvlink5.decode(xid.FaultLine(kind="xid", code=code, text=text))
+
+
+WHOLE = (
+    "NVRM: Xid (PCI:0000:c5:00): 145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 17 "
+    "(0x04084507 0x00000004 0x00000000 0x00000000 0x00000000 0x00000000)"
+)
+
+
+@pytest.mark.parametrize("cut", range(WHOLE.index("Nonfatal") + 4, len(WHOLE) + 1, 3))
+@pytest.mark.parametrize("word", ["Nonfatal", "NONFATAL", "Non-fatal"])
+def test_a_printed_severity_survives_a_line_that_is_cut(cut, word):
+    assert nvlink5.is_fatal(xid.parse_line(WHOLE.replace("Nonfatal", word)[:cut])) is False
+
+
+@pytest.mark.parametrize("end", [" XC1", " Link 17", "(0x04084507 0x0"])
+def test_a_printed_fatal_survives_it_too(end):
+    line = WHOLE.replace("Nonfatal", "Fatal")
+    assert nvlink5.is_fatal(xid.parse_line(line[: line.index(end) + len(end)])) is True
+
+
+def test_the_table_outweighs_the_severity_of_a_line_that_is_cut_after_two_words():
+    line = "NVRM: Xid (PCI:0009:01:00): 149, " + DOWN
+    whole, cut = (nvlink5.decode(xid.parse_line(text)) for text in (line, line[: line.index(" 0x00000000") + 16]))
+    assert cut is not None
+    assert (cut.name, cut.fatal, cut.action) == (whole.name, whole.fatal, whole.action)

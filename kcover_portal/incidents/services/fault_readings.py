@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kcover.faults import catalog, fault, nvlink5, xid
+from kcover.faults.weight import Weight
 from kcover_portal.incidents.services.portal_fault import because_of
-from kcover_portal.incidents.services.source_fault import SourceFault
+from kcover_portal.incidents.services.source_fault import SourceFault, device_of
 
 Identity = tuple[str, str, str]  # kind, code and device of a fault
 Reading = Mapping[str, Any]  # columns of an incident
@@ -13,53 +14,62 @@ Reading = Mapping[str, Any]  # columns of an incident
 
 def identity_of(seen: fault.Fault) -> Identity:
     """The fault's kind, code and device. A node has at most one open incident of an identity."""
-    return seen.kind, str(seen.code), _device(seen)
-
-
-def _device(seen: fault.Fault) -> str:
-    """The device's key within its node: the slot if it was printed, so that a replaced GPU keeps its incident."""
-    if seen.pci:
-        return xid.slot(seen.pci) or seen.pci.lower()
-    return seen.gpu_uuid or ""
+    return seen.kind, str(seen.code), device_of(seen).key
 
 
 def reading_of(seen: fault.Fault) -> Reading:
     """The severity, cause and message according to the log line itself, or to the source that reports it."""
-    if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS:
+    occurrence = xid.parse_line(seen.message)
+    if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS and not _is_quoted(occurrence, seen):
         return {
             "severity": seen.severity,
-            "is_user_fault": seen.is_program,
+            "is_user_fault": seen.weight is not Weight.NODE,
             "cause": None,
             "message": seen.message,
             "because": {},
         }
-    occurrence = xid.parse_line(seen.message)
-    cause = occurrence.cause if occurrence and seen.kind == "xid" else None
+    kind, code = (seen.kind, str(seen.code)) if seen.kind in fault.NUMERIC_KINDS else _named(occurrence)
+    cause = occurrence.cause if occurrence and kind == "xid" else None
     fatal = nvlink5.is_fatal(occurrence)
-    numeric = int(seen.code) if seen.kind in fault.NUMERIC_KINDS else None
+    numeric = int(code) if kind in fault.NUMERIC_KINDS else None
     return {
-        "severity": catalog.severity(seen.kind, numeric, fatal=fatal) if numeric is not None else "warning",
-        "is_user_fault": numeric is not None and catalog.is_user_fault(seen.kind, numeric, cause=cause, fatal=fatal),
+        "severity": catalog.severity(kind, numeric, fatal=fatal) if numeric is not None else "warning",
+        "is_user_fault": numeric is not None and catalog.is_user_fault(kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
         "message": seen.message,
         "because": because_of(seen),
     }
 
 
+def _is_quoted(line: xid.FaultLine | None, seen: SourceFault) -> bool:
+    """Returns whether the source quotes the kernel's line about the Xid that its report stands for."""
+    return line is not None and seen.alias == f"{line.kind} {line.code}"
+
+
+def _named(line: xid.FaultLine | None) -> tuple[str, str]:
+    return (line.kind, str(line.code)) if line is not None else ("", "")
+
+
 def worst(current: Reading, seen: Sequence[fault.Fault], *, drill: bool) -> Reading:
     """The worst reading of these faults and ``current``; ``current`` itself if no fault is worse.
 
-    Of one code, some faults are fatal and some are caused by a user's program. Sources say how bad theirs are. A drill
-    does not change the reading of real occurrences.
+    Of one code, some faults are fatal and some are caused by a user's program. Sources say how bad theirs are; the
+    kernel's line outweighs them, for better and for worse. A drill does not change the reading of real occurrences.
     """
     for occurrence in seen:
         varies = occurrence.kind in fault.NUMERIC_KINDS or isinstance(occurrence, SourceFault)
         if varies and (drill or not occurrence.drill):
             reading = reading_of(occurrence)
-            if weight(reading) > weight(current):
+            ours, theirs = is_of_kernel(reading), is_of_kernel(current)
+            if ours > theirs or (ours == theirs and weight(reading) > weight(current)):
                 current = reading
         drill = drill and occurrence.drill
     return current
+
+
+def is_of_kernel(reading: Reading) -> bool:
+    """Returns whether the reading is of a line of the kernel about an Xid or SXid."""
+    return xid.parse_line(reading["message"]) is not None
 
 
 def worst_of(seen: Sequence[fault.Fault]) -> Reading:

@@ -2,7 +2,8 @@
 
 Within JOIN_WINDOW, a report joins an open incident of its node with the same code and device. A report without a
 device, or by another name of the code, joins only if there is a single such incident. At least one of the two sides
-must be a source: an agent distinguishes its own faults.
+must be a source: an agent distinguishes its own faults. An alert or a condition is told for as long as it lasts, often
+minutes after its cause: about one device, it joins whenever that was.
 """
 
 from collections.abc import Sequence
@@ -13,29 +14,31 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 
 from kcover.faults import fault
+from kcover.faults.device import covers
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
-from kcover_portal.incidents.services.source_fault import SourceFault
+from kcover_portal.incidents.services.source_fault import SourceFault, witness_of
 from kcover_portal.prepared import Prepared
 
 JOIN_WINDOW = timedelta(seconds=60)
+STATES = ("alert", "condition")  # kinds of faults that last
 
 
 def joined(node: Node, groups: Sequence[FaultGroup], *, now: datetime) -> list[FaultGroup]:
     """The groups, with those that belong to an incident of another name moved there. One query if one may be."""
     if not any(_may_join(group) for group in groups):
         return list(groups)
-    candidates = _CANDIDATES.rows(node=node.pk, since=now - JOIN_WINDOW)
-    return [_joined(group, candidates) if _may_join(group) else group for group in groups]
+    candidates = _CANDIDATES.rows(node=node.pk)
+    since = now - JOIN_WINDOW
+    return [_joined(group, candidates, since=since) if _may_join(group) else group for group in groups]
 
 
-def _candidates(node: int, since: datetime) -> QuerySet[Incident]:
-    rows = Incident.objects.filter(node=node, state=Incident.State.OPEN, last_at__gte=since)
-    return rows.exclude(kind=fault.OVERFLOW)
+def _candidates(node: int) -> QuerySet[Incident]:
+    return Incident.objects.filter(node=node, state=Incident.State.OPEN).exclude(kind=fault.OVERFLOW)
 
 
-_CANDIDATES = Prepared(_candidates, node=int, since=datetime)
+_CANDIDATES = Prepared(_candidates, node=int)
 
 
 def _may_join(group: FaultGroup) -> bool:
@@ -50,13 +53,26 @@ def is_from_source(group: FaultGroup) -> bool:
     return all(isinstance(seen, SourceFault) for seen in group.fresh)
 
 
-def _joined(group: FaultGroup, candidates: Sequence[Incident]) -> FaultGroup:
+def _joined(group: FaultGroup, candidates: Sequence[Incident], *, since: datetime) -> FaultGroup:
     from_source = is_from_source(group)
-    found = [row for row in candidates if (row.alias or from_source) and is_same(group, row)]
-    if len(found) != 1:
+    near = (row for row in candidates if row.last_at >= since or _lasts(group, row))
+    found = [row for row in near if (row.alias or from_source) and is_same(group, row)]
+    if len(found) != 1 or _is_told_apart(group, found[0]):
         return group
-    [row] = found
-    return moved(group, row)
+    return moved(group, found[0])
+
+
+def _is_told_apart(group: FaultGroup, row: Incident) -> bool:
+    """Returns whether the source itself tells the fault of a device from the one that it reported without a device."""
+    if bool(group.identity[2]) == bool(row.device) or not is_from_source(group):
+        return False
+    return row.occurrences.filter(witness=witness_of(group.fresh[0])).exists()
+
+
+def _lasts(group: FaultGroup, row: Incident) -> bool:
+    """Returns whether one of the two is a state, and both name one device."""
+    kind, _, device = group.identity
+    return (kind in STATES or row.kind in STATES) and device == row.device != ""
 
 
 def moved(group: FaultGroup, row: Incident) -> FaultGroup:
@@ -73,7 +89,9 @@ def is_same(group: FaultGroup, row: Incident) -> bool:
     if names.isdisjoint((f"{row.kind} {row.code}", row.alias)):
         return False
     uuids = {seen.gpu_uuid for seen in group.fresh if seen.gpu_uuid}
-    return device in ("", row.device) or not row.device or row.gpu_uuid in uuids
+    # A part and its whole: the kernel names the GPU, other monitors its link or its MIG device.
+    fits = covers((row.device,), (device,)) or covers((device,), (row.device,))
+    return not device or not row.device or fits or row.gpu_uuid in uuids
 
 
 def _made_precise(row: Incident, group: FaultGroup) -> bool:

@@ -137,7 +137,11 @@ def _add(
     node: Node, incident: Incident, group: FaultGroup, columns: Mapping[str, Any], *, boot_id: str, now: datetime
 ) -> bool:
     """Adds to an open incident and schedules its decision. Returns False if it is no longer open."""
-    current = {"is_user_fault": incident.is_user_fault, "severity": incident.severity}
+    current = {
+        "is_user_fault": incident.is_user_fault,
+        "severity": incident.severity,
+        "message": incident.message,
+    }
     reading = worst(current, group.fresh, drill=incident.drill)
     worse = reading is not current
     changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}

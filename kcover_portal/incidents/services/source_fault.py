@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover.faults import fault
+from kcover.faults import fault, xid
+from kcover.faults.device import Device
+from kcover.faults.weight import Weight
 from kcover_portal.incidents.services.timed_fault import TimedFault, are_late
 
 # An event that is older than this may be over already, and its end may follow in the same stream. Nobody acts before
@@ -19,12 +21,15 @@ LATE_DECIDED_AFTER = timedelta(seconds=30)
 class SourceFault(TimedFault):
     """A fault that a source reports. ``witness``: the name of the source. ``severity``: as the source judges it.
 
-    ``alias``: the fault that others may report instead, such as ``xid 79``. ``advice``: what the source recommends.
+    ``unit`` and ``part`` name the device beside its slot and its UUID (``Device``). ``alias``: the fault that
+    others may report instead, such as ``xid 79``. ``advice``: what the source recommends.
     """
 
     witness: str
     severity: str = "warning"
-    is_program: bool = False
+    weight: Weight = Weight.NODE
+    unit: str = ""
+    part: str = ""
     alias: str = ""
     advice: str = ""
 
@@ -32,6 +37,13 @@ class SourceFault(TimedFault):
     def names(self) -> frozenset[str]:
         """Everything by which another witness may report the same fault."""
         return frozenset(name for name in (f"{self.kind} {self.code}", self.alias) if name)
+
+
+def device_of(seen: fault.Fault) -> Device:
+    """The device that the fault is about; an address in a form of its own is a name like any other."""
+    unit, part = (seen.unit, seen.part) if isinstance(seen, SourceFault) else ("", "")
+    slot = xid.slot(seen.pci) or ""
+    return Device(slot=slot, uuid=seen.gpu_uuid or "", unit=unit or (seen.pci or "").lower(), part=part)
 
 
 def witness_of(seen: fault.Fault) -> str:

@@ -4,7 +4,7 @@ A source is not an agent: its reports neither count as heartbeats nor change wha
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -12,10 +12,12 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from kcover import reasons
+from kcover.faults import device
+from kcover.faults.device import NONE, Device
 from kcover.sources.observation import is_of_check
-from kcover_portal.fleet.models import Cluster, Gpu, Node
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import closure, late_reports, overflow, record_faults
+from kcover_portal.incidents.services import closure, inventory, late_reports, overflow, record_faults
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
@@ -27,13 +29,13 @@ class PassedCheck:
     """A source reports that a check of a node has passed.
 
     It ends what the same source opened for the check: incidents of ``kind`` whose code is ``check`` or begins with
-    ``check/``, on ``devices`` (empty: all). ``at``: by the source's clock; a later fault stays open.
+    ``check/``, on ``device`` (none: all). ``at``: by the source's clock; a later fault stays open.
     """
 
     node: str
     kind: str
     check: str
-    devices: frozenset[str] = frozenset()
+    device: Device = NONE
     at: datetime | None = None
 
 
@@ -83,21 +85,13 @@ def ingest_observed(
             by_node.setdefault(node.pk, []).append(seen)
         for pk in sorted(by_node):  # incidents are locked in the order of their nodes
             node = nodes[pk]
-            for boot_id, told in late_reports.by_boot(node, _with_slots(node, by_node[pk]), now=now).items():
+            located = inventory.located(node, by_node[pk])
+            for boot_id, told in late_reports.by_boot(node, located, now=now).items():
                 for alike in _in_turns(told):
                     # One after the other: two names of one fault share an incident.
                     record_faults.keep_faults(node, alike, boot_id=boot_id, now=now)
         if passed:
             _close(passed, witness=witness, now=now)
-
-
-def _with_slots(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
-    """The faults with the slots of GPUs that are named by UUID only, as agents name them."""
-    uuids = {one.gpu_uuid for one in seen if one.gpu_uuid and not one.pci}
-    if not uuids:
-        return list(seen)
-    slots = dict(Gpu.objects.filter(node=node, uuid__in=uuids).exclude(pci="").values_list("uuid", "pci"))
-    return [replace(one, pci=one.pci or slots.get(one.gpu_uuid or "")) for one in seen]
 
 
 def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
@@ -117,7 +111,7 @@ def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
 def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: datetime) -> None:
     """Closes the incidents that only this source reported, for each check that has passed since."""
     for row in _open_incidents({node.pk for node, _ in passed}, {one.kind for _, one in passed}):
-        proof = next((one for node, one in passed if node.pk == row.node_id and _covers(one, row)), None)
+        proof = next((one for node, one in passed if node.pk == row.node_id and _covers(node, one, row)), None)
         if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof):
             because = reasons.of("source_reports_healthy", source=witness, check=proof.check)
             closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
@@ -129,10 +123,10 @@ def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
     return Incident.objects.filter(node__in=nodes, kind__in=kinds, state=Incident.State.OPEN).order_by("pk")
 
 
-def _covers(passed: PassedCheck, row: Incident) -> bool:
+def _covers(node: Node, passed: PassedCheck, row: Incident) -> bool:
     if passed.kind != row.kind or not is_of_check(row.code, passed.check):
         return False
-    return not passed.devices or not row.device or not passed.devices.isdisjoint((row.device, row.gpu_uuid))
+    return device.covers(inventory.names_of(node, passed.device), (row.device, row.gpu_uuid))
 
 
 def _is_only_witness(row: Incident, witness: str) -> bool:

@@ -157,6 +157,7 @@ def _fault(incident: Incident, rules: Sequence[match.Candidate], *, now: datetim
         seen_within=seen_within(incident, rules, now=now),
         drill=incident.drill,
         application=incident.is_user_fault,
+        harmless=incident.is_harmless,
         last_seen_at=incident.last_at,
     )
 

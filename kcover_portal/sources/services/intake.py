@@ -12,6 +12,7 @@ from typing import Any
 from django.db import transaction
 
 from kcover import reasons
+from kcover.faults import device
 from kcover.sources import settings
 from kcover.sources.observation import LONG_AGO, Observation, Reading, Rejected
 from kcover_portal import doorbell
@@ -122,7 +123,7 @@ def _split(
     passed = [
         (
             nodes[one.node],
-            incidents.PassedCheck(node=one.node, kind=one.kind, check=one.check, devices=one.devices, at=one.seen_at),
+            incidents.PassedCheck(node=one.node, kind=one.kind, check=one.check, device=one.device, at=one.seen_at),
         )
         for one in passes
         if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished with the node
@@ -143,7 +144,7 @@ def _is_old(source: Source, at: datetime, *, now: datetime) -> bool:
 def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
     if (passed.kind, passed.check) != (one.kind, one.check) or (passed.seen_at or now) < (one.seen_at or now):
         return False
-    return not passed.devices or not one.devices or not passed.devices.isdisjoint(one.devices)
+    return device.covers(passed.device.names, one.device.names)
 
 
 def _clock(source: Source, one: Observation) -> str:
@@ -172,14 +173,16 @@ def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime)
     return incidents.SourceFault(
         kind=one.kind,
         code=one.code,
-        pci=one.pci,
-        gpu_uuid=one.gpu_uuid,
+        pci=one.device.slot or None,
+        gpu_uuid=one.device.uuid or None,
+        unit=one.device.unit,
+        part=one.device.part,
         message=one.message,
         seen_at=one.seen_at,
         source=source.kind,
         witness=source.name,
         severity=one.severity,
-        is_program=one.is_program,
+        weight=one.weight,
         alias=f"xid {one.alias}" if one.alias else "",
         advice=one.advice[:200],
         earliest=_earliest(source, one, ahead=ahead, now=now),

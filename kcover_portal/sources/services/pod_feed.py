@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover import reasons
+from kcover.faults.weight import Weight
 from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -196,7 +197,7 @@ def _observation(one: failures.FailedContainer) -> Observation:
         kind="pod",
         code=PodFailure.CODE,
         message=one.text,
-        is_program=True,  # an exit code alone proves no fault of the node
+        weight=Weight.PROGRAM,  # an exit code alone proves no fault of the node
         seen_at=one.at,
     )
 
@@ -213,7 +214,7 @@ def _accusation(one: failures.FailedContainer, before: Sequence[str]) -> Observa
         kind="pod",
         code=PodFailure.FAILS_FIRST,
         message=f"{one.job.kind} {one.job}: {attempts} attempts failed first on {one.pod.node}; {one.text}"[:1024],
-        is_program=True,  # a program chooses where and when it fails, so this proves no fault of the node
+        weight=Weight.PROGRAM,  # a program chooses where and when it fails, so this proves no fault of the node
         advice="" if same_pod else elsewhere,
         seen_at=one.at,
     )

@@ -12,4 +12,4 @@ def test_a_line_of_a_pod_is_a_fault_of_a_program() -> None:
     value = [str(log_lines.nanoseconds(NOW)), "invalid device ordinal"]
     body = {"data": {"resultType": "streams", "result": [{"stream": stream, "values": [value]}]}}
     [seen] = loki.read(body, loki.queries({})[1], now=NOW).reading.observations
-    assert seen.is_program
+    assert seen.weight == "program"

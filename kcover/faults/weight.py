@@ -1,0 +1,77 @@
+"""The weight of a report: a fault of the node, or something that only resembles one.
+
+Each source says it in words of its own: a severity, an action, a type, the number of an Xid. Only NODE is a fault of
+the node. Of the others no rule without their code acts, except that a rule for a whole kind may cover PROGRAM.
+"""
+
+import re
+from enum import StrEnum
+from typing import Final
+
+from kcover.faults import catalog, nvlink5, xid
+
+
+class Weight(StrEnum):
+    """What a report is about: the node, a user's program, the monitor that reports, or nothing that is wrong."""
+
+    NODE = "node"
+    PROGRAM = "program"
+    MONITOR = "monitor"
+    INFO = "info"
+
+
+# The words of alerts' severities, of Kubernetes Events and of conditions; any other word is a warning.
+SEVERITIES: Final = {
+    **dict.fromkeys(("critical", "crit", "page", "fatal", "emergency", "alert", "disaster", "p0", "p1"), "fatal"),
+    **dict.fromkeys(("error", "err", "major", "high", "degraded"), "degraded"),
+    **dict.fromkeys(("info", "information", "informational", "notice", "none", "ok", "normal", "debug"), "info"),
+}
+_XID: Final = re.compile(
+    r"(?<![Ss])XID(?:[ _]?(?:error|code))?(?:[ _#=(-]{0,3}|: ?)([0-9]{1,10})(?!\.?[0-9%])", re.IGNORECASE
+)
+# A monitor that reports that it cannot look. What its subject did meanwhile is not known.
+_GONE: Final = r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable))"
+_MONITOR: Final = re.compile(
+    rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine|target)s?[ _-]?(?:is[ _-]?)?{_GONE}"
+    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:is[ _-]?)?{_GONE}",
+    re.IGNORECASE,
+)
+_CANNOT: Final = r"(?:failed|unable|cannot|could not)(?: to)? (?:connect|reach|talk)(?: to)?"
+_CANNOT_MEASURE: Final = re.compile(
+    rf"{_CANNOT} (?:the )?(?:local )?(?:nvidia )?(?:dcgm|nv-hostengine|host ?engine|docker|containerd)"
+    r"|(?:dcgm|nv-hostengine|host ?engine|exporter)\b[^.\n]{0,60}\b(?:unavailable|unreachable|connection refused"
+    r"|not (?:installed|running|found|available|initialized|reachable))"
+    r"|\b(?:not|no longer) supported\b|\bis not installed\b|installed but [^.\n]{0,40}\bservice is not active",
+    re.IGNORECASE,
+)
+
+
+def severity_of(word: str) -> str:
+    """One of the catalog's severities for a source's word; an unknown one is a warning."""
+    return SEVERITIES.get(word.strip().lower(), "warning")
+
+
+def of_xid(code: int, text: str = "") -> Weight:
+    """The weight of an Xid by the catalog, and by the line of the kernel in ``text`` if there is one."""
+    line = xid.parse_line(text)
+    told = line if line is not None and (line.kind, line.code) == ("xid", code) else None
+    fatal, cause = nvlink5.is_fatal(told), told.cause if told is not None else None
+    if not catalog.is_user_fault("xid", code, cause=cause, fatal=fatal):
+        return Weight.NODE
+    entry = catalog.xid(code)
+    is_info = entry is not None and not entry.app_caused and catalog.is_information(entry, fatal=fatal)
+    return Weight.INFO if is_info else Weight.PROGRAM
+
+
+def named_xid(*texts: str) -> int | None:
+    """The Xid that these texts name (``XID 145``, ``Xid: 79``); None if they name none, or several."""
+    found = {int(number) for text in texts for number in _XID.findall(text)}
+    lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())
+    found |= {line.code for line in lines if line is not None and line.kind == "xid"}
+    codes = {code for code in found if 0 < code <= xid.MAX_CODE}
+    return codes.pop() if len(codes) == 1 else None
+
+
+def is_of_monitor(check: str, text: str = "") -> bool:
+    """Return whether a check, or the text of its failure, says that the monitor itself does not work."""
+    return _MONITOR.search(check) is not None or _CANNOT_MEASURE.search(text) is not None

@@ -1,0 +1,84 @@
+"""The weight of a report: what is a fault of the node, and what only resembles one."""
+
+import pytest
+
+from kcover.faults import weight
+from kcover.faults.weight import Weight
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (79, "", Weight.NODE),
+        (13, "", Weight.PROGRAM),
+        (43, "", Weight.PROGRAM),
+        (51, "", Weight.INFO),
+        (162, "", Weight.INFO),
+        (99_999, "", Weight.NODE),
+        (145, "", Weight.NODE),
+        (145, "NVRM: Xid (PCI:0000:c5:00): 145, RLW_SRC_TRACK Nonfatal XC1 i0 Link 17 (0x0408", Weight.PROGRAM),
+        (145, "NVRM: Xid (PCI:0000:c5:00): 145, RLW_SRC_TRACK Fatal XC1 i0", Weight.NODE),
+        (62, "NVRM: Xid (PCI:0000:c5:00): 62, x, caused by previous Xid 13", Weight.PROGRAM),
+        (79, "NVRM: Xid (PCI:0000:c5:00): 13, another", Weight.NODE),
+    ],
+)
+def test_the_weight_of_an_xid(code: int, text: str, expected: Weight) -> None:
+    assert weight.of_xid(code, text) is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("GPU 0 had an uncontained error (XID 95)", 95),
+        ("Xid: 79", 79),
+        ("GPUXid79", 79),
+        ("xid=13.", 13),
+        ("XID error 48 on gpu-3", 48),
+        ("MESSAGE=kernel: [1.0] NVRM: Xid (PCI:0000:18:00): 119, pid=1, name=nvc, Timeout", 119),
+        ("Xid errors > 5 in 10m", None),
+        ("XID 79 and XID 48", None),
+        ("SXid 12028", None),
+        ("Xid 0", None),
+        ("", None),
+    ],
+)
+def test_the_xid_that_a_text_names(text: str, code: int | None) -> None:
+    assert weight.named_xid(text) == code
+
+
+@pytest.mark.parametrize(
+    ("word", "severity"),
+    [
+        ("critical", "fatal"),
+        ("CRITICAL", "fatal"),
+        ("Error", "degraded"),
+        ("none", "info"),
+        ("", "warning"),
+        ("x", "warning"),
+    ],
+)
+def test_the_word_for_a_severity(word: str, severity: str) -> None:
+    assert weight.severity_of(word) == severity
+
+
+@pytest.mark.parametrize(
+    ("check", "text", "is_monitor"),
+    [
+        ("GpuDcgmConnectivityFailure", "", True),
+        ("UnhealthyNvidiaDCGMServices", "", True),
+        ("DCGMExporterDown", "", True),
+        ("TargetDown", "", True),
+        ("NodeExporterAbsent", "", True),
+        ("docker", "docker installed but docker service is not active or failed to check", True),
+        ("x", "Failed to connect to DCGM: connection refused", True),
+        ("x", "nv-hostengine is not running", True),
+        ("DCGM_FR_NVLINK_DOWN", "", False),
+        ("DcgmGpuDown", "", False),
+        ("DcgmExporterXidErrors", "", False),
+        ("NodeNetworkConnectionDown", "", False),
+        ("GpuNvlinkWatch", "GPU 3 NVLink down", False),
+        ("GpuMissing", "GPU 3 is not found", False),
+    ],
+)
+def test_a_monitor_that_does_not_work(check: str, text: str, is_monitor: bool) -> None:
+    assert weight.is_of_monitor(check, text) is is_monitor
