@@ -23,7 +23,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 if not settings.configured:
     django.setup()
 
-from agents.probes.log import kmsg
+from agents.probes.log import kmsg, repeats
 from kcover import machine_drivers, mail_replies, masked_addresses, preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
 from kcover.policy import document
@@ -70,7 +70,7 @@ def _kernel_log(data: bytes) -> None:
         records.append(kmsg.Record(text=message, at=NOW, facility=facility, sequence=sequence))
         machine_check.is_uncorrected(line)
         nvlink5.decode(found) if (found := xid.parse_line(line)) else None
-    kmsg.faults(records, now=NOW)
+    repeats.faults(records, now=NOW)
     list(xid.parse_lines(text.splitlines()))
 
 

@@ -27,7 +27,7 @@ from agents.agent import Agent
 from agents.commands.journal import Outcome
 from agents.host import store
 from agents.outbox import retries, spool
-from agents.probes.log import kmsg, sources
+from agents.probes.log import repeats, sources
 from agents.uplink import http
 from agents.uplink.protocol import UplinkError
 from kcover import wire
@@ -248,7 +248,7 @@ class Fleet:
     def _drain(self) -> None:
         """Continues until the spools are empty and repeated faults that were held back are sent too."""
         began = time.monotonic()
-        held = kmsg.REPEAT_WINDOW.total_seconds() + 2 * POLL_SECONDS
+        held = repeats.REPEAT_WINDOW.total_seconds() + 2 * POLL_SECONDS
         while (left := sum(host.life.agent.spool.waiting for host in self._hosts)) or time.monotonic() < began + held:
             if time.monotonic() > began + DRAIN_SECONDS:
                 break

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kcover.faults import fault, xid
+from kcover.faults import fault, kernel_line, xid
 
 MAX_LINE: Final = 65_536  # characters; a record of the kernel has at most 8 KiB
 SECOND: Final = 10**9  # nanoseconds
@@ -34,7 +34,9 @@ class LoggedFault:
 
 
 def kernel_fault(line: str) -> LoggedFault | None:
-    """The fault of a line of a kernel log; None if it reports none, or that a fault is over."""
+    """The fault of a line of a kernel log; None if it reports none, that a fault is over, or is a program's line."""
+    if kernel_line.is_of_program(line):
+        return None
     for pattern, spelled in _ANY_CASE:
         line = pattern.sub(spelled, line)
     found = xid.parse_line(line)

@@ -19,7 +19,7 @@ from agents.agent import Agent
 from agents.commands.journal import Outcome
 from agents.host import store
 from agents.outbox import spool
-from agents.probes.log import kmsg
+from agents.probes.log import repeats
 from agents.uplink.protocol import UplinkError
 from kcover.faults import fault
 from simulator.world import evidence, machine, uplink
@@ -41,7 +41,7 @@ PEERS: Mapping[str, tuple[float, str]] = {"ping": (0.0, "%"), "iperf": (94.2, "G
 _LONG_POLL_SECONDS = 55.0  # the portal allows 60
 _RETRY_SECONDS = 5.0  # between polls that return at once
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-_WINDOW = kmsg.REPEAT_WINDOW.total_seconds() + 0.2  # until repeats of a fault are reported with their count
+_WINDOW = repeats.REPEAT_WINDOW.total_seconds() + 0.2  # until repeats of a fault are reported with their count
 
 
 class VirtualExecutor:

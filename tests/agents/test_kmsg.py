@@ -4,7 +4,9 @@ import itertools
 import json
 from datetime import UTC, datetime, timedelta
 
-from agents.probes.log import kmsg
+import pytest
+
+from agents.probes.log import kmsg, repeats
 from kcover import wire
 from kcover.faults.fault import Fault
 
@@ -21,7 +23,7 @@ def counts(faults):
 
 
 def test_one_line_is_one_fault_with_all_that_is_known_of_it():
-    found = kmsg.faults([record("usb 1-1: new device"), record(XID_79, facility=1, sequence=7)], now=NOW)
+    found = repeats.faults([record("usb 1-1: new device"), record(XID_79, facility=1, sequence=7)], now=NOW)
     assert found == [
         Fault(
             kind="xid",
@@ -45,8 +47,8 @@ def test_headers_of_records():
 
 def test_the_second_line_about_a_lost_gpu_is_the_same_fault():
     plain = "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."
-    assert counts(kmsg.faults([record(XID_79), record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
-    assert counts(kmsg.faults([record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00.0", 1)]
+    assert counts(repeats.faults([record(XID_79), record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
+    assert counts(repeats.faults([record(plain)], now=NOW)) == [("xid", 79, "0000:4e:00.0", 1)]
 
 
 def test_the_three_lines_of_an_sxid_are_one_fault():
@@ -55,7 +57,7 @@ def test_the_three_lines_of_an_sxid_are_one_fault():
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Severity 1 Engine instance 12 Sub-engine instance 00",
         "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Data {0x00000000, 0x00000000}",
     ]
-    assert counts(kmsg.faults([record(line) for line in lines], now=NOW)) == [("sxid", 24007, "0000:c1:00.0", 1)]
+    assert counts(repeats.faults([record(line) for line in lines], now=NOW)) == [("sxid", 24007, "0000:c1:00.0", 1)]
 
 
 def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
@@ -66,27 +68,27 @@ def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
         line.replace("be0", "9c0"),
         line.replace("CPU 2", "CPU 3"),
     ]
-    found = kmsg.faults([record(line, sequence=number) for number, line in enumerate(lines)], now=NOW)
+    found = repeats.faults([record(line, sequence=number) for number, line in enumerate(lines)], now=NOW)
     (fault,) = found
     assert (fault.kind, fault.code, fault.pci, fault.message) == ("other", "mce", None, line)
     assert (fault.source, fault.count, fault.records) == ("kmsg", 2, ((1, 1), (3, 3)))
-    (drill,) = kmsg.faults([record(line, facility=1)], now=NOW)
+    (drill,) = repeats.faults([record(line, facility=1)], now=NOW)
     assert drill.drill
 
 
 def test_a_flood_of_machine_checks_is_told_once_a_window_and_survives_a_restart():
     line = "{7}[Hardware Error]: event severity: fatal"
-    windows, sent = kmsg.RepeatWindows(), []
+    windows, sent = repeats.RepeatWindows(), []
     for second in range(11):
         found = kmsg.faults_of([record(line, after=second)] * 1000)
         sent.append(windows.fold(found, now=NOW + timedelta(seconds=second)))
-        windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))
+        windows = repeats.RepeatWindows(json.loads(json.dumps(windows.state())))
     assert [second for second, faults in enumerate(sent) if faults] == [0, 5, 10]
     assert sum(fault.count for fault in itertools.chain(*sent, windows.close())) == 11_000
 
 
 def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost():
-    windows = kmsg.RepeatWindows()
+    windows = repeats.RepeatWindows()
     sent = []
     for second in range(21):
         lines = kmsg.faults_of([record(XID_79, after=second)] * 10)
@@ -98,67 +100,154 @@ def test_a_storm_goes_at_once_and_then_once_a_window_and_nothing_of_it_is_lost()
 
 def test_gpus_codes_and_drills_are_kept_apart():
     other_gpu, other_code = XID_79.replace("4e", "5d"), XID_79.replace("79,", "62,")
-    found = kmsg.faults([record(XID_79), record(other_gpu), record(other_code), record(XID_79, facility=1)], now=NOW)
+    found = repeats.faults([record(XID_79), record(other_gpu), record(other_code), record(XID_79, facility=1)], now=NOW)
     assert len(found) == 4
     assert [fault.drill for fault in found] == [False, False, False, True]
 
 
 def test_equal_faults_a_minute_apart_are_two_even_when_read_at_once():
-    found = kmsg.faults([record(XID_79), record(XID_79, after=60)], now=NOW + timedelta(minutes=9))
+    found = repeats.faults([record(XID_79), record(XID_79, after=60)], now=NOW + timedelta(minutes=9))
     assert counts(found) == [("xid", 79, "0000:4e:00", 1)] * 2
 
 
 def test_what_is_held_survives_a_restart():
-    windows = kmsg.RepeatWindows()
+    windows = repeats.RepeatWindows()
     windows.fold(kmsg.faults_of([record(XID_79)]), now=NOW)
     assert windows.fold(kmsg.faults_of([record(XID_79, after=1, sequence=9)]), now=NOW + timedelta(seconds=1)) == []
-    again = kmsg.RepeatWindows(windows.state())
+    again = repeats.RepeatWindows(windows.state())
     (held,) = again.fold([], now=NOW + timedelta(seconds=5))
     assert (held.count, held.sequence, held.message) == (1, 9, XID_79)
-    assert kmsg.RepeatWindows([{"opened": "nonsense"}, {}]).state() == []
+    assert repeats.RepeatWindows([{"opened": "nonsense"}, {}]).state() == []
 
 
 def test_a_fault_says_which_records_it_stands_for():
-    windows = kmsg.RepeatWindows()
+    windows = repeats.RepeatWindows()
     (first,) = windows.fold(kmsg.faults_of([record(XID_79, sequence=number) for number in (4, 5, 9)]), now=NOW)
     assert (first.sequence, first.count, first.records) == (4, 3, ((4, 5), (9, 9)))
     for number in (11, 12, 20):
         windows.fold(kmsg.faults_of([record(XID_79, after=1, sequence=number)]), now=NOW + timedelta(seconds=1))
-        windows = kmsg.RepeatWindows(json.loads(json.dumps(windows.state())))  # a restart
+        windows = repeats.RepeatWindows(json.loads(json.dumps(windows.state())))  # a restart
     (held,) = windows.fold([], now=NOW + timedelta(seconds=5))
     assert (held.sequence, held.count, held.records) == (20, 3, ((11, 12), (20, 20)))
-    (alone,) = kmsg.faults([record(XID_79, sequence=30)], now=NOW)
+    (alone,) = repeats.faults([record(XID_79, sequence=30)], now=NOW)
     assert (alone.sequence, alone.records) == (30, ())
 
 
 def test_a_line_that_only_tells_more_is_no_record_of_its_own():
     plain = "NVRM: GPU 0000:4e:00.0: GPU has fallen off the bus."
-    (found,) = kmsg.faults([record(XID_79, sequence=1), record(plain, sequence=2)], now=NOW)
+    (found,) = repeats.faults([record(XID_79, sequence=1), record(plain, sequence=2)], now=NOW)
     assert (found.count, found.records) == (1, ())
 
 
 def test_the_records_of_a_storm_are_told_in_few_ranges():
     lines = [record(XID_79, sequence=number * number) for number in range(2000)]
-    (found,) = kmsg.faults(lines, now=NOW)
+    (found,) = repeats.faults(lines, now=NOW)
     assert found.count == 2000
     assert len(found.records) == wire.MAX_RECORDS
     assert (found.records[0][0], found.records[-1][1]) == (0, 1999 * 1999)
 
 
 def test_a_clock_set_back_holds_no_window_open():
-    windows = kmsg.RepeatWindows()
+    windows = repeats.RepeatWindows()
     windows.fold(kmsg.faults_of([record(XID_79)] * 2), now=NOW)
     windows.fold(kmsg.faults_of([record(XID_79, after=1)]), now=NOW)
     assert counts(windows.fold([], now=NOW - timedelta(days=1))) == [("xid", 79, "0000:4e:00", 1)]
 
 
 def test_a_flood_of_different_faults_is_bounded():
-    windows = kmsg.RepeatWindows()
-    lines = [record(f"NVRM: Xid (PCI:0000:4e:00): {code}, x") for code in range(3 * kmsg.MAX_WINDOWS)]
+    windows = repeats.RepeatWindows()
+    lines = [record(f"NVRM: Xid (PCI:0000:4e:00): {code}, x") for code in range(3 * repeats.MAX_WINDOWS)]
     assert len(windows.fold(kmsg.faults_of(lines), now=NOW)) == len(lines)
-    assert len(windows.state()) == kmsg.MAX_WINDOWS
+    assert len(windows.state()) == repeats.MAX_WINDOWS
 
 
 def test_messages_are_cut():
-    (found,) = kmsg.faults([record(XID_79 + "x" * 10_000)], now=NOW)
+    (found,) = repeats.faults([record(XID_79 + "x" * 10_000)], now=NOW)
     assert len(found.message) == kmsg.MAX_MESSAGE_CHARS
+
+
+ACTION = "NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from {} to {}"
+CLEAR = ACTION.format("0x1 (GPU Reset Required)", "0x0 (None)")
+REBOOT = ACTION.format("0x0 (None)", "0x2 (Node Reboot Required)")
+RESET = ACTION.format("0x0 (None)", "0x1 (GPU Reset Required)")
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([CLEAR, REBOOT], [(REBOOT, 1)]),
+        ([REBOOT, CLEAR], [(REBOOT, 1)]),
+        ([CLEAR, REBOOT, CLEAR, REBOOT], [(REBOOT, 2)]),
+        ([CLEAR, CLEAR], []),
+        ([RESET, REBOOT], [(RESET, 1), (REBOOT, 1)]),
+        ([REBOOT, RESET, RESET], [(REBOOT, 1), (RESET, 2)]),
+    ],
+)
+def test_an_all_clear_is_no_fault_and_hides_none(lines, told):
+    found = repeats.faults([record(line, after=number) for number, line in enumerate(lines)], now=NOW)
+    assert [(fault.message, fault.count) for fault in found] == told
+
+
+LINK = "NVRM: Xid (PCI:0000:c5:00): 145, RLW_SRC_TRACK {} XC1 i0 Link 17 (0x04084507 0x0"
+SWITCH = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 20001, {}"
+CAUSED = XID_79.replace("79", "62") + ", caused by previous Xid 13"
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (LINK.format("Nonfatal"), LINK.format("Fatal")),
+        (SWITCH.format("Non-fatal, Link 3 x"), SWITCH.format("Fatal, Link 3 x")),
+        (XID_79.replace("79", "62"), CAUSED),
+    ],
+)
+@pytest.mark.parametrize("gap", [0.0, 2.0])
+def test_lines_that_weigh_differently_are_not_folded(one, other, gap):
+    for lines in ([one, other], [other, one]):
+        windows = repeats.RepeatWindows()
+        sent = []
+        for number, line in enumerate(lines):
+            at = NOW + timedelta(seconds=number * gap)
+            sent += windows.fold(kmsg.faults_of([record(line, after=number * gap)]), now=at)
+            windows = repeats.RepeatWindows(json.loads(json.dumps(windows.state())))  # a restart
+        assert [(fault.message, fault.count) for fault in sent] == [(line, 1) for line in lines]
+
+
+@pytest.mark.parametrize("order", [*itertools.permutations(range(3))])
+@pytest.mark.parametrize("word", ["Fatal", "Non-fatal"])
+def test_the_lines_of_an_sxid_are_one_fault_in_any_order(order, word):
+    lines = [
+        SWITCH.format(f"{word}, Link 12 x"),
+        SWITCH.format("Severity 1 Engine instance 12 Sub-engine instance 00"),
+        SWITCH.format("Data {0x00000000, 0x00000000}"),
+    ]
+    [fault] = repeats.faults([record(lines[number]) for number in order], now=NOW)
+    assert (fault.count, fault.message) == (1, lines[0])
+
+
+@pytest.mark.parametrize(
+    "text", [XID_79, "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400"]
+)
+@pytest.mark.parametrize(
+    ("before", "is_fault"),
+    [
+        ("", True),
+        ("Sep 12 00:01:44 ws1 kernel: ", True),
+        ("Sep 12 00:01:44 ws1 alice: ", False),
+        ("Sep 12 00:01:44 ws1 kernel[77]: ", False),
+        ("2026-11-21T08:00:00+00:00 ws1 root: kernel: ", False),
+    ],
+)
+def test_the_text_of_a_user_in_a_plain_log_is_no_fault(text, before, is_fault):
+    plain = kmsg.Record(text=before + text, at=NOW, is_plain=True)
+    assert len(kmsg.faults_of([plain])) == is_fault
+
+
+def test_a_user_does_not_name_the_gpu_that_is_lost():
+    lines = [
+        "Sep 12 00:01:44 ws1 alice: NVRM: The NVIDIA GPU 0000:01:00.0",
+        "Sep 12 00:01:44 ws1 alice: NVRM: (PCI ID: 10de:2330) installed in this system has",
+        "Sep 12 00:01:44 ws1 kernel: NVRM: fallen off the bus and is not responding to commands.",
+    ]
+    [fault] = kmsg.faults_of([kmsg.Record(text=line, at=NOW, is_plain=True) for line in lines])
+    assert fault.pci is None

@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from datetime import UTC, datetime
 
-from agents.probes.log import kmsg, sources
+from agents.probes.log import repeats, sources
 from bench.agents import fleet, thousand
 
 NODES = ["gpu-1", "gpu-2"]
@@ -29,7 +29,7 @@ def test_what_is_written_is_what_an_agent_reads_over_a_rotation(tmp_path):
             while more:
                 chunk = log.read(boot_id="b", now=NOW)
                 more = chunk.more
-                for fault in kmsg.faults(chunk.records, now=NOW):
+                for fault in repeats.faults(chunk.records, now=NOW):
                     read[node, str(fault.code), fault.pci] += fault.count
 
     for turn in range(60):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from agents.probes.log import kmsg
+from agents.probes.log import kmsg, repeats
 from agents.probes.log.health import LogHealth
 from agents.probes.log.sources import Source
 from kcover.faults import xid
@@ -36,12 +36,12 @@ class LogReader:
         self.sources = tuple(sources)
         self._mark: dict[str, Any] = dict(mark)
         self._health = {source.name: LogHealth() for source in self.sources}
-        self._windows: dict[str, kmsg.RepeatWindows] = {}
+        self._windows: dict[str, repeats.RepeatWindows] = {}
         self._recent_xids: dict[tuple[int | str, str | None], datetime] = {}
         for source in self.sources:
             known = self._mark.get(source.name, {})
             source.resume(known.get("position", {}))
-            self._windows[source.name] = kmsg.RepeatWindows(known.get("windows", ()))
+            self._windows[source.name] = repeats.RepeatWindows(known.get("windows", ()))
 
     @property
     def mark(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class LogReader:
         """Drop held faults after a reboot: they repeat reported ones, and would look new in another boot."""
         known = self._mark.get(name, {}).get("position", {}).get("boot_id", boot_id)
         if known != boot_id:
-            self._windows[name] = kmsg.RepeatWindows()
+            self._windows[name] = repeats.RepeatWindows()
 
     def has_seen_xid(self, code: int, pci: str | None, *, since: datetime) -> bool:
         """Return whether a log showed this Xid on this GPU since then. ``pci`` None: on any GPU."""

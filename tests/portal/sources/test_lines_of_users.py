@@ -2,6 +2,8 @@
 
 from datetime import UTC, datetime
 
+import pytest
+
 from kcover.sources import log_lines, loki
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -13,3 +15,13 @@ def test_a_line_of_a_pod_is_a_fault_of_a_program() -> None:
     body = {"data": {"resultType": "streams", "result": [{"stream": stream, "values": [value]}]}}
     [seen] = loki.read(body, loki.queries({})[1], now=NOW).reading.observations
     assert seen.weight == "program"
+
+
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [("", [79]), ("Nov 21 08:00:00 gpu-1 kernel: ", [79]), ("Nov 21 08:00:00 gpu-1 alice: ", []), ("what ", [79])],
+)
+def test_a_line_that_names_a_program_is_not_the_kernels(before: str, codes: list[int]) -> None:
+    value = [str(log_lines.nanoseconds(NOW)), f"{before}NVRM: Xid (PCI:0000:4e:00): 79, x"]
+    body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": [value]}]}}
+    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == codes

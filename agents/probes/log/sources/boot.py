@@ -3,6 +3,8 @@
 import os
 import re
 
+from kcover.faults import kernel_line
+
 MAX_SEARCH_BYTES = 256 << 20  # before the end of the file
 _NEEDLE = b"Linux version "
 _BLOCK, _LINE = 1 << 20, 4096
@@ -23,6 +25,11 @@ def last_boot_offset(handle: int, *, after: int = 0) -> int | None:
         found = len(data)
         while (found := data.rfind(_NEEDLE, 0, found)) >= 0:
             line = data.rfind(b"\n", 0, found) + 1
-            if base + line >= after and _BEFORE.fullmatch(data, line, found):
+            if base + line >= after and _BEFORE.fullmatch(data, line, found) and _is_of_kernel(data[line:found]):
                 return base + line
     return None
+
+
+def _is_of_kernel(before: bytes) -> bool:
+    """Return whether no program has written the line, of which this is the beginning."""
+    return not kernel_line.is_of_program(before.decode(errors="replace"))

@@ -236,6 +236,6 @@ def _records(lines: list[bytes], now: datetime) -> Iterator[Record]:
         text = line[:MAX_LINE_BYTES].decode(errors="backslashreplace")
         header, text = split_header(text)
         if header is None:
-            yield Record(text=text, at=now)
+            yield Record(text=text, at=now, is_plain=True)
         else:  # a saved /dev/kmsg
             yield Record(text=text, at=now, facility=header.facility, sequence=header.sequence)

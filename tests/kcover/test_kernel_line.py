@@ -1,0 +1,81 @@
+"""Who wrote a line of a log file: a user's text is not taken for the kernel's."""
+
+import pytest
+
+from kcover.faults import kernel_line
+
+XID = "NVRM: Xid (PCI:0000:4e:00): 79, pid=1, GPU has fallen off the bus."
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "",
+        "[1084456.074562] ",
+        "[    1.074562] ",
+        "[   38.175561][ T1234] ",
+        "<4>[ 12.000000] ",
+        "[Thu Nov 28 10:00:00 2026] ",
+        "kern  :err   : [   12.345678] ",
+        "2026-11-28T10:00:00,123456+00:00 ",
+        "Sep 12 00:01:44 ws1 kernel: ",
+        "Sep  2 00:01:44 ws1 kernel: [1234.567890] ",
+        "2026-11-28T10:00:00.123456+00:00 gpu-1.example.com kernel: ",
+        "2026-11-28T10:00:00Z gpu-1 kernel: ",
+        "Nov 28 10:00:00.123456 gpu-1 kernel: ",
+        "<4>Nov 28 10:00:00 gpu-1 kernel: ",
+        "<4>1 2026-11-28T10:00:00.123Z gpu-1 kernel - - - ",
+        "[ 1234.567890] gpu-1 kernel: ",
+    ],
+)
+def test_the_kernels_lines(before: str) -> None:
+    assert kernel_line.is_of_kernel(before + XID)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        "Sep 12 00:01:44 ws1 alice: ",
+        "Sep 12 00:01:44 ws1 root[4711]: ",
+        "Sep 12 00:01:44 ws1 kernel[4711]: ",
+        "Sep 12 00:01:44 ws1 alice: kernel: ",
+        "Sep 12 00:01:44 ws1 alice: [1234.567890] ",
+        "Sep 12 00:01:44 ws1 Kernel: ",
+        "2026-11-28T10:00:00.123456+00:00 gpu-1 python3[99]: ",
+        "<13>1 2026-11-28T10:00:00.123Z gpu-1 alice - - - ",
+        "<13>1 2026-11-28T10:00:00.123Z gpu-1 kernel 77 - - ",
+        "<13>Nov 28 10:00:00 gpu-1 logger: ",
+        "user  :notice: [   12.345678] ",
+        "[ 1234.567890] gpu-1 sshd[12]: ",
+        "Nov 28 10:00:00 gpu-1 systemd-coredump[3]: ",
+    ],
+)
+def test_the_lines_of_programs(before: str) -> None:
+    assert not kernel_line.is_of_kernel(before + XID)
+    assert kernel_line.is_of_program(before + XID)
+
+
+@pytest.mark.parametrize("before", ["alice said ", "2026-11-28T10:00:00Z stderr F ", '{"log":"', "kernel: "])
+def test_a_line_that_does_not_tell(before: str) -> None:
+    assert kernel_line.writer(before + XID) == ""
+
+
+def test_the_fields_of_a_journal() -> None:
+    assert kernel_line.is_of_program('{"MESSAGE":"' + XID + '","SYSLOG_IDENTIFIER":"alice"}')
+    assert kernel_line.is_of_kernel('{"MESSAGE":"' + XID + '","_TRANSPORT":"kernel"}')
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nvidia-nvswitch3: SXid (PCI:0000:04:00.0): 22013, Non-fatal, Link 44 x",
+        "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400",
+        "{1}[Hardware Error]: event severity: fatal",
+        "[Hardware Error]: Uncorrected, software restartable error.",
+        "NVRM: GPU at PCI:0000:09:00: GPU-26fba6b2-0000-1111-2222-333344445555",
+        "pcieport 0000:00:01.1: AER: Corrected error received: 0000:00:00.0",
+        "mlx5_core 0000:3b:00.0 ens1: TX timeout detected",
+    ],
+)
+def test_texts_of_the_kernel_are_no_tags(text: str) -> None:
+    assert kernel_line.is_of_kernel(f"[   38.175561] {text}")
