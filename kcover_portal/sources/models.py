@@ -7,7 +7,7 @@ from kcover import masked_addresses, reasons
 from kcover.sources import settings
 from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 
 
 class Source(ModelWithSecrets):
@@ -118,3 +118,21 @@ class TakenEvent(models.Model):
 
     class Meta:
         constraints = (models.UniqueConstraint(fields=("source", "digest"), name="one_row_a_taken_event"),)
+
+
+class ToldSeries(models.Model):
+    """The latest fault and the latest pass that a sending source told of one series. Times are the source's own."""
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="told_series")
+    node = models.ForeignKey(Node, on_delete=models.CASCADE, related_name="told_series")
+    digest = models.CharField(max_length=32, help_text="of its identity within the source")
+    kind = models.CharField(max_length=12, help_text="of its faults")
+    check_name = models.CharField(max_length=200)
+    device = models.JSONField(default=list, help_text="slot, UUID, unit and part")
+    fault_at = models.DateTimeField(null=True)
+    passed_at = models.DateTimeField(null=True)
+    at = models.DateTimeField(db_index=True, help_text="when the portal last stored it")
+
+    class Meta:
+        constraints = (models.UniqueConstraint(fields=("source", "digest"), name="one_row_a_told_series"),)
+        indexes = (models.Index(fields=("source", "node"), name="told_series_of_node"),)

@@ -29,13 +29,15 @@ class PassedCheck:
     """A source reports that a check of a node has passed.
 
     It ends what the same source opened for the check: incidents of ``kind`` whose code is ``check`` or begins with
-    ``check/``, on ``device`` (none: all). ``at``: by the source's clock; a later fault stays open.
+    ``check/``, on ``device`` (none: all), but not on the devices ``still`` about which the
+    source reports it in another way. ``at``: by the source's clock; a later fault stays open.
     """
 
     node: str
     kind: str
     check: str
     device: Device = NONE
+    still: tuple[Device, ...] = ()
     at: datetime | None = None
 
 
@@ -125,6 +127,8 @@ def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
 
 def _covers(node: Node, passed: PassedCheck, row: Incident) -> bool:
     if passed.kind != row.kind or not is_of_check(row.code, passed.check):
+        return False
+    if any(row.device == one.key or row.device in inventory.names_of(node, one) for one in passed.still):
         return False
     return device.covers(inventory.names_of(node, passed.device), (row.device, row.gpu_uuid))
 

@@ -20,6 +20,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
 from kcover_portal.sources.models import Source, TakenEvent
+from kcover_portal.sources.services import told_series
 
 REPEATS_KNOWN = timedelta(days=7)
 MAX_AGE = timedelta(days=1)  # of an event that can still open an incident; older ones are history
@@ -55,7 +56,8 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
     new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
-    faults, passed = _split(source, new, nodes, now=now)
+    told = told_series.tell(source, new, nodes, now=now)
+    faults, passed = _split(source, new, nodes, told, now=now)
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
@@ -104,7 +106,7 @@ def _digest(key: str) -> str:
 
 
 def _split(
-    source: Source, seen: Sequence[Observation], nodes: dict[str, Node], *, now: datetime
+    source: Source, seen: Sequence[Observation], nodes: dict[str, Node], told: told_series.Told, *, now: datetime
 ) -> tuple[list[tuple[Node, incidents.SourceFault]], list[tuple[Node, incidents.PassedCheck]]]:
     """The faults that are not over, and the checks that have passed, in the order of the source's own times.
 
@@ -118,12 +120,20 @@ def _split(
         for one in ordered
         if not one.healthy
         and not _is_history(source, one, now=now)
+        and not told.is_over(one, nodes[one.node])
         and not any(_ends(later, one, now=now) for later in passes if later.node == one.node)
     ]
     passed = [
         (
             nodes[one.node],
-            incidents.PassedCheck(node=one.node, kind=one.kind, check=one.check, device=one.device, at=one.seen_at),
+            incidents.PassedCheck(
+                node=one.node,
+                kind=one.kind,
+                check=one.check,
+                device=one.device,
+                still=told.still_fire(one, nodes[one.node]),
+                at=one.seen_at,
+            ),
         )
         for one in passes
         if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished with the node
@@ -144,6 +154,8 @@ def _is_old(source: Source, at: datetime, *, now: datetime) -> bool:
 def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
     if (passed.kind, passed.check) != (one.kind, one.check) or (passed.seen_at or now) < (one.seen_at or now):
         return False
+    if passed.series or one.series:
+        return passed.series == one.series
     return device.covers(passed.device.names, one.device.names)
 
 
@@ -218,4 +230,4 @@ def prune(*, now: datetime) -> int:
     old = TakenEvent.objects.filter(at__lt=now - REPEATS_KNOWN).order_by()
     while some := list(old.values_list("pk", flat=True)[:PRUNE_BATCH]):
         removed += TakenEvent.objects.filter(pk__in=some).delete()[0]
-    return removed
+    return removed + told_series.forget(now=now)

@@ -249,7 +249,7 @@ def test_store_only_events_are_accepted_without_consequence(sentinel: Sender, he
 
 @pytest.mark.parametrize(
     ("given", "statements"),
-    [({"isHealthy": True, "nodeName": "gpu-2"}, 8), ({}, 11), ({"processingStrategy": "STORE_ONLY"}, 6)],
+    [({"isHealthy": True, "nodeName": "gpu-2"}, 9), ({}, 12), ({"processingStrategy": "STORE_ONLY"}, 6)],
     ids=["a pass with nothing to close", "a repeated fault", "stored only"],
 )
 def test_a_routine_event_costs_few_statements(

@@ -1,0 +1,120 @@
+"""What a sending source has told of each series, so that reports may arrive in any order.
+
+A series is one alert with its labels, or one check of a device. Its pass stays known after nothing was open to be
+closed: an older fault that arrives later is over. Times are the source's own. Of alerts it is also known which series
+still fire, so that the end of one is not the end of another about the same device.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from kcover.faults.device import Device, covers
+from kcover.sources.observation import Observation
+from kcover_portal.fleet.models import Node
+from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.sources.models import Source, ToldSeries
+
+SENDING: Final = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS)
+KNOWN_FOR: Final = timedelta(days=14)  # longer than the repetition of an event is recognized
+PRUNE_BATCH: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is known of the series of some nodes, including what the present request tells."""
+
+    rows: Sequence[ToldSeries] = ()
+
+    def is_over(self, one: Observation, node: Node) -> bool:
+        """Returns whether the source has told before that the fault, or a later one, has passed."""
+        if one.seen_at is None:
+            return False
+        digest = _digest(one)
+        return any(
+            row.passed_at is not None and row.passed_at >= one.seen_at and _is_about(row, one, node, digest)
+            for row in self.rows
+        )
+
+    def still_fire(self, passed: Observation, node: Node) -> tuple[Device, ...]:
+        """The devices about which other series of the alert still fire."""
+        digest = _digest(passed)
+        return tuple(
+            _device(row)
+            for row in self.rows
+            if passed.series
+            and (row.node_id, row.kind, row.check_name) == (node.pk, passed.kind, passed.check)
+            and row.digest != digest
+            and row.fault_at is not None
+            and (row.passed_at is None or row.fault_at > row.passed_at)
+        )
+
+
+def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node], *, now: datetime) -> Told:
+    """Stores what these observations tell, and returns what is known of their series.
+
+    Costs nothing for sources that the portal reads itself: they have an order of their own.
+    """
+    if source.kind not in SENDING or not seen:
+        return Told()
+    if kept := [one for one in seen if one.healthy or one.series]:
+        _store(source, kept, nodes, now=now)
+    if not any(one.series or not one.healthy for one in seen):
+        return Told()
+    pks = {nodes[one.node].pk for one in seen}
+    return Told(list(ToldSeries.objects.filter(source=source, node__in=pks)))
+
+
+def _is_about(row: ToldSeries, one: Observation, node: Node, digest: str) -> bool:
+    if one.series:
+        return row.digest == digest
+    same = (row.node_id, row.kind, row.check_name) == (node.pk, one.kind, one.check)
+    return same and covers(_device(row).names, one.device.names)
+
+
+def _digest(one: Observation) -> str:
+    identity = ("series", one.node, one.series) if one.series else (one.node, one.kind, one.check, one.device.key)
+    return hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
+
+
+def _device(row: ToldSeries) -> Device:
+    slot, uuid, unit, part = row.device
+    return Device(slot=slot, uuid=uuid, unit=unit, part=part)
+
+
+def _store(source: Source, seen: Iterable[Observation], nodes: Mapping[str, Node], *, now: datetime) -> None:
+    """Keeps the latest time of a fault and of a pass of each series, in one statement."""
+    given: dict[str, dict[str, object]] = {}
+    for one in sorted(seen, key=lambda one: one.seen_at or now):
+        row = given.setdefault(_digest(one), {"digest": _digest(one), "node": nodes[one.node].pk, "kind": one.kind})
+        device = one.device
+        row |= {"check_name": one.check, "device": [device.slot, device.uuid, device.unit, device.part]}
+        # A clock that is ahead must not hide the faults that follow.
+        row["passed_at" if one.healthy else "fault_at"] = bulk_sql.moment(min(one.seen_at or now, now))
+    latest = ", ".join(
+        f"{column} = CASE WHEN excluded.{column} IS NULL OR sources_toldseries.{column} > excluded.{column}"
+        f" THEN sources_toldseries.{column} ELSE excluded.{column} END"
+        for column in ("fault_at", "passed_at")
+    )
+    columns = {"digest": "text", "node": "bigint", "kind": "text", "check_name": "text", "device": "jsonb"}
+    columns |= dict.fromkeys(("fault_at", "passed_at"), "timestamptz")
+    empty = {"fault_at": None, "passed_at": None}
+    bulk_sql.run(
+        f"""INSERT INTO sources_toldseries
+                (source_id, digest, node_id, kind, check_name, device, fault_at, passed_at, at)
+            SELECT %s, digest, node, kind, check_name, device, fault_at, passed_at, %s
+            FROM {bulk_sql.given(**columns)} WHERE true
+            ON CONFLICT (source_id, digest) DO UPDATE SET {latest}, device = excluded.device, at = excluded.at""",  # nosec B608
+        [source.pk, bulk_sql.moment(now), bulk_sql.rows([{**empty, **given[digest]} for digest in sorted(given)])],
+    )
+
+
+def forget(*, now: datetime) -> int:
+    """Deletes series that were told of long ago; returns how many."""
+    removed = 0
+    old = ToldSeries.objects.filter(at__lt=now - KNOWN_FOR).order_by()
+    while some := list(old.values_list("pk", flat=True)[:PRUNE_BATCH]):
+        removed += ToldSeries.objects.filter(pk__in=some).delete()[0]
+    return removed
