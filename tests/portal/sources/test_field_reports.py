@@ -328,12 +328,12 @@ def exporter(port: int, **more: str) -> dict[str, str]:
 
 
 def test_two_exporters_of_one_gpu_each_have_a_last_xid(now: datetime) -> None:
-    shown: dict[str, str] = {}
+    before = prometheus.Before()
 
     def told(*values: tuple[dict[str, str], str]) -> list[Any]:
-        nonlocal shown
-        read = prometheus.read(vector(*values, now=now), query="DCGM_FI_DEV_XID_ERRORS", shown=shown, now=now)
-        shown = dict(read.shown)
+        nonlocal before
+        read = prometheus.read(vector(*values, now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now)
+        before = read.after
         return [one.code for one in read.reading.observations]
 
     a, b = exporter(9400, pod="a"), exporter(9401, pod="b")
@@ -349,9 +349,9 @@ def test_two_exporters_of_one_gpu_each_have_a_last_xid(now: datetime) -> None:
 
 
 def test_values_that_an_earlier_version_has_told_are_no_news(now: datetime) -> None:
-    shown = {"gpu-1\txid\t0000:3a:00": "43"}
+    before = prometheus.Before(shown={"gpu-1\txid\t0000:3a:00": "43"})
     read = prometheus.read(
-        vector((exporter(9400), "43"), now=now), query="DCGM_FI_DEV_XID_ERRORS", shown=shown, now=now
+        vector((exporter(9400), "43"), now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now
     )
     assert read.reading.observations == ()
 
