@@ -7,7 +7,7 @@ that boot, open or closed.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TypeVar
 
 from django.db.models import F, Q, QuerySet
@@ -25,6 +25,7 @@ from kcover_portal.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
 VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired
+READ_NOW = timedelta(seconds=1)
 MAX_CANDIDATES = 200  # incidents of one node, the newest
 
 
@@ -50,7 +51,10 @@ def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]
 
 
 def _late(one: Timed, *, now: datetime) -> Timed:
-    return replace(one, late_seconds=max(0.0, (now - (one.seen_at or one.earliest or now)).total_seconds()))
+    """The fault with the time since it happened; of a value that was read now, since it may have happened."""
+    is_read_now = one.seen_at is None or now - one.seen_at < READ_NOW
+    at = one.earliest if is_read_now else one.seen_at
+    return replace(one, late_seconds=max(0.0, (now - (at or now)).total_seconds()))
 
 
 def sets_back(node: Node, incident: Incident, boot_id: str) -> bool:

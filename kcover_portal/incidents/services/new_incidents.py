@@ -67,14 +67,14 @@ def _opened(node: Node, opened: Sequence[tuple[Incident, FaultGroup]], *, boot_i
 def _incident(node: Node, group: FaultGroup, uuids: Mapping[str, str], *, boot_id: str, now: datetime) -> Incident:
     kind, code, device = group.identity
     seen = group.fresh
-    first = seen[0]
+    first, at = seen[0], timed_fault.last_seen(seen, now=now)
     columns = {
         **worst_of(seen),
         "drill": all(occurrence.drill for occurrence in seen),
         "boot_id": boot_id,
         "count": sum(occurrence.count for occurrence in seen),
-        "opened_at": now,
-        "last_at": timed_fault.last_seen(seen, now=now),
+        "opened_at": at,
+        "last_at": at,
         "decide_at": source_fault.first_decision(seen, now=now),
         "counted_records": group.counted,
         "gpu_uuid": first.gpu_uuid or uuids.get(xid.slot(first.pci or "") or "", ""),

@@ -1,0 +1,101 @@
+"""Faults in a running demo, one after the other: ``python -m bench.demo_soak --faults 60 --minutes 20``.
+
+The demo (``make demo``) reads Loki, gpud and Prometheus and receives NVSentinel's events, and each of them tells of a
+fault later than the agent. Every fault must be healed with one reboot. Reads the demo's database: set
+``KCOVER_DATABASE_URL`` as the Makefile does. Prints the result as JSON; exits with 1 if a node was rebooted twice for
+one fault, or a rescue of a machine that is healthy failed.
+"""
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+import urllib.request
+from collections import Counter
+from typing import Any
+
+import django
+
+CODES = (48, 62, 64)  # that the demo's policies reboot for
+LAST_SECONDS = 300.0  # for the rescues that are open at the end
+OPEN = ("held", "waiting", "running")
+
+
+def main() -> int:
+    """Injects the faults that the command line asks for; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m bench.demo_soak", description=__doc__)
+    parser.add_argument("--sim", default="http://127.0.0.1:8001", help="the simulator's address")
+    parser.add_argument("--faults", type=int, default=60)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--seed", default="demo")
+    given = parser.parse_args()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+    django.setup()
+    chance, nodes = random.Random(given.seed), []
+    for _ in range(given.faults):
+        node = _idle_node(given.sim, chance, but=nodes)
+        nodes.append(node)
+        _ask(f"{given.sim}/sim/faults", {"node": node, "kind": "xid", "code": chance.choice(CODES)})
+        time.sleep(given.minutes * 60 / given.faults)
+    deadline = time.monotonic() + LAST_SECONDS
+    while time.monotonic() < deadline and _rescues(nodes, state__in=OPEN):
+        time.sleep(1)
+    found = _result(given.sim, nodes)
+    print(json.dumps(found, indent=1))
+    return 1 if found["rebooted_twice"] or found["failed_though_healthy"] or not found["healed"] else 0
+
+
+def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    with urllib.request.urlopen(urllib.request.Request(url, data=data), timeout=30) as answer:  # nosec B310
+        return json.load(answer)
+
+
+def _rescues(nodes: list[str], **state: Any) -> list[Any]:
+    from kcover_portal.rescue.models import Rescue  # noqa: PLC0415  Django must be set up first
+
+    return list(Rescue.objects.filter(node__name__in=nodes, **state).select_related("node"))
+
+
+def _idle_node(sim: str, chance: random.Random, *, but: list[str]) -> str:
+    """A node without a fault and without an open rescue, of those that had no fault here if there is one."""
+    while True:
+        busy = {rescue.node.name for rescue in _rescues([one["name"] for one in _nodes(sim)], state__in=OPEN)}
+        free = [one["name"] for one in _nodes(sim) if one["gpus"] and one["ready"] and not one["faults"]]
+        free = [name for name in free if name not in busy and name not in but]
+        if free:
+            return chance.choice(free)
+        time.sleep(1)
+
+
+def _nodes(sim: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = _ask(f"{sim}/sim/nodes")["nodes"]
+    return [one for one in found if not one["unschedulable"]]
+
+
+def _result(sim: str, nodes: list[str]) -> dict[str, Any]:
+    from kcover_portal.incidents.models import Occurrence  # noqa: PLC0415
+    from kcover_portal.rescue.models import Step  # noqa: PLC0415
+
+    rescues = _rescues(nodes)
+    ill = {one["name"] for one in _ask(f"{sim}/sim/nodes")["nodes"] if one["faults"]}
+    again = Step.objects.filter(rescue__in=rescues, name="reboot", round__gt=1).values_list("rescue", flat=True)
+    late = Occurrence.objects.filter(node__name__in=nodes).exclude(late_seconds=None)
+    return {
+        "faults": len(nodes),
+        "rescues": len(rescues),
+        "healed": sum(rescue.outcome == "healed" for rescue in rescues),
+        "rebooted_twice": sorted(set(again)),
+        "failed_though_healthy": [
+            f"{one.pk} {one.node.name} {one.outcome}: {one.why}"
+            for one in rescues
+            if one.outcome not in ("", "healed") and one.node.name not in ill
+        ],
+        "late_reports": dict(Counter(late.values_list("witness", flat=True))),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())
