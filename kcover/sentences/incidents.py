@@ -5,6 +5,11 @@ from collections.abc import Mapping
 from kcover.sentences.i18n import gettext_noop as _
 
 SENTENCES: Mapping[str, str] = {
+    "gpus_unallocatable": _(
+        "{missing} of {count} GPUs are not allocatable: the device plugin reports them as unhealthy, or does not run."
+    ),
+    "gpus_allocatable": _("All GPUs are allocatable again."),
+    "name_has_another_machine": _("Another machine has the name of this node now."),
     "agent_silent": _("The agent has not reported since {since}."),
     # Xid 13 and 31, by what else failed.
     "programs_on_one_gpu": _(

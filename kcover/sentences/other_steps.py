@@ -96,6 +96,8 @@ SENTENCES: Mapping[str, str] = {
     "agent_fell_silent": _("The node's agent has gone silent. Silence does not prove health."),
     "verify_waits_for_silent_agent": _("The node's agent has gone silent. Waiting for a report."),
     "hold_down": _("Healthy so far; {seconds} s without a fault are required."),
+    "verify_waits_for_gpus": _("Waits until pods can get all GPUs: {missing} of {count} are not allocatable."),
+    "gpus_still_unallocatable": _("{missing} of {count} GPUs are still not allocatable."),
     "checks_still_fail": _("Checks still fail: {checks}."),
     "checks_not_passed_yet": _("Checks have not passed yet: {checks}."),
     "verified_healthy": _("The node is Ready, the agent reports, and no fault occurred since the repair."),

@@ -348,6 +348,11 @@ class Node(models.Model):
     machine_since = models.DateTimeField(null=True, help_text="first seen with this machine; null: from the start")
     not_ready_since = models.DateTimeField(null=True, help_text="when it got the readiness taint; null: it has none")
     gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
+    unallocatable = models.PositiveIntegerField(
+        default=0, db_default=0, help_text="GPUs of the capacity that pods cannot get"
+    )
+    unallocatable_since = models.DateTimeField(null=True, help_text="since when there are such GPUs; null: none")
+    runtime = models.CharField(default="", db_default="", max_length=40, blank=True, help_text="container runtime")
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)
     driver = models.CharField(max_length=60, blank=True)

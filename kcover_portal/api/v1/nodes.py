@@ -104,6 +104,7 @@ class NodeSerializer(serializers.ModelSerializer[Node]):
             "topology",
             "model",
             "gpus",
+            "unallocatable",
             "faults",
             "rescue",
             "labels",

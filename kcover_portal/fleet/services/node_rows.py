@@ -9,15 +9,15 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from django.db import DataError, IntegrityError, transaction
 
-from kcover import machine_drivers, marks, readiness_taint
+from kcover import machine_drivers, readiness_taint
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import boot_rows, bulk_sql, storable_values
+from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
 
@@ -26,14 +26,15 @@ log = logging.getLogger(__name__)
 MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
-NULLABLE = dict.fromkeys(("ready_since", "gone_at", "machine_since", "not_ready_since"), "timestamptz")
+TIMES = ("ready_since", "gone_at", "machine_since", "not_ready_since", "unallocatable_since")
+TEXTS = ("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id", "runtime")
+NULLABLE = dict.fromkeys(TIMES, "timestamptz")
 REQUIRED = {
-    **dict.fromkeys(("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id"), "text"),
+    **dict.fromkeys(TEXTS, "text"),
     **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots", "boot_times"), "jsonb"),
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
-    "gpus": "integer",
+    **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }
-WIDTHS = {column.name: column.max_length for column in Node._meta.fields if column.max_length}
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)  # what a node's values may cause
 
 
@@ -85,7 +86,7 @@ class _Sighting:
             self.deleted = True
         else:
             self.last = node
-            self.boots.append(_text("boot_id", node.boot_id))
+            self.boots.append(node_columns.text("boot_id", node.boot_id))
 
 
 def sync_events(cluster: Cluster, events: Iterable[port.NodeEvent], *, now: datetime) -> list[ChangedNode]:
@@ -126,7 +127,7 @@ def sync_list(cluster: Cluster, listed: Collection[port.Node], *, now: datetime)
 
 def _is_named(cluster: Cluster, node: port.Node) -> bool:
     """Returns whether the node has a name that the database can store. No Kubernetes cluster accepts another one."""
-    if node.name and _text("name", node.name) == node.name:
+    if node.name and node_columns.text("name", node.name) == node.name:
         return True
     log.error("cluster %s: a node is skipped, because its name cannot be stored: %r", cluster.name, node.name[:300])
     return False
@@ -220,18 +221,23 @@ def _write(changes: Sequence[ChangedNode], *, now: datetime) -> None:
 
 def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datetime) -> dict[str, Any]:
     """The columns as they are after the batch; of a node that is gone, those that the batch tells."""
-    columns = _shown(sighting.last) if sighting.last is not None else {}
+    columns = node_columns.shown(sighting.last) if sighting.last is not None else {}
     if columns:
         if not row.pk or row.labels != columns["labels"]:
-            columns["pool"] = _text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
+            columns["pool"] = node_columns.text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
         columns["past_boots"], columns["boot_times"] = boot_rows.after(row, sighting.boots, now=now)
-        since = row.not_ready_since if row.uid == columns["uid"] else None
-        columns["not_ready_since"] = (since or now) if _is_not_ready(columns["taints"]) else None
+        same = row.uid == columns["uid"]
+        columns["not_ready_since"] = _since(_is_not_ready(columns["taints"]), same and row.not_ready_since, now)
+        columns["unallocatable_since"] = _since(columns["unallocatable"] > 0, same and row.unallocatable_since, now)
         if _is_another_machine(row, columns):
             columns["machine_since"] = now if facts.was_listed() else None
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
     return columns
+
+
+def _since(holds: bool, since: datetime | Literal[False] | None, now: datetime) -> datetime | None:
+    return (since or now) if holds else None
 
 
 def _is_not_ready(taints: Iterable[Mapping[str, Any]]) -> bool:
@@ -247,41 +253,3 @@ def _is_another_machine(row: Node, columns: Mapping[str, Any]) -> bool:
     if same is None and not (before and after):
         return bool(row.uid != columns["uid"])
     return same is False or (bool(before and after) and before != after)
-
-
-def _shown(node: port.Node) -> dict[str, Any]:
-    labels = storable_values.json_value(dict(node.labels))
-    return {
-        "uid": _text("uid", node.uid),
-        "in_cluster": True,
-        "model": _text("model", labels.get(queries.MODEL_LABEL, "")),
-        "labels": labels,
-        "taints": storable_values.json_value(
-            [{"key": t.key, "value": t.value, "effect": t.effect} for t in node.taints]
-        ),
-        "conditions": storable_values.json_value(dict(node.conditions)),
-        "marks": _marks(node),
-        "unschedulable": node.unschedulable,
-        "ready": node.ready,
-        "ready_since": node.ready_since,
-        "boot_id": _text("boot_id", node.boot_id),
-        "system_uuid": _text("system_uuid", node.system_uuid),
-        "provider_id": _text("provider_id", node.provider_id),
-        "gpus": min(max(node.gpus, 0), storable_values.MAX_INTEGER),
-        "kubelet": _text("kubelet", node.kubelet),
-        "address": _text("address", node.internal_ip),
-        "gone_at": None,
-    }
-
-
-def _text(column: str, value: str) -> str:
-    return storable_values.text(value, WIDTHS[column])
-
-
-def _marks(node: port.Node) -> dict[str, Any]:
-    """The node's marks; empty if they are nested deeper than any that the portal wrote."""
-    try:
-        stored: dict[str, Any] = storable_values.json_value(marks.parse(node.annotations.get(marks.ANNOTATION, "")))
-    except ValueError:
-        return {}
-    return stored

@@ -23,7 +23,8 @@ class Node:
     ``annotations`` holds only those under kcover.io/ and autopilot.ibm.com/; ``conditions`` maps type to status
     ("True", "False", "Unknown"), ``stated`` has them with reason, message and time; ``ready_since`` is when Ready last
     turned True, None while it is not; ``system_uuid`` is the machine's SMBIOS UUID, ``provider_id`` its name in a
-    cloud; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources.
+    cloud; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources, and ``unallocatable`` how many of them
+    pods cannot get. ``runtime``: the container runtime (``containerd``).
     """
 
     name: str
@@ -36,6 +37,8 @@ class Node:
     ready_since: datetime | None = None
     boot_id: str = ""
     gpus: int = 0
+    unallocatable: int = 0
+    runtime: str = ""
     kubelet: str = ""
     internal_ip: str = ""
     system_uuid: str = ""

@@ -7,6 +7,7 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 GPU_RESOURCES: Final = ("nvidia.com/gpu", "metax-tech.com/gpu", "amd.com/gpu")
+MAX_GPUS: Final = 65_535  # of one node, also where several pods share a GPU
 
 T = TypeVar("T")
 
@@ -121,5 +122,16 @@ class Resources(Struct, frozen=True):
 
 def gpus(amounts: Mapping[str, str | int] | None) -> int:
     """Returns the number of GPUs. Extended resources are whole numbers; other values are ignored."""
-    found = (str((amounts or {}).get(name, "0")) for name in GPU_RESOURCES)
-    return sum(int(text) for text in found if text.isascii() and text.isdigit())
+    return sum(_count(amounts, name) or 0 for name in GPU_RESOURCES)
+
+
+def gpus_missing(capacity: Mapping[str, str | int] | None, allocatable: Mapping[str, str | int] | None) -> int:
+    """Returns how many GPUs of the capacity pods cannot get; a number that is absent or absurd says nothing."""
+    pairs = ((_count(capacity, name), _count(allocatable, name)) for name in GPU_RESOURCES)
+    return sum(max(0, all_ - some) for all_, some in pairs if all_ is not None and some is not None)
+
+
+def _count(amounts: Mapping[str, str | int] | None, name: str) -> int | None:
+    """The number of a resource; None if there is none, or one that no node has (2**64 - 1)."""
+    text = str((amounts or {}).get(name, ""))
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 and int(text) <= MAX_GPUS else None

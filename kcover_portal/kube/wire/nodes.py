@@ -24,6 +24,7 @@ class NodeInfo(base.Struct, frozen=True):
 
     boot_id: str = msgspec.field(name="bootID", default="")
     kubelet_version: str = ""
+    container_runtime_version: str = ""
     system_uuid: str = msgspec.field(name="systemUUID", default="")
 
 
@@ -34,6 +35,7 @@ class Address(base.Struct, frozen=True):
 
 class NodeStatus(base.Struct, frozen=True):
     capacity: dict[str, str | int] | None = None
+    allocatable: dict[str, str | int] | None = None
     conditions: list[base.Condition] | None = None
     addresses: list[Address] | None = None
     node_info: NodeInfo | None = None
@@ -62,6 +64,8 @@ class NodeObject(base.AnyObject, frozen=True):
             ready_since=ready.last_transition_time if ready is not None and is_ready else None,
             boot_id=info.boot_id,
             gpus=base.gpus(status.capacity),
+            unallocatable=base.gpus_missing(status.capacity, status.allocatable),
+            runtime=info.container_runtime_version.partition(":")[0],
             kubelet=info.kubelet_version,
             system_uuid=info.system_uuid,
             provider_id=self.spec.provider_id,

@@ -1,8 +1,8 @@
 """verify: prove that the node is healthy before anything runs on it again (invariant 38).
 
 The node is Ready, under the boot ID that ``ready`` saw. The agent has reported since, under that boot ID, and again
-recently. No fault was seen since. The checks that caused the rescue no longer fail. All this holds for the cluster's
-hold-down time. Silence proves nothing.
+recently. No fault was seen since. The checks that caused the rescue no longer fail. Pods can get all its GPUs. All
+this holds for the cluster's hold-down time. Silence proves nothing.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
@@ -30,6 +31,7 @@ AGENT_TIME_LIMIT = timedelta(minutes=5)  # ten default heartbeats
 SETTLE_WITHIN = timedelta(minutes=10)  # of a fault that no repair preceded
 MAX_NAMES_SHOWN = 8
 CHECK_SECONDS = 5.0
+GPUS_WITHIN = timedelta(minutes=10)  # a device plugin that starts needs a minute or two
 CHECK_WITHIN = health.PROBE_RESULT_VALID_FOR  # agents run checks at least once an hour and report changes at once
 
 
@@ -73,7 +75,8 @@ def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
     left = since + timedelta(seconds=context.cluster.hold_down) - context.now
     if left > timedelta(0):
         return Wait(left.total_seconds(), reasons.of("hold_down", seconds=context.cluster.hold_down))
-    return _unproved(context, since=since, boot_id=node.boot_id) or Done(reasons.of("verified_healthy"))
+    missing = _unproved(context, since=since, boot_id=node.boot_id) or _without_gpus(context, node, since=since)
+    return missing or Done(reasons.of("verified_healthy"))
 
 
 def _may_settle(context: Context) -> bool:
@@ -109,6 +112,16 @@ def _unproved(context: Context, *, since: datetime, boot_id: str) -> Outcome | N
             return Hold(reasons.of("checks_still_fail", checks=still))
         return Wait(CHECK_SECONDS, reasons.of("checks_not_passed_yet", checks=still))
     return None
+
+
+def _without_gpus(context: Context, node: port.Node, *, since: datetime) -> Outcome | None:
+    """Waits for the GPUs that pods cannot get: a device plugin names those that it finds healthy."""
+    if not node.unallocatable:
+        return None
+    numbers = {"missing": node.unallocatable, "count": node.gpus}
+    if context.now - since > GPUS_WITHIN:
+        return Hold(reasons.of("gpus_still_unallocatable", **numbers))
+    return Wait(CHECK_SECONDS, reasons.of("verify_waits_for_gpus", **numbers))
 
 
 def _same_rule(context: Context, fault: Incident) -> bool:

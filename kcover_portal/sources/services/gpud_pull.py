@@ -92,15 +92,15 @@ def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: dateti
         now=now,
     )
     with ThreadPoolExecutor(TOGETHER, thread_name_prefix="gpud") as pool:
-        answers = pool.map(ask_one, [(_address(source.url, node), node.name) for node in nodes])
+        answers = pool.map(ask_one, [(_address(source.url, node), node.name, node.runtime) for node in nodes])
         return dict(zip((node.name for node in nodes), answers, strict=True))
 
 
 def _ask_node(
-    place: tuple[str | None, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime
+    place: tuple[str | None, str, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime
 ) -> Answer:
     """What the gpud of a node says. Runs in a thread, without the database."""
-    url, node = place
+    url, node, runtime = place
     if url is None:
         return reasons.of("host_without_address", host=node)
     kept = state["nodes"].get(node, {})
@@ -111,7 +111,16 @@ def _ask_node(
         events = call(EVENTS, {"startTime": str(int((since - LATENESS).timestamp()))})
         shown, components = kept.get("shown", {}), kept.get("components", "")
         read_at = since if components else None  # without them the node was never read
-        return gpud.read(states, events, node=node, shown=shown, components=components, read_at=read_at, now=now)
+        return gpud.read(
+            states,
+            events,
+            node=node,
+            runtime=runtime,
+            shown=shown,
+            components=components,
+            read_at=read_at,
+            now=now,
+        )
     except (NotRead, Unreadable) as error:
         return error.reason
 

@@ -62,7 +62,7 @@ def is_matched(row: Incident, **selected: Any) -> bool:
         ({"UUID": A}, {"pci_bus_id": "00000000:3A:00.0"}, [A, "0000:3a:00"]),
     ],
 )
-def test_two_devices_are_two_faults_and_the_resolve_of_one_ends_one(
+def test_inv_04_the_resolve_of_one_device_ends_no_other_devices_fault(
     alertmanager: Sender, alert: Make, one: dict[str, str], other: dict[str, str], keys: list[str]
 ) -> None:
     alertmanager.post(notification(alert("GPUXidErr", **one), alert("GPUXidErr", **other)))
@@ -88,7 +88,7 @@ def entity(kind: str, value: str) -> list[dict[str, str]]:
         ([], entity("GPU", "4")),
     ],
 )
-def test_the_recovery_of_an_entity_ends_the_fault_of_that_entity(
+def test_inv_04_the_recovery_of_an_entity_ends_no_other_entitys_fault(
     sentinel: Sender, health: Make, one: list[dict[str, str]], other: list[dict[str, str]]
 ) -> None:
     given = {"checkName": "GpuNvlinkWatch", "errorCode": ["DCGM_FR_NVLINK_DOWN"]}

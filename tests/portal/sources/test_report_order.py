@@ -29,7 +29,7 @@ def fired(alert: Make, began: datetime, ended: datetime | None = None, **labels:
     return given | {"startsAt": stamp(began), "endsAt": stamp(ended) if ended else "0001-01-01T00:00:00Z"}
 
 
-def test_a_firing_older_than_its_resolve_opens_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
+def test_inv_04_a_firing_older_than_its_resolve_opens_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
     began, ended = now - 10 * MINUTE, now - 6 * MINUTE
     alertmanager.post(notification(fired(alert, began, ended)))
     alertmanager.post(notification(fired(alert, began)))
