@@ -58,6 +58,7 @@ def run(product: Installation, waves: Sequence[Sequence[Case]], *, seconds: floa
     product.guards_off()
     product.add_machine_driver()
     product.add_object_drivers()
+    product.add_sources()
     query = "SELECT name FROM fleet_node WHERE gpus > 0 AND NOT unschedulable ORDER BY name"
     product.wait(lambda: len(product.rows(query)) >= wanted, "the nodes to be listed", seconds=240)
     names = [name for (name,) in product.rows(query)]

@@ -77,6 +77,11 @@ class Installation(Product):
         with self.connect() as connection:  # a lost request to the janitor or the cloud is noticed only by this limit
             connection.execute("UPDATE fleet_cluster SET ready_within = %s", (READY_SECONDS,))
 
+    def add_sources(self) -> None:
+        """Other systems tell of each fault, too: later than the agents, and some of them after the reboot."""
+        for kind, path in (("loki", ""), ("gpud", "/gpud/{node}"), ("prometheus", "/prometheus")):
+            self.manage("source", "add", kind, "--kind", kind, "--cluster", "sim", "--url", f"{self.sim}{path}")
+
     def share_secret(self) -> None:
         """Lets the other system's words be known as its own."""
         with self.connect() as connection:

@@ -1,5 +1,6 @@
 """The boot to which the report of a source belongs, by the time that each kind of source gives its faults."""
 
+import html
 import json
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from kcover_portal.sources import services
 from kcover_portal.sources.services import intake
 from tests.portal.sources.conftest import Sender, add, notification, pull, stamp
 from tests.portal.sources.stand_ins import PCI, Answered, StandIns
+from tests.portal.sources.test_source_settings import Admin
 
 Make = Callable[..., dict[str, Any]]
 SECOND = timedelta(seconds=1)
@@ -176,3 +178,8 @@ def test_what_is_told_late_is_shown_as_not_counted(
     assert row["late_reason"]["params"]["source"] == "nvsentinel"
     assert row["late_seconds"] == pytest.approx(347, abs=1)
     assert datetime.fromisoformat(row["earliest_at"]) == rebooted - 52 * SECOND
+    reason = Occurrence.objects.get().late_reason
+    assert reason is not None
+    pages = Admin("admin", incident.cluster, now).client
+    for path in (f"/incidents/{incident.pk}/", "/occurrences/"):
+        assert str(reason) in html.unescape(pages.get(path).content.decode())
