@@ -157,12 +157,18 @@ def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
     if rescue.origin == Rescue.Origin.MANUAL:
         return Ending("done", None)
     if any(spec.returns_node for spec in done):
-        return Ending("healed", reasons.of("in_service_again"))
+        return Ending("healed", reasons.of("healed_but_cordoned" if _stays_cordoned(steps) else "in_service_again"))
     if not any(spec.isolates for spec in done):
         return Ending("done", reasons.of("done_in_service"))
     return Ending(
         "isolated", _isolation(step for step in steps if step.state == Step.State.DONE and step.spec.isolates)
     )
+
+
+def _stays_cordoned(steps: Iterable[Step]) -> bool:
+    """Returns whether a step found somebody else's cordon on the node and left it there."""
+    told = (step.why for step in steps if step.spec.returns_node and step.state == Step.State.DONE)
+    return any(part.code == "foreign_cordon_kept" for why in told if why is not None for part in why.parts)
 
 
 def _isolation(steps: Iterable[Step]) -> reasons.Reason:

@@ -76,6 +76,7 @@ def test_inv_18_a_foreign_cordon_survives(world: World) -> None:
     node = world.kube.get_node(NODE)
     assert node.unschedulable
     assert marks.ANNOTATION not in node.annotations
+    assert (world.rescue().outcome, world.rescue().why.code) == ("healed", "healed_but_cordoned")
 
 
 def test_inv_19_only_what_the_portal_added_is_removed(world: World) -> None:
