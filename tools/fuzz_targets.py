@@ -123,8 +123,8 @@ def _source(data: bytes) -> None:
         lambda: loki.read(body, query, now=NOW).reading,
         lambda: gpud.read(body, [], node="n", shown={}, now=NOW).reading,
         lambda: gpud.read([], body, node="n", shown={}, now=NOW).reading,
-        lambda: prometheus.read(body, query=prometheus.DEFAULT_QUERY, shown={}, now=NOW).reading,
-        lambda: prometheus.read(body, query="up", shown={}, now=NOW).reading,
+        lambda: prometheus.read(body, query=prometheus.DEFAULT_QUERY, before=prometheus.Before(), now=NOW).reading,
+        lambda: prometheus.read(body, query="up", before=prometheus.Before(), now=NOW).reading,
     )
     for read in readers:
         with contextlib.suppress(Unreadable):

@@ -56,6 +56,8 @@ class LinkEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Verdict:
+    """NVIDIA's judgement of one event."""
+
     fatal: bool
     action: str
     investigation: str

@@ -4,6 +4,7 @@ import random
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from kcover.faults import device
 from kcover.sources import settings
 from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet.models import Cluster
@@ -74,7 +75,7 @@ def _told(kind: str, one: Happened, chance: random.Random, *, number: int, now: 
             node=one.node,
             kind=fault,
             code=code,
-            pci=one.pci,
+            device=device.named(pci=one.pci),
             alias=one.code if fault != "xid" else None,
             severity="fatal",
             seen_at=seen_at,
