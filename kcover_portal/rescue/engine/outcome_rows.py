@@ -199,8 +199,12 @@ def _end(rescue: Rescue, step: Step, *, state: str, because: Reason, now: dateti
 
 
 def close_incidents(rescue: Rescue, *, because: Reason, before: datetime | None, now: datetime) -> None:
-    """Closes the faults of the node that were last seen before, because someone took the node back."""
-    open_ones = list(incident_queries.open_on(rescue.node).values_list("pk", flat=True))
+    """Closes the faults of the node that were last seen before, because someone took the node back.
+
+    Those of GPUs that stay isolated are left open.
+    """
+    rows = device_isolations.answered(rescue, incident_queries.open_on(rescue.node))
+    open_ones = list(rows.values_list("pk", flat=True))
     incidents.close(open_ones, because=because, actor=f"rescue {rescue.pk}", now=now, before=before)
 
 

@@ -17,6 +17,7 @@ from kcover_portal.rescue.step.drivers import job
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
 
 Marks = core_marks.Marks
+RETURNS = (audit.Call.UNCORDON, audit.Call.YIELD)  # the node takes work again, after a repair or by somebody's hand
 
 
 class ForeignTaint(WriteForbidden):
@@ -190,14 +191,15 @@ def take_back(
     """Removes exactly what the portal added, and its mark, in one patch. Returns what was removed.
 
     Rules that taint single devices are deleted first, each by a call of its own. A rescue that no person asked for
-    returns the node after its own fault: rules of other rescues for other GPUs stay, and the mark names only them.
+    returns the node, or yields it to who uncordoned it: rules of other rescues for other GPUs stay, and the mark names
+    only them.
     ``foreign``: an operator wants the node schedulable, whoever cordoned it. ``first_work``: the node may take its
     first work, so the readiness taint goes, too. ``also``: another change for the same
     patch, which takes precedence for the cordon and the labels. ``wanted``: for the audit log.
     """
     kube, name = context.kube, context.node.name
     _withdraw_jobs(context)
-    by_rule = call is audit.Call.UNCORDON and device_isolations.keeps_others(context.rescue)
+    by_rule = call in RETURNS and device_isolations.keeps_others(context.rescue)
     rules = device_rules.Withdrawal(context=context, only_own=by_rule)
     rules.withdraw(device_isolations.noted(context.rescue))
     remaining: list[Marks | None] = []

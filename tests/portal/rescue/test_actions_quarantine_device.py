@@ -339,6 +339,18 @@ def test_inv_54_a_rescue_of_another_gpu_keeps_the_rule(dra: Dra, pci: str) -> No
     assert proofs.broken_claim(second) == ""
 
 
+def test_inv_54_an_uncordon_by_hand_keeps_the_rule_of_another_gpu(dra: Dra) -> None:
+    dra.heal()
+    (rule,) = dra.rules()
+    dra.pass_time(3600)
+    dra.fault(64, pci="0000:5d:00")
+    dra.until_reboot_is_asked()
+    dra.kube.uncordon(NODE)
+    second = dra.until("cancelled")
+    assert (second.marks, dra.kube.get_node(NODE).unschedulable, list(dra.rules())) == ({}, False, [rule])
+    assert open_codes() == ["62"]  # nobody has vouched for the isolated GPU
+
+
 def test_inv_54_a_person_who_skips_the_verification_vouches_for_the_rest_only(dra: Dra) -> None:
     dra.heal()
     dra.pass_time(3600)
