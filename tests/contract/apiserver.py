@@ -7,10 +7,10 @@ of deploy/rbac.yaml with a token that the server itself signed, so that the real
 
 import base64
 import contextlib
+import functools
 import json
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 import urllib3
 
-from tests import servers
+from kcover_portal.kube import port
+from tests import servers, waiting
 from tests.contract import over_http, rbac
 from tests.contract.rigs import Manifest
 
@@ -26,6 +27,10 @@ needs_assets = pytest.mark.skipif(
     "KUBEBUILDER_ASSETS" not in os.environ, reason="KUBEBUILDER_ASSETS names no folder with etcd and kube-apiserver"
 )
 ADMIN = "admin-token"
+TAINTS_DEVICES = 36  # the minor version since which DeviceTaintRules are beta; a server has them only if asked
+DEVICE_TAINTS = ("--feature-gates=DRADeviceTaintRules=true", "--runtime-config=resource.k8s.io/v1beta2=true")
+DEVICE_TAINT_RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
+JANITOR = (port.REBOOT_NODE, port.GPU_RESET)  # their custom resources come with NVSentinel
 NAMES_NODES = 30  # the minor version since which a pod's token names its node (ServiceAccountTokenPodNodeInfo)
 
 
@@ -70,7 +75,7 @@ class Etcd(servers.Server):
 
 
 class KubeApiServer(servers.Server):
-    """kube-apiserver with flags that every version since 1.20 knows."""
+    """kube-apiserver with flags that every version since 1.20 knows, and DeviceTaintRules where it has them."""
 
     name = "kube-apiserver"
     start_seconds = 90.0
@@ -108,6 +113,7 @@ class KubeApiServer(servers.Server):
             f"--service-account-key-file={self.folder}/accounts.key",
             f"--service-account-signing-key-file={self.folder}/accounts.key",
             "--allow-privileged",
+            *(DEVICE_TAINTS if _minor_version() >= TAINTS_DEVICES else ()),
         ]
 
     def ready(self) -> bool:
@@ -126,6 +132,15 @@ class Installed:
             meta = document["metadata"]
             self.admin.demand("POST", over_http.PLACES[document["kind"]].format(meta.get("namespace")), document)
         self.portal = self.admin.token("kcover-system", "kcover-portal")
+        for kind in JANITOR:
+            self.define(_definition(kind), at=f"/apis/{kind.group}/{kind.version}/{kind.plural}")
+
+    def define(self, definition: Manifest, *, at: str) -> None:
+        """Installs a definition of custom resources once, and waits until the server serves its objects at ``at``."""
+        definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        status, answer = self.admin.ask("POST", definitions, definition)
+        assert status in (201, 409), answer
+        waiting.until(lambda: self.admin.ask("GET", at)[0] == 200, f"objects of {definition['metadata']['name']}")
 
     def kubeconfig(self) -> str:
         """The portal's way in."""
@@ -140,19 +155,22 @@ class ApiServerRig(over_http.HttpRig):
     def __init__(self, server: Installed) -> None:
         served = server.admin.demand("GET", "/apis/policy")["versions"]
         self.policy = max((entry["groupVersion"] for entry in served), key=lambda name: name == "policy/v1")
-        self.etcd = server.etcd
+        self.etcd, self._server = server.etcd, server
         super().__init__(server.url, admin=ADMIN, portal=server.portal, ca=server.ca)
         self.names_nodes = int(self.cluster.version().split(".")[1]) >= NAMES_NODES
 
     def define(self, definition: Manifest) -> None:
-        """Installs a definition of custom resources once, and waits until the server serves its objects."""
-        at = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-        status, answer = self.admin.ask("POST", at, definition)
-        assert status in (201, 409), answer
-        place, deadline = over_http.PLACES[definition["spec"]["names"]["kind"]], time.monotonic() + 60
-        while self.admin.ask("GET", place)[0] != 200:
-            assert time.monotonic() < deadline, self.admin.ask("GET", f"{at}/{definition['metadata']['name']}")
-            time.sleep(0.05)
+        """Installs a definition of custom resources once."""
+        self._server.define(definition, at=over_http.PLACES[definition["spec"]["names"]["kind"]])
+
+    def remove(self, kind: str, name: str, *, namespace: str = "") -> None:
+        """Also the garbage collector's part, for the rules of a node's devices."""
+        gone = self.read(kind, name, namespace=namespace) if kind == "Node" else None
+        super().remove(kind, name, namespace=namespace)
+        status, rules = self.admin.ask("GET", DEVICE_TAINT_RULES)
+        for rule in rules["items"] if gone and status == 200 else ():
+            if gone["metadata"]["uid"] in [owner["uid"] for owner in rule["metadata"].get("ownerReferences", ())]:
+                self.admin.demand("DELETE", f"{DEVICE_TAINT_RULES}/{rule['metadata']['name']}")
 
     def settle(self) -> None:
         """The disruption controller's part, for budgets of this test with ``minAvailable``."""
@@ -181,3 +199,26 @@ def installed() -> Iterator[Installed]:
 
 def _program(name: str) -> Path:
     return Path(os.environ["KUBEBUILDER_ASSETS"]).resolve() / name
+
+
+def _definition(kind: port.CustomKind) -> Manifest:
+    """A definition of custom resources with any fields."""
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{kind.group}"},
+        "spec": {
+            "group": kind.group,
+            "scope": "Cluster",
+            "names": {"kind": kind.kind, "plural": kind.plural, "singular": kind.kind.lower()},
+            "versions": [{"name": kind.version, "served": True, "storage": True, "schema": schema}],
+        },
+    }
+
+
+@functools.cache
+def _minor_version() -> int:
+    """The 36 of ``Kubernetes v1.36.2``."""
+    told = subprocess.run([_program("kube-apiserver"), "--version"], check=True, capture_output=True, text=True).stdout
+    return int(told.split(".")[1])

@@ -91,9 +91,12 @@ def check_devices(cluster, node, *, delete_node):
 
 @pytest.mark.simulator_only
 def test_a_device_of_a_node_over_http(http_rig):
+    if not http_rig.unrestricted().serves(RULE):
+        pytest.skip("the API server is older than DeviceTaintRules")
     node = http_rig.name("gpu")
     http_rig.node(node)
-    spec = {"driver": "d", "nodeName": node, "pool": {"name": node, "generation": 1}, "devices": []}
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "d", "nodeName": node, "pool": pool, "devices": []}
     made = {"apiVersion": SLICE.api_version, "kind": SLICE.kind, "metadata": {"name": node}, "spec": spec}
     http_rig.create(made)
     check_devices(http_rig.unrestricted(), node, delete_node=lambda name: http_rig.remove("Node", name))
