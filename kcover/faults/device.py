@@ -5,6 +5,7 @@ A source names a device by its PCI slot, its UUID, or by what it is and its numb
 they share a name. A number is joined to the slot and the UUID of the node's inventory where exactly one GPU fits.
 """
 
+import hashlib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
@@ -12,12 +13,13 @@ from typing import Final
 
 from kcover.faults import xid
 
-UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,80}", re.IGNORECASE)
+UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,64}", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/@-]{0,63}")
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 _GPU_FILE: Final = re.compile(r"(?:/dev/)?nvidia([0-9]{1,4})")
 _SWITCH_FILE: Final = re.compile(r"(?:/dev/)?nvidia-nvswitch([0-9]{1,4})")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_MOST_NAME, _MOST_PART = 72, 54  # characters; a key must fit into 128
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +68,7 @@ def named(*, pci: str = "", uuid: str = "", unit: str = "", part: str = "") -> D
     A MIG device is a part of its GPU if the GPU is named, too.
     """
     slot = xid.slot(pci.strip().lower().removeprefix("pci:")) or ""
-    uuid = uuid.strip()
+    uuid, unit, part = uuid.strip(), _short(unit, _MOST_NAME), _short(part, _MOST_PART)
     if not UUID.fullmatch(uuid):
         return Device(slot=slot, unit=unit, part=part)
     kind, _, rest = uuid.partition("-")
@@ -74,8 +76,15 @@ def named(*, pci: str = "", uuid: str = "", unit: str = "", part: str = "") -> D
     if kind.upper() == "GPU":
         return Device(slot=slot, uuid=spelled, unit=unit, part=part)
     if slot or unit:
-        return Device(slot=slot, unit=unit, part=part or spelled)
+        return Device(slot=slot, unit=unit, part=part or _short(spelled, _MOST_PART))
     return Device(unit=spelled, part=part)
+
+
+def _short(name: str, most: int) -> str:
+    """The name; a longer one is cut, with a digest so that two of them stay apart."""
+    if len(name) <= most:
+        return name
+    return f"{name[: most - 9]}~{hashlib.blake2b(name.encode(), digest_size=4).hexdigest()}"
 
 
 def unit_of(kind: str, value: str) -> str:

@@ -7,6 +7,7 @@ NVSentinel names a GPU by up to three entities (``GPU`` its index, ``PCI``, ``GP
 import itertools
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from kcover.faults.device import UUID, Device, named, part_of, unit_of
@@ -25,27 +26,34 @@ _DETAIL: Final = re.compile(r"REG[0-9]+|GPC|TPC|SM|CHANNEL|PID|PROCESS|CONTAINER
 
 
 def devices(entities: Sequence[tuple[str, str]]) -> list[Device]:
-    """The devices, each once; [] if no entity names one. The types are in capitals."""
-    part = " ".join(said for kind, value in entities if kind in _PARTS and (said := part_of(_PARTS[kind], value)))
+    """The devices, each once; [] if no entity names one. The types are in capitals.
+
+    Each part of a device is a device. Which of several devices has which of several parts is not told.
+    """
     owners = [(kind, value) for kind, value in entities if kind in _OWNERS]
     if owners:
         slots = [value for kind, value in entities if kind in _PCIS]
         paired = zip(owners, slots, strict=True) if len(slots) == len(owners) else ((owner, "") for owner in owners)
-        found = [_owner(kind, value, slot, part) for (kind, value), slot in paired]
+        found = [_owner(kind, value, slot) for (kind, value), slot in paired]
     else:
-        found = _gpus(entities, part)
+        found = _gpus(entities)
     if not found:
         others = (one for one in entities if one[0] not in _PARTS and not _DETAIL.fullmatch(one[0]))
-        found = [named(unit=unit_of(kind, value), part=part) for kind, value in others]
-    return list(dict.fromkeys(device for device in found if device))
+        found = [named(unit=unit_of(kind, value)) for kind, value in others]
+    known = list(dict.fromkeys(device for device in found if device))
+    said = (part_of(_PARTS[kind], value) for kind, value in entities if kind in _PARTS)
+    parts = list(dict.fromkeys(part for part in said if part))
+    if not parts or len(known) > 1 < len(parts):
+        return known
+    return [replace(device, part=part) for device in known for part in parts]
 
 
-def _owner(kind: str, value: str, slot: str, part: str) -> Device:
+def _owner(kind: str, value: str, slot: str) -> Device:
     unit = "" if observation.pci(value) else unit_of(_OWNERS[kind], value)
-    return named(pci=slot or value, unit=unit, part=part)
+    return named(pci=slot or value, unit=unit)
 
 
-def _gpus(entities: Sequence[tuple[str, str]], part: str) -> list[Device]:
+def _gpus(entities: Sequence[tuple[str, str]]) -> list[Device]:
     """The GPUs. As many values of each type are one GPU after the other; else each value stands for itself."""
     units: list[str] = []
     slots: list[str] = []
@@ -64,4 +72,4 @@ def _gpus(entities: Sequence[tuple[str, str]], part: str) -> list[Device]:
         rows += [("", "", uuid) for uuid in uuids]
     else:
         rows = list(itertools.zip_longest(units, slots, uuids, fillvalue=""))
-    return [named(unit=unit, pci=slot, uuid=uuid, part=part) for unit, slot, uuid in rows]
+    return [named(unit=unit, pci=slot, uuid=uuid) for unit, slot, uuid in rows]

@@ -66,7 +66,7 @@ def device(labels: Mapping[str, str]) -> Device:
             unit = unit_of("nic" if is_nic else kind, _number(value, kind))
     has_ports = unit.startswith(("nic ", "nvswitch "))
     parts = [part_of(kind, given[label]) for label, kind in _PARTS if label in given and (kind != "port" or has_ports)]
-    return named(pci=pci, uuid=uuid, unit=unit, part=" ".join(part for part in parts if part))
+    return named(pci=pci, uuid=uuid, unit=unit, part=" ".join(dict.fromkeys(part for part in parts if part)))
 
 
 def _number(value: str, kind: str) -> str:

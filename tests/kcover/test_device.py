@@ -56,6 +56,10 @@ def test_the_device_of_labels(given: dict[str, str], key: str) -> None:
         # A switch with the link that failed, and the GPU at its other end.
         ([("NVSWITCH", "0"), ("PCI", "0000:c4:00.0"), ("NVLINK", "17"), ("GPU", "3")], ["0000:c4:00 link 17"]),
         ([("NVSWITCH", "0000:c4:00.0")], ["0000:c4:00"]),
+        # Each link is a device: the pass of one is not the pass of another.
+        ([("NVSWITCH", "0"), ("NVLINK", "0"), ("NVLINK", "1")], ["nvswitch 0 link 0", "nvswitch 0 link 1"]),
+        ([("GPU", "1"), ("GPU", "2"), ("NVLINK", "3")], ["gpu 1 link 3", "gpu 2 link 3"]),
+        ([("GPU", "1"), ("GPU", "2"), ("NVLINK", "3"), ("NVLINK", "4")], ["gpu 1", "gpu 2"]),
         ([("NIC", "mlx5_2"), ("NICPORT", "1")], ["nic mlx5_2 port 1"]),
         ([("PCI", "0009:01:00"), ("GPU_UUID", A), ("NVLINK", "14"), ("REG0", "00")], ["0009:01:00 link 14"]),
         ([("CPU", "1")], ["cpu 1"]),
@@ -65,6 +69,30 @@ def test_the_device_of_labels(given: dict[str, str], key: str) -> None:
 )
 def test_the_devices_of_impacted_entities(entities: list[tuple[str, str]], keys: list[str]) -> None:
     assert [one.key for one in impacted.devices(entities)] == keys
+
+
+LONG = "x" * 200
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [labels.device({"nic": LONG[:64], "gpu_i_id": LONG[:32], "gpu_instance_id": LONG[:31], "nvlink": LONG[:32]})],
+        [labels.device({"UUID": f"GPU-{LONG[:64]}", "gpu_i_id": LONG[:32], "link": LONG[:32]})],
+        [labels.device({"gpu": "1", "UUID": f"MIG-{LONG[:64]}"})],
+        impacted.devices([(LONG[:96], LONG[:64])]),
+        impacted.devices([("PCI", "0000:18:00"), *(("NVLINK", str(link)) for link in range(18))]),
+    ],
+)
+def test_a_key_fits_into_its_column(found: list[Device]) -> None:
+    assert found
+    assert all(0 < len(one.key) <= 128 for one in found)
+
+
+def test_two_long_names_stay_apart() -> None:
+    first, second = (labels.device({"nic": LONG[:63] + end, "link": LONG[:31] + end}) for end in "ab")
+    assert first.key != second.key
+    assert len({labels.device({"gpu": "1", "link": LONG[:31] + end, "gpu_i_id": LONG[:32]}).key for end in "ab"}) == 2
 
 
 @pytest.mark.parametrize(

@@ -108,6 +108,18 @@ def test_one_event_about_two_gpus_is_two_faults(sentinel: Sender, health: Make) 
     assert open_devices() == ["gpu 1", "gpu 6"]
 
 
+def test_inv_04_the_recovery_of_one_link_of_many_ends_no_other_links_fault(sentinel: Sender, health: Make) -> None:
+    """PostgreSQL refuses a request with a name that does not fit into its column."""
+    switch = entity("NVSWITCH", "0") + entity("PCI", "0000:c4:00.0")
+    links = [entity("NVLINK", str(link)) for link in range(18)]
+    given = {"checkName": "NvSwitchWatch", "errorCode": ["DCGM_FR_NVLINK_DOWN"]}
+    sentinel.post([health("1", entitiesImpacted=sum(links, switch), **given)])
+    assert open_devices() == sorted(f"0000:c4:00 link {link}" for link in range(18))
+    over = {**given, "isHealthy": True, "isFatal": False, "errorCode": [], "recommendedAction": 0}
+    sentinel.post([health("2", entitiesImpacted=switch + links[0], **over)])
+    assert open_devices() == sorted(f"0000:c4:00 link {link}" for link in range(1, 18))
+
+
 def test_a_number_names_the_gpu_of_the_inventory(
     alertmanager: Sender, sentinel: Sender, alert: Make, health: Make, now: datetime
 ) -> None:
