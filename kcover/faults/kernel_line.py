@@ -4,56 +4,69 @@ Any user can log any text (``logger 'NVRM: Xid ...'``); what a system log adds b
 that is allowed to choose its tag can still take the kernel's: only ``/dev/kmsg`` has the facility, which nobody can
 choose.
 
-The forms: syslog's (RFC 3164, and with RFC 3339 times), RFC 5424's, journalctl's short ones, and those of ``dmesg``.
+All that precedes the driver's words must be the kernel's own form, or a header with the tag ``kernel:``. The forms:
+syslog's (RFC 3164, and with RFC 3339 times; BusyBox adds the facility), RFC 5424's, journalctl's short ones, dmesg's.
 """
 
 import re
 from typing import Final
 
 KERNEL: Final = "kernel"
+PROGRAM: Final = "program"
 
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
 _STAMP: Final = (
     rf"(?:[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ 0-9][0-9] {_CLOCK} [0-9]{{4}}"  # Thu Nov 28 10:00:00 2026
     rf"|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ 0-9][0-9] (?:[0-9]{{4}} )?{_CLOCK}"  # Nov 28 10:00:00
-    rf"|[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}}| [A-Z]{{3,4}})?"
+    rf"|(?:[A-Z][a-z]{{2}} )?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?"
     r"|[0-9]{9,11}\.[0-9]{1,9})"
 )
+_ZONE: Final = r"(?: [A-Z]{3,4})?"
 _BOOT_STAMP: Final = r"\[ {0,11}[0-9]{1,10}\.[0-9]{3,9}\](?: ?\[ {0,6}[TC][0-9]{1,7}\])?"
-_TAG: Final = r"(?P<tag>[A-Za-z_(/][^\s:\[\]]{0,63})(?P<pid>\[[0-9]{1,10}\])?:(?: |$)"
-# A line that a system log wrote: a time, a host, and the tag of the program.
-_TAGGED: Final = re.compile(
-    rf"(?:<[0-9]{{1,3}}>)?(?:{_STAMP} [^\s\[\]]{{1,255}}|{_BOOT_STAMP} [a-z0-9][a-z0-9.-]{{0,254}}) {_TAG}"
+_RING: Final = (  # as dmesg prints a time
+    rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ *(?:{_STAMP})? *[<+][^\]\n]{{1,20}}\]"
+    r"|\[[A-Z][a-z]{2}[ 0-9][0-9] [0-9]{2}:[0-9]{2}\])"
 )
-_RFC5424: Final = re.compile(rf"<[0-9]{{1,3}}>1 {_STAMP} \S+ (?P<tag>\S{{1,48}}) (?P<pid>\S+) ")
-# dmesg -x: facility and level before the time.
-_DECODED: Final = re.compile(r"(?P<tag>[a-z0-9]{2,8}) *:[a-z]{3,6} *: (?=\[)")
-# The kernel's own form: its time or nothing before its text.
-_BARE: Final = re.compile(
-    rf"(?:<[0-9]{{1,3}}>)?(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ *(?:{_STAMP})? *[<+][^\]\n]{{1,20}}\]) ?"
+_HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
+_TAG: Final = rf"(?:{_HOST} )?(?:kern\.[a-z]{{3,7}} )?kernel: {{0,2}}(?:{_RING} ?)?"
+_HEADER: Final = rf"{_STAMP}{_ZONE} {_TAG}"  # of a system log
+_FORMS: Final = re.compile(
+    rf"(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|{_RING} {_HOST} kernel: {{0,2}})"  # <0> to <7>: of the kernel
+    rf"|kern *:[a-z]{{3,6}} *: {_RING} ?"  # dmesg -x
+    rf"|<[0-7]>1 {_STAMP} \S{{1,255}} kernel - \S{{1,32}} (?:-|\[[^\]\n]{{0,999}}\]) \ufeff?(?:{_RING} ?)?"
 )
-# How the texts begin that are read as faults, where nothing is before them, or a time alone.
-_OWN: Final = re.compile(
-    rf"(?:{_STAMP} )?(?:NVRM: |nvidia-nvswitch[0-9]{{1,4}}: |nvidia-peermem|mce: "
-    r"|(?:\{[0-9]{1,10}\})?\[Hardware Error\]: |Linux version )"
+# How the texts begin that are read as faults, and the first line of a boot.
+_WORDS: Final = re.compile(
+    r"NVRM: |nvidia-nvswitch[0-9]{1,4}: |\bSXid\b|nvidia[-_]peermem|mce: \[Hardware"
+    r"|(?:\{[0-9]{1,10}\})?\[Hardware Error\]: |Linux version ",
+    re.IGNORECASE,
 )
+# What a collector adds around a line, with or without the name of its writer.
+_CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] |kernel: (?={_WORDS.pattern})")
+_OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
 _FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport)"
-_JOURNAL_FIELD: Final = re.compile(rf'"{_FIELD}" ?: ?"(?P<tag>[^"]{{1,64}})"')
+_WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}})"')
 
 
 def writer(line: str) -> str:
-    """``kernel``, the tag of a program, or "" if the line does not tell."""
-    if line.startswith("<") and (header := _RFC5424.match(line)):
-        return header["tag"] if header["pid"] == "-" else f"{header['tag']}[{header['pid']}]"
-    if tagged := _TAGGED.match(line):
-        return f"{tagged['tag']}{tagged['pid'] or ''}"  # the kernel has no number
-    if decoded := _DECODED.match(line):
-        return KERNEL if decoded["tag"] == "kern" else decoded["tag"]
-    if _BARE.match(line) or _OWN.match(line):
-        return KERNEL
-    if line.startswith("{") and (field := _JOURNAL_FIELD.search(line)):
-        return field["tag"]
-    return ""
+    """KERNEL, PROGRAM, or "" if the line does not tell."""
+    words = _WORDS.search(line)
+    before = line[: words.start()] if words is not None else line
+    if line.startswith("{") and (field := _OBJECT.match(before)):
+        if named := _WRITERS.findall(line):
+            return KERNEL if set(named) == {KERNEL} else PROGRAM
+        return _unless_program(line[field.end() :])
+    if container := _CONTAINER.match(line):
+        return _unless_program(line[container.end() :])
+    if words is not None:
+        return KERNEL if _FORMS.fullmatch(before) else PROGRAM
+    form = re.match(rf"(?:<[0-7]>)?(?:{_HEADER}|{_RING} )", line)
+    return KERNEL if form is not None else PROGRAM if re.match(rf"(?:<[0-9]{{1,3}}>)?{_STAMP} ", line) else ""
+
+
+def _unless_program(line: str) -> str:
+    """What a collector passes on may be anybody's, even where it looks like the kernel's."""
+    return PROGRAM if writer(line) == PROGRAM else ""
 
 
 def is_of_kernel(line: str) -> bool:
@@ -62,5 +75,5 @@ def is_of_kernel(line: str) -> bool:
 
 
 def is_of_program(line: str) -> bool:
-    """Return whether the line names a program that wrote it."""
-    return writer(line) not in ("", KERNEL)
+    """Return whether a program has written the line: what precedes the driver's words is not the kernel's."""
+    return writer(line) == PROGRAM

@@ -26,6 +26,15 @@ XID = "NVRM: Xid (PCI:0000:4e:00): 79, pid=1, GPU has fallen off the bus."
         "<4>Nov 28 10:00:00 gpu-1 kernel: ",
         "<4>1 2026-11-28T10:00:00.123Z gpu-1 kernel - - - ",
         "[ 1234.567890] gpu-1 kernel: ",
+        "<6>",
+        "[Nov28 10:00] ",
+        "[  +0.000012] ",
+        "Nov 28 10:00:00 gpu-1 kern.warn kernel: ",
+        "Nov 28 10:00:00 gpu-1 kern.warn kernel: [   12.345678] ",
+        "Thu Nov 28 10:00:00 2026 kern.warn kernel: [   12.345678] ",
+        "Thu 2026-11-28 10:00:00 UTC gpu-1 kernel: ",
+        "Thu 2026-11-28 10:00:00.123456 CEST gpu-1 kernel: [   12.345678] ",
+        "<4>1 2026-11-28T10:00:00.123Z gpu-1 kernel - - - \ufeff",
     ],
 )
 def test_the_kernels_lines(before: str) -> None:
@@ -48,6 +57,21 @@ def test_the_kernels_lines(before: str) -> None:
         "user  :notice: [   12.345678] ",
         "[ 1234.567890] gpu-1 sshd[12]: ",
         "Nov 28 10:00:00 gpu-1 systemd-coredump[3]: ",
+        # Anybody chooses the tag: logger -t.
+        "Nov 28 10:00:00 gpu-1 0x: ",
+        "Nov 28 10:00:00 gpu-1 a b: ",
+        "Nov 28 10:00:00 gpu-1 é: ",
+        f"Nov 28 10:00:00 gpu-1 {'x' * 70}: ",
+        "Nov 28 10:00:00 gpu-1 ",
+        "Nov 28 10:00:00 gpu-1 a kernel: ",
+        "Nov 28 10:00:00 gpu-1 user.notice kernel: kernel: ",
+        "Nov 28 10:00:00 gpu-1 kernel: alice: ",
+        "2026-11-28T10:00:00+00:00 gpu-1 0x: [   12.345678] ",
+        "<13>",
+        "joe: ",
+        "alice said ",
+        "2026-11-28T10:00:00Z stderr F Nov 28 10:00:00 gpu-1 0x: ",
+        '{"log":"Nov 28 10:00:00 gpu-1 0x: ',
     ],
 )
 def test_the_lines_of_programs(before: str) -> None:
@@ -55,7 +79,7 @@ def test_the_lines_of_programs(before: str) -> None:
     assert kernel_line.is_of_program(before + XID)
 
 
-@pytest.mark.parametrize("before", ["alice said ", "2026-11-28T10:00:00Z stderr F ", '{"log":"', "kernel: "])
+@pytest.mark.parametrize("before", ["2026-11-28T10:00:00Z stderr F ", '{"log":"', "kernel: "])
 def test_a_line_that_does_not_tell(before: str) -> None:
     assert kernel_line.writer(before + XID) == ""
 
@@ -63,6 +87,9 @@ def test_a_line_that_does_not_tell(before: str) -> None:
 def test_the_fields_of_a_journal() -> None:
     assert kernel_line.is_of_program('{"MESSAGE":"' + XID + '","SYSLOG_IDENTIFIER":"alice"}')
     assert kernel_line.is_of_kernel('{"MESSAGE":"' + XID + '","_TRANSPORT":"kernel"}')
+    assert kernel_line.is_of_kernel('{"_TRANSPORT":"kernel","SYSLOG_IDENTIFIER":"kernel","MESSAGE":"' + XID + '"}')
+    tagged = '{"SYSLOG_IDENTIFIER":"kernel","_TRANSPORT":"syslog","MESSAGE":"' + XID + '"}'
+    assert kernel_line.is_of_program(tagged)
 
 
 @pytest.mark.parametrize(

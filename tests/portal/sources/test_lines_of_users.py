@@ -19,7 +19,14 @@ def test_a_line_of_a_pod_is_a_fault_of_a_program() -> None:
 
 @pytest.mark.parametrize(
     ("before", "codes"),
-    [("", [79]), ("Nov 21 08:00:00 gpu-1 kernel: ", [79]), ("Nov 21 08:00:00 gpu-1 alice: ", []), ("what ", [79])],
+    [
+        ("", [79]),
+        ("Nov 21 08:00:00 gpu-1 kernel: ", [79]),
+        ("Nov 21 08:00:00 gpu-1 alice: ", []),
+        ("Nov 21 08:00:00 gpu-1 0x: ", []),
+        ("what ", []),
+        ('{"log":"', [79]),
+    ],
 )
 def test_a_line_that_names_a_program_is_not_the_kernels(before: str, codes: list[int]) -> None:
     value = [str(log_lines.nanoseconds(NOW)), f"{before}NVRM: Xid (PCI:0000:4e:00): 79, x"]

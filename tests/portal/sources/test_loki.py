@@ -129,7 +129,7 @@ def test_more_lines_than_one_answer_holds(loki: Source, stand_ins: StandIns, now
 
 def test_more_lines_of_one_nanosecond_than_an_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     for number in range(1_200):
-        kernel(stand_ins, f"{number} {XID_79}", now)
+        kernel(stand_ins, XID_79.replace("1235733", str(number)), now)
     row = pull(loki, at=now + SECOND)
     assert row.error["code"] == "loki_page_full"
     assert seen()[0][3] == 1_000

@@ -9,9 +9,8 @@ MAX_SEARCH_BYTES = 256 << 20  # before the end of the file
 _NEEDLE = b"Linux version "
 _BLOCK, _LINE = 1 << 20, 4096
 # The text that may precede it: nothing, the header of /dev/kmsg, or that of syslog; then an optional timestamp.
-_BEFORE = re.compile(
-    rb"(?:[0-9]{1,10},[0-9]{1,19},[0-9]{1,19},[^;\n]{0,200};|[^\n]* kernel: )?(?:\[ *0\.0+\](?:\[ *[TC][0-9]+\])? ?)?"
-)
+_HEADED = re.compile(rb"[0-9]{1,10},[0-9]{1,19},[0-9]{1,19},[^;\n]{0,200};")
+_BEFORE = re.compile(rb"(?:%b|[^\n]* kernel: )?(?:\[ *0\.0+\](?:\[ *[TC][0-9]+\])? ?)?" % _HEADED.pattern)
 
 
 def last_boot_offset(handle: int, *, after: int = 0) -> int | None:
@@ -25,11 +24,12 @@ def last_boot_offset(handle: int, *, after: int = 0) -> int | None:
         found = len(data)
         while (found := data.rfind(_NEEDLE, 0, found)) >= 0:
             line = data.rfind(b"\n", 0, found) + 1
-            if base + line >= after and _BEFORE.fullmatch(data, line, found) and _is_of_kernel(data[line:found]):
+            begin = data[line : found + len(_NEEDLE)]
+            if base + line >= after and _BEFORE.fullmatch(data, line, found) and _is_of_kernel(begin):
                 return base + line
     return None
 
 
-def _is_of_kernel(before: bytes) -> bool:
-    """Return whether no program has written the line, of which this is the beginning."""
-    return not kernel_line.is_of_program(before.decode(errors="replace"))
+def _is_of_kernel(line: bytes) -> bool:
+    """Return whether no program has written the line of this beginning. The header of ``/dev/kmsg`` names none."""
+    return _HEADED.match(line) is not None or not kernel_line.is_of_program(line.decode(errors="replace"))
