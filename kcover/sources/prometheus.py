@@ -106,6 +106,12 @@ class _Series:
     def key(self, *, is_xid: bool) -> str:
         return f"{self.place}\t{self.exporter}" if is_xid and self.exporter else self.place
 
+    def old_key(self, before: Before) -> str:
+        """The key by an older portal, which named fewer devices; the present one if it does not apply."""
+        gpu = self.device.slot or series_labels.first(self.labels, ("UUID", "gpu_uuid", "uuid", "gpu"))
+        key = "\t".join((self.node, self.code, gpu))
+        return key if before.at is None or not _is_place(key) else self.place
+
 
 def read(
     body: object, *, query: str, node_labels: Sequence[str] = NODE_LABELS, before: Before, now: datetime
@@ -125,12 +131,13 @@ def read(
             is_xid = _is_xid(query, series.labels)
             key = series.key(is_xid=is_xid)
             keys.add(key)
-            seen |= {key, series.place}
+            names = {key, series.place, series.old_key(before)}
+            seen |= names
             value = _xid_of(series) if is_xid else "1"
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
             continue
-        told.setdefault(series.place, set()).update(*(before.shown.get(one, "").split() for one in (key, series.place)))
+        told.setdefault(series.place, set()).update(*(before.shown.get(one, "").split() for one in names))
         if value != "0":
             current[key] = " ".join(sorted({*current.get(key, "").split(), value}))
             became.append((series, value, _earliest(before, series, key, is_xid=is_xid)))
@@ -142,7 +149,13 @@ def read(
     if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
-        found += [_passed(key, now=now) for key in gone if _is_place(key)]
+        # What named no device may be of any device of its check, so that it ends with the last of them.
+        checks = {place[: place.rindex("\t") + 1] for place in told}
+        for key in dict.fromkeys(key if _is_place(key) else key[: key.rindex("\t") + 1] for key in before.shown):
+            if key in checks:
+                current[key] = "1"
+            elif key not in seen:
+                found.append(_passed(key, now=now))
     after = Before(
         at=now,
         shown=current,

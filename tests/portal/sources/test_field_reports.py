@@ -15,6 +15,7 @@ from kcover.sources.kube_events import SeenEvent
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents import queries
 from kcover_portal.incidents.models import Incident
+from kcover_portal.sources.models import Source
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_push import took
@@ -366,6 +367,54 @@ def test_values_that_an_earlier_version_has_told_are_no_news(now: datetime) -> N
         vector((exporter(9400), "43"), now=now), query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now
     )
     assert read.reading.observations == ()
+
+
+@pytest.mark.parametrize("answers", [1, 2])
+def test_a_number_that_an_earlier_version_has_told_is_no_news(now: datetime, answers: int) -> None:
+    """Even if its exporter does not answer at first."""
+    series = {"__name__": "DCGM_FI_DEV_XID_ERRORS", "Hostname": "gpu-1", "gpu": "2"}
+    before = prometheus.Before(shown={"gpu-1\txid\t2": "79"})
+    for value in ("79",) if answers == 1 else (None, "79"):
+        answer = vector(*([(series, value)] if value else []), now=now)
+        read = prometheus.read(answer, query="DCGM_FI_DEV_XID_ERRORS", before=before, now=now)
+        assert read.reading.observations == ()
+        before = read.after
+    assert list(before.shown) == ["gpu-1\txid\tgpu 2"]
+
+
+def test_standing_alerts_that_an_earlier_version_has_told_stay_open_until_their_end(
+    east: Cluster, stand_ins: StandIns, now: datetime
+) -> None:
+    """An earlier version saw no device in some labels, and stored neither the time nor the device."""
+
+    def ib(adapter: str) -> tuple[dict[str, str], str]:
+        return {"__name__": "IbDown", "node": "gpu-1", "device": adapter, "port": "1"}, "1"
+
+    source = add(east, "prometheus", now=now, url=f"{stand_ins.url}", query="IbDown > 0")
+
+    def answered(*values: tuple[dict[str, str], str]) -> list[str]:
+        nonlocal now, source
+        now += timedelta(seconds=30)
+        stand_ins.troubles.append(Answered(body=json.dumps(vector(*values, now=now)).encode()))
+        source = pull(source, at=now)
+        return open_devices()
+
+    first, hot = (({"__name__": "IbDown", "node": node}, "1") for node in ("gpu-1", "gpu-2"))
+    stand_ins.troubles.append(Answered(body=json.dumps(vector(now=now)).encode()))  # of the hour before
+    assert answered(first, hot) == ["", ""]
+    shown = {"gpu-1\tIbDown\t": "1", "gpu-2\tIbDown\t4": "1"}
+    Source.objects.update(cursor={**source.cursor, "shown": shown, "at": None})
+    assert answered(ib("mlx5_0"), ib("mlx5_1"), hot) == ["", ""]
+    assert answered(ib("mlx5_0"), ib("mlx5_2")) == ["", "nic mlx5_2 port 1"]
+    assert answered(ib("mlx5_0")) == [""]
+    assert answered() == []
+
+
+def test_a_series_without_a_device_ends_no_other_series(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    before = prometheus.Before(at=now, shown={"gpu-1\tIbDown\t": "1"})
+    series = {"__name__": "IbDown", "node": "gpu-1", "device": "mlx5_0"}
+    read = prometheus.read(vector((series, "1"), now=now), query="IbDown", before=before, now=now)
+    assert [(one.healthy, one.device.key) for one in read.reading.observations] == [(False, "nic mlx5_0")]
 
 
 def test_a_last_xid_of_a_program_is_no_fault_of_the_node(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
