@@ -24,9 +24,9 @@ def _located(one: SourceFault, known: Sequence[Known]) -> SourceFault:
     return replace(one, pci=one.pci or found.slot or None, gpu_uuid=found.uuid or None)
 
 
-def names_of(node: Node, passed: Device) -> frozenset[str]:
+def names_of(passed: Device, known: Sequence[Known]) -> frozenset[str]:
     """Every name of the device, with those of the inventory; none for the node as a whole."""
-    return passed.names | device.joined(passed, known_gpus(node)).names if passed else frozenset()
+    return passed.names | device.joined(passed, known).names if passed else frozenset()
 
 
 def known_gpus(node: Node) -> list[Known]:

@@ -3,7 +3,7 @@
 A source is not an agent: its reports neither count as heartbeats nor change what is known about a boot.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from django.db.models import Max, QuerySet
 
 from kcover import reasons
 from kcover.faults import device
-from kcover.faults.device import NONE, Device
+from kcover.faults.device import NONE, Device, Known
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -30,7 +30,8 @@ class PassedCheck:
 
     It ends what the same source opened for the check: incidents of ``kind`` whose code is ``check`` or begins with
     ``check/``, on ``device`` (none: all), but not on the devices ``still`` about which the
-    source reports it in another way. ``at``: by the source's clock; a later fault stays open.
+    source reports it in another way. ``at``: by the source's clock; a later fault stays open. ``is_of_series``: it ends
+    one alert that had fired before, so that an incident of an older portal, which stored no such device, may be of it.
     """
 
     node: str
@@ -39,6 +40,17 @@ class PassedCheck:
     device: Device = NONE
     still: tuple[Device, ...] = ()
     at: datetime | None = None
+    is_of_series: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Proof:
+    """A passed check with every name of its devices. ``whole``: of the device that its own is a part of."""
+
+    passed: PassedCheck
+    names: frozenset[str]
+    whole: frozenset[str]
+    still: frozenset[str]
 
 
 def _listed(**named: Any) -> QuerySet[Node]:
@@ -112,11 +124,32 @@ def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
 
 def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: datetime) -> None:
     """Closes the incidents that only this source reported, for each check that has passed since."""
-    for row in _open_incidents({node.pk for node, _ in passed}, {one.kind for _, one in passed}):
-        proof = next((one for node, one in passed if node.pk == row.node_id and _covers(node, one, row)), None)
-        if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof):
-            because = reasons.of("source_reports_healthy", source=witness, check=proof.check)
-            closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
+    nodes = {node.pk: node for node, _ in passed}
+    by_node: dict[int, list[Incident]] = {}
+    for row in _open_incidents(set(nodes), {one.kind for _, one in passed}):
+        if row.node_id is not None and any(node.pk == row.node_id and _is_about(one, row) for node, one in passed):
+            by_node.setdefault(row.node_id, []).append(row)
+    for pk, rows in by_node.items():
+        told = [one for node, one in passed if node.pk == pk]
+        known = inventory.known_gpus(nodes[pk]) if any(one.device or one.still for one in told) else []
+        proofs = [_proof(one, known) for one in told]
+        exact = {row.pk: proof for row in rows if (proof := _first(proofs, row, _covers))}
+        others = [proof for proof in proofs if proof not in exact.values()]
+        for row in rows:
+            proof = exact.get(row.pk) or _first(others, row, _covers_old)
+            if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof.passed):
+                because = reasons.of("source_reports_healthy", source=witness, check=proof.passed.check)
+                closure.close([row.pk], because=because, actor=f"source:{witness}", before=row.last_at, now=now)
+
+
+def _proof(passed: PassedCheck, known: Sequence[Known]) -> _Proof:
+    still = frozenset[str]().union(*({one.key, *inventory.names_of(one, known)} for one in passed.still))
+    names, whole = inventory.names_of(passed.device, known), inventory.names_of(passed.device.whole, known)
+    return _Proof(passed, names, whole, still)
+
+
+def _first(proofs: Iterable[_Proof], row: Incident, covers: Callable[[_Proof, Incident], bool]) -> _Proof | None:
+    return next((proof for proof in proofs if _is_about(proof.passed, row) and covers(proof, row)), None)
 
 
 def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
@@ -125,12 +158,23 @@ def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
     return Incident.objects.filter(node__in=nodes, kind__in=kinds, state=Incident.State.OPEN).order_by("pk")
 
 
-def _covers(node: Node, passed: PassedCheck, row: Incident) -> bool:
-    if passed.kind != row.kind or not is_of_check(row.code, passed.check):
+def _is_about(passed: PassedCheck, row: Incident) -> bool:
+    return passed.kind == row.kind and is_of_check(row.code, passed.check)
+
+
+def _covers(proof: _Proof, row: Incident) -> bool:
+    return row.device not in proof.still and device.covers(proof.names, (row.device, row.gpu_uuid))
+
+
+def _covers_old(proof: _Proof, row: Incident) -> bool:
+    """Returns whether the alert that ended is the only one of an incident whose device an older portal named otherwise.
+
+    It is none of those that have incidents of their own, and no other series of it still fires.
+    """
+    if not proof.passed.is_of_series or proof.passed.still or row.count != 1:
         return False
-    if any(row.device == one.key or row.device in inventory.names_of(node, one) for one in passed.still):
-        return False
-    return device.covers(inventory.names_of(node, passed.device), (row.device, row.gpu_uuid))
+    named = not row.device or row.device.lower() in {name.lower() for name in proof.whole}
+    return named and not row.occurrences.exclude(earliest_at=None).exists()
 
 
 def _is_only_witness(row: Incident, witness: str) -> bool:

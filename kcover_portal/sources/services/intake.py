@@ -133,6 +133,7 @@ def _split(
                 device=one.device,
                 still=told.still_fire(one, nodes[one.node]),
                 at=one.seen_at,
+                is_of_series=bool(one.series),
             ),
         )
         for one in passes

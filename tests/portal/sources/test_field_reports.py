@@ -14,8 +14,8 @@ from kcover.sources.conditions import Condition, ConditionRule, read
 from kcover.sources.kube_events import SeenEvent
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents import queries
-from kcover_portal.incidents.models import Incident
-from kcover_portal.sources.models import Source
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.sources.models import Source, ToldSeries
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_push import took
@@ -142,6 +142,53 @@ def test_a_fault_from_before_the_inventory_ends_by_the_number_it_had(
     inventory(now)
     alertmanager.post(notification(alert("GpuHot", status="resolved", gpu="2")))
     assert open_devices() == ["gpu 0"]
+
+
+def of_an_older_portal(device: str, *, count: int = 1) -> None:
+    """It stored no time before which the fault did not happen, and knew fewer devices."""
+    Occurrence.objects.update(earliest_at=None)
+    Incident.objects.update(device=device, count=count)
+    ToldSeries.objects.all().delete()
+
+
+@pytest.mark.parametrize(
+    ("stored", "labels"),
+    [
+        ("", {"gpu": "2"}),
+        ("", {"device": "mlx5_0", "port": "1"}),
+        ("0000:3a:00", {"pci_bus_id": "0000:3a:00.0", "GPU_I_ID": "7"}),
+        (B.upper(), {"UUID": B}),
+    ],
+)
+def test_an_alert_that_an_older_portal_stored_ends(
+    alertmanager: Sender, alert: Make, stored: str, labels: dict[str, str]
+) -> None:
+    alertmanager.post(notification(alert("GpuHot", **labels)))
+    of_an_older_portal(stored)
+    alertmanager.post(notification(alert("GpuHot", status="resolved", **labels)))
+    assert open_devices() == []
+
+
+def test_an_alert_that_an_older_portal_stored_does_not_end_with_another_one(alertmanager: Sender, alert: Make) -> None:
+    alertmanager.post(notification(alert("GpuHot", gpu="2")))
+    of_an_older_portal("", count=2)
+    alertmanager.post(notification(alert("GpuHot", status="resolved", gpu="2")))
+    assert open_devices() == [""], "it may be of two GPUs"
+    of_an_older_portal("")
+    alertmanager.post(notification(alert("GpuHot", gpu="5")))
+    alertmanager.post(notification(alert("GpuHot", status="resolved", gpu="5")))
+    assert open_devices() == [""], "the other one has an incident of its own"
+
+
+def test_many_ends_in_one_request_read_the_inventory_once(
+    alertmanager: Sender, alert: Make, django_assert_max_num_queries: Any
+) -> None:
+    links = [{"gpu": str(link // 6), "link": str(link % 6)} for link in range(48)]
+    alertmanager.post(notification(*(alert("LinkDown", **labels) for labels in links)))
+    assert len(open_devices()) == 48
+    with django_assert_max_num_queries(500):
+        alertmanager.post(notification(*(alert("LinkDown", status="resolved", **labels) for labels in links)))
+    assert open_devices() == []
 
 
 # --- the node
