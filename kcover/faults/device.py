@@ -16,7 +16,7 @@ from kcover.faults import xid
 UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,64}", re.IGNORECASE)
 _WORD: Final = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/@-]{0,63}")
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
-_GPU_FILE: Final = re.compile(r"(?:/dev/)?nvidia([0-9]{1,4})")
+_GPU_FILE: Final = re.compile(r"nvidia([0-9]{1,4})")  # DCGM's index; that of /dev/nvidia3 is a minor number
 _SWITCH_FILE: Final = re.compile(r"(?:/dev/)?nvidia-nvswitch([0-9]{1,4})")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _MOST_NAME, _MOST_PART = 72, 54  # characters; a key must fit into 128

@@ -17,6 +17,7 @@ INVENTORY = [Known(0, A, "0000:18:00"), Known(2, B, "0000:3a:00")]
         ({"GPU": "5"}, "gpu 5"),
         ({"device": "nvidia7"}, "gpu 7"),
         ({"gpu": "nvidia3"}, "gpu 3"),
+        ({"gpu": "/dev/nvidia3"}, "gpu /dev/nvidia3"),
         ({"gpu_id": "GPU 4"}, "gpu 4"),
         ({"gpu": B.upper().replace("GPU-", "gpu-")}, B),
         ({"gpu": "0", "pci_bus_id": "00000000:18:00.0", "UUID": A}, "0000:18:00"),

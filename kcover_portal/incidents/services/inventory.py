@@ -12,7 +12,10 @@ from kcover_portal.prepared import Prepared
 
 
 def located(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
-    """The faults with the slot and the UUID of their GPU, as agents name it. One query if one of them lacks one."""
+    """The faults with the slot and the UUID of their GPU, as agents name it. One query if one of them lacks one.
+
+    A GPU that is named by its number only gets no UUID: after a reboot that lost a GPU, the number is another GPU's.
+    """
     if all(one.pci or not device_of(one) for one in seen):
         return list(seen)
     known = known_gpus(node)
@@ -21,7 +24,9 @@ def located(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:
 
 def _located(one: SourceFault, known: Sequence[Known]) -> SourceFault:
     found = device.joined(device_of(one), known)
-    return replace(one, pci=one.pci or found.slot or None, gpu_uuid=found.uuid or None)
+    if one.pci or one.gpu_uuid:
+        return replace(one, pci=one.pci or found.slot or None, gpu_uuid=found.uuid or None)
+    return replace(one, pci=found.slot or None, by_number=bool(found.slot))
 
 
 def names_of(passed: Device, known: Sequence[Known]) -> frozenset[str]:

@@ -77,7 +77,7 @@ def _incident(node: Node, group: FaultGroup, uuids: Mapping[str, str], *, boot_i
         "last_at": at,
         "decide_at": source_fault.first_decision(seen, now=now),
         "counted_records": group.counted,
-        "gpu_uuid": first.gpu_uuid or uuids.get(xid.slot(first.pci or "") or "", ""),
+        "gpu_uuid": first.gpu_uuid or uuids.get(source_fault.named_slot(first), ""),
         **source_fault.opening_of(seen),
     }
     return Incident(
@@ -96,7 +96,7 @@ def _gpu_uuids(node: Node, groups: Sequence[FaultGroup]) -> dict[str, str]:
 
     Empty if no fault needs one.
     """
-    if not any(group.fresh[0].pci and not group.fresh[0].gpu_uuid for group in groups):
+    if not any(source_fault.named_slot(group.fresh[0]) and not group.fresh[0].gpu_uuid for group in groups):
         return {}
     return {slot: uuid for pci, uuid in _GPUS.rows(node=node.pk) if (slot := xid.slot(pci))}
 

@@ -22,7 +22,8 @@ class SourceFault(TimedFault):
     """A fault that a source reports. ``witness``: the name of the source. ``severity``: as the source judges it.
 
     ``unit`` and ``part`` name the device beside its slot and its UUID (``Device``). ``alias``: the fault that
-    others may report instead, such as ``xid 79``. ``advice``: what the source recommends.
+    others may report instead, such as ``xid 79``. ``advice``: what the source recommends. ``by_number``: its slot is
+    that of the GPU with its number in the last inventory. Reports of one GPU meet there, but no GPU is acted on for it.
     """
 
     witness: str
@@ -32,6 +33,7 @@ class SourceFault(TimedFault):
     part: str = ""
     alias: str = ""
     advice: str = ""
+    by_number: bool = False
 
     @property
     def names(self) -> frozenset[str]:
@@ -44,6 +46,11 @@ def device_of(seen: fault.Fault) -> Device:
     unit, part = (seen.unit, seen.part) if isinstance(seen, SourceFault) else ("", "")
     slot = xid.slot(seen.pci) or ""
     return Device(slot=slot, uuid=seen.gpu_uuid or "", unit=unit or (seen.pci or "").lower(), part=part)
+
+
+def named_slot(seen: fault.Fault) -> str:
+    """The slot that the report itself names; "" if it names none."""
+    return "" if isinstance(seen, SourceFault) and seen.by_number else xid.slot(seen.pci) or ""
 
 
 def witness_of(seen: fault.Fault) -> str:

@@ -8,8 +8,11 @@ from kcover_portal.incidents.models import Incident
 
 
 def of_fault(fault: Incident, slots: Mapping[str, str]) -> dict[str, str] | None:
-    """The GPU that a fault names, by ``gpu_uuid`` or ``pci``; None if it names none. ``slots``: of its node."""
-    slot = xid.slot(fault.device)
+    """The GPU that a fault names, by ``gpu_uuid`` or ``pci``; None if it names none. ``slots``: of its node.
+
+    A source may have named the GPU by its number only. Its incident has the slot, but no UUID.
+    """
+    slot = xid.slot(fault.device) if not fault.alias else None
     uuid = fault.gpu_uuid or slots.get(slot or "", "") or (fault.device if fault.device.startswith("GPU-") else "")
     if not uuid and (fault.kind != "xid" or slot is None):
         return None

@@ -15,6 +15,7 @@ from kcover.sources.kube_events import SeenEvent
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents import queries
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.rescue.queries import gpu_names
 from kcover_portal.sources.models import Source, ToldSeries
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
@@ -132,6 +133,20 @@ def test_a_number_names_the_gpu_of_the_inventory(
     row = Incident.objects.get(state="open")
     assert (row.kind, row.code, row.device, row.gpu_uuid) == ("xid", "79", "0000:3a:00", B)
     assert sorted(witness for witness, _ in names(row)) == ["agent", "alertmanager", "nvsentinel"]
+
+
+@pytest.mark.parametrize("is_xid", [False, True])
+def test_a_number_alone_is_no_gpu_to_act_on(alertmanager: Sender, alert: Make, now: datetime, is_xid: bool) -> None:
+    """If a GPU is gone after a reboot, its number is another GPU's."""
+    inventory(now)
+    alertmanager.post(notification(alert("GpuHot", gpu="2"), alert("GpuHot", pci_bus_id="0000:18:00.0")))
+    if is_xid:
+        Incident.objects.update(kind="xid", code="79")
+    by_slot, by_number = Incident.objects.order_by("device")
+    slots = gpu_names.slots_of(by_slot.node)
+    assert (by_number.device, by_slot.device) == ("0000:3a:00", "0000:18:00")
+    assert gpu_names.of_fault(by_slot, slots) == {"gpu_uuid": A}
+    assert gpu_names.of_fault(by_number, slots) is None
 
 
 def test_a_fault_from_before_the_inventory_ends_by_the_number_it_had(
