@@ -73,5 +73,8 @@ def named_xid(*texts: str) -> int | None:
 
 
 def is_of_monitor(check: str, text: str = "") -> bool:
-    """Return whether a check, or the text of its failure, says that the monitor itself does not work."""
+    """Return whether a check, or the text of its failure, says that the monitor itself does not work.
+
+    The text counts only where the sender asks for no repair and the report is not fatal: leave it out otherwise.
+    """
     return _MONITOR.search(check) is not None or _CANNOT_MEASURE.search(text) is not None

@@ -40,13 +40,14 @@ class Condition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConditionRule:
-    """A condition that is a fault once it has lasted for ``lasts``. ``reason`` "": any."""
+    """A condition that is a fault once it has lasted for ``lasts``. ``reason`` "": any. ``is_own``: not of a preset."""
 
     type: str
     status: str = "True"
     reason: str = ""
     lasts: timedelta = timedelta()
     severity: str = "warning"
+    is_own: bool = False
 
 
 def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple[ConditionRule, ...]:
@@ -135,6 +136,7 @@ def rows_of(settings: Mapping[str, Any]) -> tuple[ConditionRule, ...]:
             reason=entry["reason"],
             lasts=timedelta(seconds=entry["for"]),
             severity=entry["severity"],
+            is_own=True,
         )
         for entry in settings.get("table", ())
     )
@@ -215,9 +217,11 @@ def _xid_of(condition: Condition) -> int | None:
 def _weight(condition: Condition, match: ConditionRule | None, alias: int | None) -> Weight:
     if alias is not None:
         return of_xid(alias, condition.message)
-    if is_of_monitor(condition.type, condition.message):
+    severity = match.severity if match is not None else "info"
+    is_own = match is not None and match.is_own  # its operator has judged it
+    if not is_own and is_of_monitor(condition.type, "" if severity == "fatal" else condition.message):
         return Weight.MONITOR
-    return Weight.INFO if match is None or match.severity == "info" else Weight.NODE
+    return Weight.INFO if severity == "info" else Weight.NODE
 
 
 def _other(status: str) -> str:

@@ -214,7 +214,7 @@ def _weight(component: str, said: str, *, alias: int | None, advice: str, is_unu
     """The catalog decides about an Xid, else gpud's own advice."""
     if alias is not None:
         return of_xid(alias, said)
-    if is_unused or is_of_monitor("", said):
+    if is_unused or (advice in ("", NO_ACTION, OF_PROGRAM) and is_of_monitor("", said)):
         return Weight.MONITOR
     if advice == NO_ACTION:
         return Weight.INFO

@@ -33,7 +33,7 @@ ACTIONS: Final = {
     39: "RESTART_APP",
     99: "UNKNOWN",
 }
-NO_ACTION: Final = "NONE"
+NO_ACTION, UNKNOWN = "NONE", "UNKNOWN"
 RESTART_APP: Final = "RESTART_APP"
 RESTARTS: Final = ("RESTART_VM", "RESTART_BM", "REPLACE_VM")
 LOG_CHECK: Final = re.compile(r"(?<![a-z])s?xid(?![a-z])|XIDError", re.IGNORECASE)  # the check reads the kernel log
@@ -134,7 +134,8 @@ def _weight(check: str, message: str, *, alias: int | None, fatal: bool, advice:
     """The catalog decides about an Xid. Else the producer: not fatal and no action is information."""
     if alias is not None and (told := of_xid(alias, message)) is not Weight.NODE:
         return told
-    if is_of_monitor(check, message) and not advice.startswith(RESTARTS):
+    is_mild = not fatal and advice in ("", NO_ACTION, UNKNOWN)
+    if is_of_monitor(check, message if is_mild else "") and not advice.startswith(RESTARTS):
         return Weight.MONITOR
     if advice == RESTART_APP:
         return Weight.PROGRAM

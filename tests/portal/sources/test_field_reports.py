@@ -10,7 +10,7 @@ import pytest
 from kcover.decisions import match
 from kcover.policy import document
 from kcover.sources import gpud, kube_events, prometheus
-from kcover.sources.conditions import Condition, ConditionRule, read
+from kcover.sources.conditions import Condition, ConditionRule, read, rows_of
 from kcover.sources.kube_events import SeenEvent
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents import queries
@@ -286,6 +286,26 @@ def test_the_weight_of_a_health_event(
 
 
 @pytest.mark.parametrize(
+    ("fatal", "action", "is_fault"), [(False, 0, False), (False, 99, False), (False, 2, True), (True, 5, True)]
+)
+def test_a_text_outweighs_neither_an_advice_nor_what_is_fatal(
+    sentinel: Sender, health: Make, fatal: bool, action: int, is_fault: bool
+) -> None:
+    given = {"message": "link state is not supported", "isFatal": fatal, "recommendedAction": action}
+    sentinel.post([health(checkName="GpuNvlinkWatch", errorCode=["X"], **given)])
+    assert is_matched(Incident.objects.get()) == is_fault
+
+
+@pytest.mark.parametrize(("own", "weight"), [(True, "node"), (False, "monitor")])
+def test_a_text_does_not_outweigh_the_operators_table(now: datetime, own: bool, weight: str) -> None:
+    row = {"type": "DiskBad", "status": "True", "reason": "", "for": 0, "severity": "degraded"}
+    rows = rows_of({"table": [row], "presets": []}) if own else (ConditionRule(type="DiskBad", severity="degraded"),)
+    condition = Condition(type="DiskBad", status="True", reason="Bad", message="trim is not supported", since=now)
+    [seen] = read("gpu-1", [condition], rows, now=now)
+    assert seen.weight == weight
+
+
+@pytest.mark.parametrize(
     ("kind", "reason", "severity", "weight"),
     [
         ("Normal", "NodeHasDiskPressure", "info", "info"),
@@ -324,6 +344,13 @@ def test_the_weight_of_a_kubernetes_event(now: datetime, kind: str, reason: str,
         ("accelerator-nvidia-error-xid", {"reason": "XID 48 (Double Bit ECC Error) on PCI:0000:2a:00"}, "", "node"),
         ("x", {"suggested_actions": {"repair_actions": ["IGNORE_NO_ACTION_REQUIRED"]}}, "", "info"),
         ("x", {"suggested_actions": {"repair_actions": ["CHECK_USER_APP_AND_GPU"]}}, "", "program"),
+        ("x", {"reason": "fabric manager is not installed"}, "", "monitor"),
+        (
+            "x",
+            {"reason": "mode not supported", "suggested_actions": {"repair_actions": ["REBOOT_SYSTEM"]}},
+            "",
+            "node",
+        ),
         ("x", {"suggested_actions": {"repair_actions": ["CHECK_USER_APP_AND_GPU", "REBOOT_SYSTEM"]}}, "", "node"),
     ],
 )
