@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from django.db.models import F, Q
+
 from kcover.faults.device import Device, covers
 from kcover.sources.observation import Observation
 from kcover_portal.fleet.models import Node
@@ -24,7 +26,7 @@ PRUNE_BATCH: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known of the series of some nodes, including what the present request tells."""
+    """What is known of the series of which a request tells, including what it tells itself."""
 
     rows: Sequence[ToldSeries] = ()
 
@@ -63,8 +65,20 @@ def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node],
         _store(source, kept, nodes, now=now)
     if not any(one.series or not one.healthy for one in seen):
         return Told()
-    pks = {nodes[one.node].pk for one in seen}
-    return Told(list(ToldSeries.objects.filter(source=source, node__in=pks)))
+    series = [_digest(one) for one in seen if one.series and not one.healthy]
+    events = [one for one in seen if not one.series and not one.healthy]
+    ended = [one for one in seen if one.series and one.healthy]
+    fires = Q(passed_at=None) | Q(fault_at__gt=F("passed_at"))
+    passes = Q(digest__in=series) | _of_checks(events, nodes)
+    wanted = (Q(passed_at__isnull=False) & passes) | (Q(fault_at__isnull=False) & fires & _of_checks(ended, nodes))
+    return Told(list(ToldSeries.objects.filter(wanted, source=source)))
+
+
+def _of_checks(seen: Iterable[Observation], nodes: Mapping[str, Node]) -> Q:
+    """The series of these checks on these nodes, and of some more where several checks are of several nodes."""
+    told = [(nodes[one.node].pk, one.kind, one.check) for one in seen]
+    pks, kinds, checks = ({each[part] for each in told} for part in range(3))
+    return Q(node__in=pks, kind__in=kinds, check_name__in=checks)
 
 
 def _is_about(row: ToldSeries, one: Observation, node: Node, digest: str) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kcover.sources.observation import Observation
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
@@ -93,6 +94,21 @@ def test_a_health_event_older_than_its_pass_opens_nothing(sentinel: Sender, heal
         [health("7", at=now - MINUTE, checkName="GpuMemWatch"), health("8", at=now - MINUTE, nodeName="gpu-2")]
     )
     assert len(open_codes()) == 2
+
+
+@pytest.mark.parametrize(("healthy", "read"), [(True, ["still"]), (False, [])])
+def test_a_report_reads_the_series_of_its_own_check_only(
+    alertmanager: Sender, alert: Make, now: datetime, healthy: bool, read: list[str]
+) -> None:
+    """A node may have told thousands within the days that they are kept."""
+    over = [fired(alert, now - 9 * MINUTE, now - 8 * MINUTE, gpu=str(gpu)) for gpu in range(9)]
+    others = [alert(f"Other{number}") for number in range(9)]
+    alertmanager.post(notification(*over, *others, fired(alert, now - 9 * MINUTE, gpu="still")))
+    given = {"kind": "alert", "code": "HighMem", "check": "HighMem", "series": "new", "seen_at": now}
+    one = Observation(path="", key="1", node="gpu-1", healthy=healthy, **given)
+    nodes = {"gpu-1": Node.objects.get(name="gpu-1")}
+    told = told_series.tell(alertmanager.source, [one], nodes, now=now)
+    assert [row.device[2].removeprefix("gpu ") for row in told.rows] == read
 
 
 def test_a_clock_that_is_ahead_hides_no_later_fault(sentinel: Sender, health: Make, now: datetime) -> None:
