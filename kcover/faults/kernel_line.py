@@ -31,7 +31,7 @@ _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
 _TAG: Final = rf"(?:{_HOST} )?(?:kern\.[a-z]{{3,7}} )?kernel: {{0,2}}(?:{_RING} ?)?"
 _HEADER: Final = rf"{_STAMP}{_ZONE} {_TAG}"  # of a system log
 _FORMS: Final = re.compile(
-    rf"(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|{_RING} {_HOST} kernel: {{0,2}})"  # <0> to <7>: of the kernel
+    rf"(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}})"  # <0> to <7>: kernel
     rf"|kern *:[a-z]{{3,6}} *: {_RING} ?"  # dmesg -x
     rf"|<[0-7]>1 {_STAMP} \S{{1,255}} kernel - \S{{1,32}} (?:-|\[[^\]\n]{{0,999}}\]) \ufeff?(?:{_RING} ?)?"
 )
@@ -42,7 +42,7 @@ _WORDS: Final = re.compile(
     re.IGNORECASE,
 )
 # What a collector adds around a line, with or without the name of its writer.
-_CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] |kernel: (?={_WORDS.pattern})")
+_CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
 _FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport)"
 _WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}})"')

@@ -27,6 +27,7 @@ XID = "NVRM: Xid (PCI:0000:4e:00): 79, pid=1, GPU has fallen off the bus."
         "<4>1 2026-11-28T10:00:00.123Z gpu-1 kernel - - - ",
         "[ 1234.567890] gpu-1 kernel: ",
         "<6>",
+        "kernel: ",
         "[Nov28 10:00] ",
         "[  +0.000012] ",
         "Nov 28 10:00:00 gpu-1 kern.warn kernel: ",
@@ -69,6 +70,7 @@ def test_the_kernels_lines(before: str) -> None:
         "2026-11-28T10:00:00+00:00 gpu-1 0x: [   12.345678] ",
         "<13>",
         "joe: ",
+        "joe: kernel: ",
         "alice said ",
         "2026-11-28T10:00:00Z stderr F Nov 28 10:00:00 gpu-1 0x: ",
         '{"log":"Nov 28 10:00:00 gpu-1 0x: ',
@@ -79,7 +81,7 @@ def test_the_lines_of_programs(before: str) -> None:
     assert kernel_line.is_of_program(before + XID)
 
 
-@pytest.mark.parametrize("before", ["2026-11-28T10:00:00Z stderr F ", '{"log":"', "kernel: "])
+@pytest.mark.parametrize("before", ["2026-11-28T10:00:00Z stderr F ", '{"log":"'])
 def test_a_line_that_does_not_tell(before: str) -> None:
     assert kernel_line.writer(before + XID) == ""
 
