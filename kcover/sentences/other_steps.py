@@ -101,6 +101,9 @@ SENTENCES: Mapping[str, str] = {
     "checks_still_fail": _("Checks still fail: {checks}."),
     "checks_not_passed_yet": _("Checks have not passed yet: {checks}."),
     "verified_healthy": _("The node is Ready, the agent reports, and no fault occurred since the repair."),
+    "verify_waits_for_doubt": _(
+        "These may be from before the repair or from after it: {reports}. Those that still stand at {until} count."
+    ),
     "late_reports": _("Not counted, because it is from before the repair: {reports}."),
     # validate
     "validation_of_other_faults": _("Another rule isolates the node for {faults}. A validation does not answer that."),

@@ -23,6 +23,7 @@ CLOCK_ERROR_SECONDS: Final = 5  # by which a source's clock may be ahead of the 
 # After a fault until its report begins: an alert waits for the scrape, its ``for`` and the evaluation, a sample for the
 # scrape, a condition for its writer. An event and a line of a log have the time of the fault itself.
 DELAY_SECONDS: Final = MappingProxyType({"alertmanager": 120, "prometheus": 60, "conditions": 60})
+UNTIMED: Final = timedelta(minutes=10)  # after the start of a boot, until a state without a time of its own is of it
 
 Reader = Callable[[object], Any]
 

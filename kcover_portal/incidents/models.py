@@ -141,6 +141,12 @@ class Occurrence(models.Model):
     late_seconds = models.FloatField(
         null=True, help_text="after its own time that it was stored, when its boot was over; null: in time"
     )
+    doubt_until = models.DateTimeField(
+        null=True, help_text="of a state that may be of the boot before: if it stands then, it is of the boot in doubt"
+    )
+    doubt = models.JSONField(
+        default=dict, db_default={}, help_text="boot: the one in doubt; kind, code, device, uuid: as it was told"
+    )
 
     class Meta:
         ordering = ("-id",)
@@ -151,7 +157,15 @@ class Occurrence(models.Model):
                 name="one_occurrence_a_log_record",
             ),
         )
-        indexes = (models.Index(fields=("incident", "-id"), name="occurrences_of_incident"),)
+        indexes = (
+            models.Index(fields=("incident", "-id"), name="occurrences_of_incident"),
+            models.Index(fields=("node", "at"), name="occurrences_of_node"),
+            models.Index(
+                fields=("node", "doubt_until"),
+                condition=models.Q(doubt_until__isnull=False),
+                name="occurrences_in_doubt",
+            ),
+        )
 
     @property
     def late_reason(self) -> reasons.Reason | None:

@@ -10,6 +10,8 @@ from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet_services
 from kcover_portal.incidents import queries as incident_queries
+from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.queries import seen
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals
@@ -64,10 +66,11 @@ def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
         incident_queries.undecided(now=now),
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
+        seen.doubt_is_over(now=now),
     )
 
 
-_UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE = range(4)
+_UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE, _STANDING = range(5)
 
 
 def _rare_work(now: datetime) -> QuerySet[Any, int]:
@@ -77,6 +80,7 @@ def _rare_work(now: datetime) -> QuerySet[Any, int]:
         queries.replaced(),
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
+        seen.doubt_is_over(now=now),
     )
     first, *others = (
         rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True) for kind, rows in enumerate(kinds)
@@ -97,6 +101,8 @@ def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
         approvals.expire(now=now)
     if _REPLACED in found:
         replaced_machine.look(now=now)
+    if _STANDING in found:
+        incidents.settle_doubt(now=now)
     reevaluation.reevaluate(now=now)
     for task, due in (  # withdrawals first: they prevent reboots that are no longer wanted
         ("rescue.withdraw", queries.to_withdraw(now=now)),

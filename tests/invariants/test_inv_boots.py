@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.rescue.models import Decision, Rescue
@@ -46,8 +47,9 @@ def make() -> Iterator[object]:
 
 def tell(world: World, at: datetime, **given: object) -> None:
     """A source reports a fault with its own time."""
-    fields = {"kind": "gpud", "code": "error-xid", "alias": "xid 62", "pci": PCI, "source": "gpud", **given}
-    seen = incidents.SourceFault(witness="gpud", seen_at=at, earliest=at - 5 * SECOND, severity="fatal", **fields)
+    fields = {"kind": "gpud", "code": "error-xid", "alias": "xid 62", "pci": PCI, "source": "gpud"}
+    fields |= {"earliest": at - 5 * SECOND, **given}
+    seen = incidents.SourceFault(witness="gpud", seen_at=at, severity="fatal", **fields)
     incidents.ingest_observed("gpud", [(world.node(), seen)], [], now=world.now)
 
 
@@ -161,3 +163,64 @@ def test_inv_55_a_report_from_before_a_reset_starts_nothing_over(make) -> None:
     [incident] = Incident.objects.all()
     assert (incident.state, codes_of(incident.closed_because)) == ("closed", ["incident_verified"])
     assert Rescue.objects.count() == 1
+
+
+STATE = {"kind": "alert", "code": "GpuLost", "alias": "xid 62", "source": "alertmanager", "doubt": 125 * SECOND}
+
+
+def standing(world: World) -> datetime:
+    """An alert that began 30 s after the new boot was shown, and may be one of the fault before it."""
+    rebooted(world)
+    [shown] = boots.boots_of(world.node()).boots[:1]
+    world.now = max(world.now, shown.since + 31 * SECOND)
+    tell(world, shown.since + 30 * SECOND, earliest=shown.since - 95 * SECOND, **STATE)
+    return shown.since
+
+
+def test_inv_55_a_state_in_doubt_that_stands_is_of_the_present_boot(make) -> None:
+    world = make()
+    since = standing(world)
+    world.report()
+    while world.now < since + 120 * SECOND:
+        world.pass_time(5)
+        world.report()
+        assert world.step("verify").state == "waiting"
+    assert found_in(world.step("verify").because, "verify_waits_for_doubt")
+    assert Incident.objects.filter(state="open").exists()
+    assert not world.rescue().steps.filter(round=2).exists()
+    world.pass_time(10)
+    world.pass_time(5)
+    assert world.rescue().steps.filter(round=2).exists()
+
+
+def test_inv_55_a_state_in_doubt_that_ends_was_of_the_boot_before(make) -> None:
+    world = make()
+    standing(world)
+    world.pass_time(40)
+    world.report()
+    world.pass_time(1)
+    assert world.step("verify").state == "waiting"
+    [told] = Occurrence.objects.filter(witness="gpud")
+    passed = incidents.PassedCheck(node=NODE, kind="alert", check="GpuLost", at=world.now)
+    incidents.ingest_observed("gpud", [], [(world.node(), passed)], now=world.now)
+    healed(world)
+    told.refresh_from_db()
+    assert told.late_seconds is not None
+    assert told.boot_id != world.node().boot_id
+    assert not Incident.objects.filter(state="open").exists()
+
+
+def test_inv_55_a_state_in_doubt_that_is_told_after_the_rescue_is_not_told_away(make) -> None:
+    world = make()
+    rebooted(world)
+    [shown] = boots.boots_of(world.node()).boots[:1]
+    world.now = max(world.now, shown.since + 31 * SECOND)
+    world.report()
+    world.until("succeeded")
+    tell(world, shown.since + 30 * SECOND, earliest=shown.since - 95 * SECOND, **STATE)
+    assert Incident.objects.filter(state="open").count() == 1
+    world.pass_time(5)
+    assert Rescue.objects.count() == 1
+    world.pass_time(150)
+    world.pass_time(5)
+    assert Incident.objects.get(state="open").boot_id == world.node().boot_id

@@ -31,4 +31,33 @@ class Migration(migrations.Migration):
                 help_text="after its own time that it was stored, when its boot was over; null: in time", null=True
             ),
         ),
+        migrations.AddField(
+            model_name="occurrence",
+            name="doubt_until",
+            field=models.DateTimeField(
+                help_text="of a state that may be of the boot before: if it stands then, it is of the boot in doubt",
+                null=True,
+            ),
+        ),
+        migrations.AddField(
+            model_name="occurrence",
+            name="doubt",
+            field=models.JSONField(
+                db_default={},
+                default=dict,
+                help_text="boot: the one in doubt; kind, code, device, uuid: as it was told",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="occurrence",
+            index=models.Index(fields=("node", "at"), name="occurrences_of_node"),
+        ),
+        migrations.AddIndex(
+            model_name="occurrence",
+            index=models.Index(
+                fields=("node", "doubt_until"),
+                condition=models.Q(("doubt_until__isnull", False)),
+                name="occurrences_in_doubt",
+            ),
+        ),
     ]

@@ -7,7 +7,7 @@ from datetime import datetime
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents.models import Occurrence
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.prepared import Prepared
 
 MAX_LATE_SHOWN = 5
@@ -49,19 +49,46 @@ def told_late(node: Node, since: datetime, *, boot_id: str = "") -> Sequence[Lat
 
     ``boot_id``: the present boot; "": the node was not rebooted.
     """
-    return [
-        LateReport(
-            source=row.witness or "portal",
-            fault=" ".join(part for part in (row.incident.kind, row.incident.code, row.incident.device) if part),
-            seconds=round(row.late_seconds or (row.at - (row.seen_at or row.at)).total_seconds()),
-        )
-        for row in _TOLD_LATE.rows(node=node.pk, since=since, boot_id=boot_id)
-    ]
+    return [_late_report(row) for row in _TOLD_LATE.rows(node=node.pk, since=since, boot_id=boot_id)]
+
+
+def in_doubt(node: Node) -> tuple[Sequence[LateReport], datetime] | None:
+    """The states that may be of the present boot, the first MAX_LATE_SHOWN, and the time when the last is settled."""
+    rows = _IN_DOUBT.rows(node=node.pk)
+    if not rows:
+        return None
+    return [_late_report(row) for row in rows[:MAX_LATE_SHOWN]], max(row.doubt_until or row.at for row in rows)
+
+
+def _in_doubt(node: int) -> QuerySet[Occurrence]:
+    rows = Occurrence.objects.filter(node=node, doubt_until__isnull=False, incident__state=Incident.State.OPEN)
+    return rows.select_related("incident").order_by("pk")
+
+
+_IN_DOUBT = Prepared(_in_doubt, node=int)
+
+
+def doubt_is_over(*, now: datetime) -> QuerySet[Occurrence]:
+    """The states that still stand after the time of their doubt."""
+    return Occurrence.objects.filter(doubt_until__lte=now)
+
+
+def is_doubtful() -> Q:
+    """Incidents with a state that may be of the present boot."""
+    return Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), doubt_until__isnull=False)))
+
+
+def _late_report(row: Occurrence) -> LateReport:
+    return LateReport(
+        source=row.witness or "portal",
+        fault=" ".join(part for part in (row.incident.kind, row.incident.code, row.incident.device) if part),
+        seconds=round(row.late_seconds or (row.at - (row.seen_at or row.at)).total_seconds()),
+    )
 
 
 def _told_late(node: int, since: datetime, boot_id: str) -> QuerySet[Occurrence]:
     before = Q(late_seconds__isnull=False) | Q(earliest_at__lt=since)
-    rows = Occurrence.objects.filter(before, node=node, at__gte=since)
+    rows = Occurrence.objects.filter(before, node=node, at__gte=since, doubt_until=None)
     return rows.exclude(boot_id=boot_id).select_related("incident").order_by("pk")[:MAX_LATE_SHOWN]
 
 

@@ -19,8 +19,11 @@ from kcover_portal.incidents.services.record_faults import (
 )
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.source_ingestion import PassedCheck, ingest_observed, known_nodes
+from kcover_portal.incidents.services.standing import settle as settle_doubt
+from kcover_portal.incidents.services.timed_fault import STATES
 
 __all__ = [
+    "STATES",
     "CloseRefused",
     "DecidedIncident",
     "IncomingReport",
@@ -43,5 +46,6 @@ __all__ = [
     "redecide_cluster",
     "redecide_if_labels_changed",
     "redecide_nodes",
+    "settle_doubt",
     "suspect_gpus",
 ]

@@ -19,10 +19,10 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.source_fault import SourceFault, witness_of
+from kcover_portal.incidents.services.timed_fault import STATES
 from kcover_portal.prepared import Prepared
 
 JOIN_WINDOW = timedelta(seconds=60)
-STATES = ("alert", "condition")  # kinds of faults that last
 
 
 def joined(node: Node, groups: Sequence[FaultGroup], *, now: datetime) -> list[FaultGroup]:

@@ -18,9 +18,9 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import joins, occurrences
+from kcover_portal.incidents.services import joins, occurrences, standing
 from kcover_portal.incidents.services.fault_groups import FaultGroup
-from kcover_portal.incidents.services.timed_fault import TimedFault, are_late
+from kcover_portal.incidents.services.timed_fault import TimedFault, are_late, is_in_doubt
 from kcover_portal.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
@@ -47,7 +47,8 @@ def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]
     placed = replace(one, earliest=earliest)
     if boot is None or boot is known.boots[0]:
         return boot.id if boot else "", placed
-    return boot.id, _late(placed, now=now)
+    ahead = known.clock_ahead if one.by_node_clock else timedelta()
+    return boot.id, standing.in_doubt(_late(placed, now=now), known.boots[0], clock_ahead=ahead, now=now)
 
 
 def _late(one: Timed, *, now: datetime) -> Timed:
@@ -93,6 +94,8 @@ def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> Incident | None:
     if len(since) != len(group.fresh) or (group.is_open and not are_late(group.fresh)):
         return None
     found = [row for row in _SINCE.rows(node=node.pk, since=min(since)) if joins.is_same(group, row)]
+    if any(map(is_in_doubt, group.fresh)):  # what may be of the present boot is not told away
+        found = [row for row in found if row.state == Incident.State.OPEN]
     if are_late(group.fresh):
         return _of_boot([row for row in found if _is_in_question(row)], boot_id)
     closed = (row for row in found if row.state == Incident.State.CLOSED and _is_in_question(row))

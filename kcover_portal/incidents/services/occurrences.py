@@ -12,7 +12,8 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import witness_of
-from kcover_portal.incidents.services.timed_fault import earliest_of, late_seconds_of
+from kcover_portal.incidents.services.standing import doubt_of
+from kcover_portal.incidents.services.timed_fault import TimedFault, earliest_of, late_seconds_of
 
 MAX_ROWS = 50  # per incident
 MAX_FIRST_ROWS = 10  # of these from the beginning; the others are merged with their nearest neighbour
@@ -25,7 +26,7 @@ def keep(node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, boot_i
     kept, so that faults of the present boot can be recognised.
     """
     columns = ("pk", "boot_id", "at", "count", "witness")
-    kept = list(incident.occurrences.order_by("pk").values_list(*columns))
+    kept = list(incident.occurrences.filter(doubt_until=None).order_by("pk").values_list(*columns))
     rows = _rows(node, incident, fresh, room=max(1, MAX_ROWS - len(kept)), boot_id=boot_id, now=now)
     _store(rows)
     if len(kept) + len(rows) > MAX_ROWS:
@@ -68,6 +69,8 @@ def _rows(
             at=now,
             earliest_at=earliest_of(seen),
             late_seconds=late_seconds_of(seen),
+            doubt_until=seen.doubt_until if isinstance(seen, TimedFault) else None,
+            doubt=doubt_of(seen),
         )
         for seen in alone
     ]

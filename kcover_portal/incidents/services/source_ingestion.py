@@ -17,7 +17,7 @@ from kcover.faults.device import NONE, Device, Known
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import closure, inventory, late_reports, overflow, record_faults
+from kcover_portal.incidents.services import closure, inventory, late_reports, overflow, record_faults, standing
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
@@ -104,6 +104,8 @@ def ingest_observed(
                 for alike in _in_turns(told):
                     # One after the other: two names of one fault share an incident.
                     record_faults.keep_faults(node, alike, boot_id=boot_id, now=now)
+        for node, one in passed:
+            standing.end(node, witness, kind=one.kind, check=one.check, device=one.device, still=one.still)
         if passed:
             _close(passed, witness=witness, now=now)
 

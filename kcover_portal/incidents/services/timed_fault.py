@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 
 from kcover.faults import fault
 
+STATES = ("alert", "condition")  # kinds of faults that last
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedFault(fault.Fault):
@@ -13,12 +15,16 @@ class TimedFault(fault.Fault):
 
     ``earliest``: it did not happen before, less the error of the clock; None: at ``seen_at``. ``by_node_clock``: its
     times are those of the node's clock. ``late_seconds``: it was told so long after its own time, and its boot was
-    over or the fault was repaired; None: in time.
+    over or the fault was repaired; None: in time. ``doubt``: of a state that lasts; for so long after the start of a
+    boot it may be one of the boot before. ``doubt_until``, ``doubt_boot``: until when that is open, about which boot.
     """
 
     earliest: datetime | None = None
     by_node_clock: bool = False
     late_seconds: float | None = None
+    doubt: timedelta | None = None
+    doubt_until: datetime | None = None
+    doubt_boot: str = ""
 
 
 def earliest_of(seen: fault.Fault) -> datetime | None:
@@ -34,6 +40,11 @@ def late_seconds_of(seen: fault.Fault) -> float | None:
 def are_late(seen: Sequence[fault.Fault]) -> bool:
     """Returns whether all of it was told after its boot was over, so that it says nothing about the present one."""
     return all(late_seconds_of(one) is not None for one in seen)
+
+
+def is_in_doubt(seen: fault.Fault) -> bool:
+    """Returns whether it is a state that was told for the boot before only because its time is not certain."""
+    return isinstance(seen, TimedFault) and seen.doubt_until is not None
 
 
 def last_seen(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:

@@ -19,7 +19,9 @@ from kcover.node_stage import Stage
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.queries import seen
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service, plan_steps
@@ -44,26 +46,30 @@ def run(context: Context) -> Outcome:
 
 
 def _not_counted(late: Sequence[incidents.LateReport]) -> reasons.Reason:
-    told = (
+    return reasons.of("late_reports", reports=_told(late))
+
+
+def _told(reports: Sequence[incidents.LateReport]) -> tuple[reasons.Reason, ...]:
+    return tuple(
         reasons.of("late_report", source=one.source, fault=one.fault, late=reasons.span(timedelta(seconds=one.seconds)))
-        for one in late
+        for one in reports
     )
-    return reasons.of("late_reports", reports=tuple(told))
 
 
 def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
     node = node_marks.restate(context, Stage.VERIFYING)
     out_of_service.take_back(context, node)
+    services.settle_doubt(node=context.node, now=context.now)
     active = incidents.faults_since(context.node, since, boot_id=boot_id)
     if active:
         faults = ", ".join(f"{incident.kind} {incident.code} {incident.device}".strip() for incident in active)
-        seen = reasons.of("faults_since_repair", faults=faults)
+        again = reasons.of("faults_since_repair", faults=faults)
         if not all(_same_rule(context, incident) for incident in active):
-            return Failed(seen)  # the fault of another rule needs another repair
+            return Failed(again)  # the fault of another rule needs another repair
         if _may_settle(context):
             context.remember(quiet_since=context.now)
             return Wait(CHECK_SECONDS, reasons.of("faults_not_over", faults=faults))
-        return StartOver(seen)  # the same rule means the same plan
+        return StartOver(again)  # the same rule means the same plan
     if boot_id and node.boot_id != boot_id:
         return Failed(reasons.of("rebooted_again"))
     if not node.ready:
@@ -76,7 +82,7 @@ def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
     if left > timedelta(0):
         return Wait(left.total_seconds(), reasons.of("hold_down", seconds=context.cluster.hold_down))
     missing = _unproved(context, since=since, boot_id=node.boot_id) or _without_gpus(context, node, since=since)
-    return missing or Done(reasons.of("verified_healthy"))
+    return missing or _in_doubt(context) or Done(reasons.of("verified_healthy"))
 
 
 def _may_settle(context: Context) -> bool:
@@ -122,6 +128,17 @@ def _without_gpus(context: Context, node: port.Node, *, since: datetime) -> Outc
     if context.now - since > GPUS_WITHIN:
         return Hold(reasons.of("gpus_still_unallocatable", **numbers))
     return Wait(CHECK_SECONDS, reasons.of("verify_waits_for_gpus", **numbers))
+
+
+def _in_doubt(context: Context) -> Outcome | None:
+    """Waits for states that may be of the present boot: they end, or they still stand when the doubt is over."""
+    found = seen.in_doubt(context.node)
+    if found is None:
+        return None
+    reports, until = found
+    return Wait(
+        CHECK_SECONDS, reasons.of("verify_waits_for_doubt", reports=_told(reports), until=reasons.moment(until))
+    )
 
 
 def _same_rule(context: Context, fault: Incident) -> bool:

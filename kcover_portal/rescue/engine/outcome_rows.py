@@ -10,6 +10,7 @@ from kcover.actions.webhook import Progress as WebhookProgress
 from kcover.reasons import Reason
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents.queries import seen
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round
 from kcover_portal.rescue.models import Rescue, Step
@@ -212,10 +213,11 @@ def close_verified(
     rescue: Rescue, *, before: datetime | None, repaired_at: datetime | None, now: datetime, but_boot: str = ""
 ) -> None:
     """Closes the faults that the verification of the node answers. ``but_boot``: those seen in this boot stay open.
+    So do those with a state that may be of this boot.
 
     ``repaired_at``: when the repair that was verified was done; None if none was.
     """
-    rows = incident_queries.open_on(rescue.node)
+    rows = incident_queries.open_on(rescue.node).exclude(seen.is_doubtful())
     if but_boot:
         rows = rows.exclude(incident_queries.seen_in(but_boot))
     open_ones = list(device_isolations.answered(rescue, rows).values_list("pk", flat=True))

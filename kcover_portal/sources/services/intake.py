@@ -182,6 +182,17 @@ def _earliest(source: Source, one: Observation, *, ahead: timedelta, now: dateti
     return at - settings.doubt(source.kind, source.settings) - ahead
 
 
+def _lasts(one: Observation) -> bool:
+    """An alert, a condition and a state of gpud last. An Xid is a moment, also where a state still shows the last."""
+    return one.kind in incidents.STATES or (one.kind == "gpud" and one.earliest is not None and one.alias is None)
+
+
+def _doubt(source: Source, one: Observation) -> timedelta:
+    """For how long after the start of a boot the state may be one of the boot before."""
+    doubt = settings.doubt(source.kind, source.settings)
+    return doubt if one.earliest is None else max(doubt, settings.UNTIMED)  # it has no time of its own
+
+
 def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> incidents.SourceFault:
     return incidents.SourceFault(
         kind=one.kind,
@@ -199,6 +210,7 @@ def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime)
         alias=f"xid {one.alias}" if one.alias else "",
         advice=one.advice[:200],
         earliest=_earliest(source, one, ahead=ahead, now=now),
+        doubt=_doubt(source, one) + ahead if _lasts(one) else None,
         by_node_clock=source.kind in settings.NODE_CLOCKS,
     )
 

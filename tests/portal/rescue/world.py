@@ -122,6 +122,7 @@ class World:
     def work(self) -> None:
         """What workers do once with everything that is due."""
         self.refuse_evidence()
+        incidents.settle_doubt(now=self.now)
         for pk, _ in incident_queries.due_for_decision(now=self.now):
             services.decide(pk, now=self.now)
         for pk, _ in queries.due(now=self.now):

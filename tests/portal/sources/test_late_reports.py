@@ -183,3 +183,25 @@ def test_what_is_told_late_is_shown_as_not_counted(
     pages = Admin("admin", incident.cluster, now).client
     for path in (f"/incidents/{incident.pk}/", "/occurrences/"):
         assert str(reason) in html.unescape(pages.get(path).content.decode())
+
+
+def test_the_end_of_an_alert_ends_the_doubt_about_its_boot(
+    east: Cluster, now: datetime, rebooted: datetime, alert: Make
+) -> None:
+    sender = Sender(add(east, "alertmanager", now=now), now=now)
+    fired = {**alert(), "startsAt": stamp(rebooted + 30 * SECOND)}
+    sender.post(notification(fired))
+    row = Occurrence.objects.get()
+    assert (row.boot_id, row.doubt["boot"]) == ("boot-1", "boot-2")
+    assert row.doubt_until is not None
+    sender.post(notification({**fired, "status": "resolved", "endsAt": stamp(rebooted + 50 * SECOND)}))
+    row.refresh_from_db()
+    assert row.doubt_until is None
+
+
+def test_an_alert_that_began_before_the_boot_is_in_no_doubt(
+    east: Cluster, now: datetime, rebooted: datetime, alert: Make
+) -> None:
+    sender = Sender(add(east, "alertmanager", now=now), now=now)
+    sender.post(notification({**alert(), "startsAt": stamp(rebooted - 30 * SECOND)}))
+    assert Occurrence.objects.get().doubt_until is None

@@ -1,0 +1,86 @@
+"""States of which it is open whether they are of the present boot: an alert or a condition that began close after it.
+
+Such a state neither reboots a node nor releases it. If it ends, it was one of the boot before. If it still stands when
+the doubt is over, it is evidence of the boot that it was in doubt about.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from kcover.decisions.boots import Boot
+from kcover.faults.device import Device, covers
+from kcover.sources.observation import is_of_check
+from kcover_portal import doorbell
+from kcover_portal.fleet.models import Node
+from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services import inventory
+from kcover_portal.incidents.services.fault_readings import identity_of
+from kcover_portal.incidents.services.timed_fault import STATES, TimedFault
+from kcover_portal.prepared import Prepared
+
+Timed = TypeVar("Timed", bound=TimedFault)
+LASTING = (*STATES, "gpud")
+END_WITHIN = timedelta(seconds=60)  # of a state that is told when the doubt is over; a source is read once a minute
+
+
+def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -> Timed:
+    """The fault of the boot before ``boot``, marked if it is a state whose own time is in ``boot``."""
+    if one.doubt is None or one.seen_at is None or boot.since is None or one.seen_at - clock_ahead < boot.since:
+        return one
+    until = max(boot.since + one.doubt + clock_ahead, now + END_WITHIN)
+    return replace(one, doubt_until=until, doubt_boot=boot.id)
+
+
+def doubt_of(seen: Any) -> dict[str, Any]:
+    """What is stored of a state in doubt: the boot, and the names by which its end is recognized; {} without doubt."""
+    if not isinstance(seen, TimedFault) or seen.doubt_until is None:
+        return {}
+    kind, code, device = identity_of(seen)
+    return {"boot": seen.doubt_boot, "kind": kind, "code": code, "device": device, "uuid": seen.gpu_uuid or ""}
+
+
+def end(node: Node, witness: str, *, kind: str, check: str, device: Device, still: Iterable[Device]) -> None:
+    """The source says that the check of the device passed: what was in doubt was of the boot before.
+
+    ``still``: other devices about which it yet tells. One query for a kind that lasts.
+    """
+    if kind not in LASTING:
+        return
+    others = {one.key for one in still}
+    told = [
+        row
+        for row in _OF_NODE.rows(node=node.pk)
+        if row.witness == witness
+        and row.doubt["kind"] == kind
+        and is_of_check(row.doubt["code"], check)
+        and row.doubt["device"] not in others
+    ]
+    names = inventory.names_of(node, device) if told else ()
+    over = [row.pk for row in told if covers(names, (row.doubt["device"], row.doubt["uuid"]))]
+    if over:
+        Occurrence.objects.filter(pk__in=over).update(doubt_until=None)
+
+
+_OF_NODE = Prepared(lambda node: Occurrence.objects.filter(node=node, doubt_until__isnull=False), node=int)
+
+
+def settle(*, now: datetime, node: Node | None = None) -> None:
+    """What still stands when its doubt is over is of the boot in doubt. ``node``: only there; None: everywhere.
+
+    Incidents that people or a repair have closed meanwhile stay closed.
+    """
+    due = Occurrence.objects.filter(doubt_until__lte=now).select_related("incident__node")
+    for row in due if node is None else due.filter(node=node):
+        boot, incident = row.doubt["boot"], row.incident
+        if not Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until).update(
+            boot_id=boot, late_seconds=None, doubt_until=None
+        ):
+            continue
+        changes: dict[str, Any] = {"last_at": now, "decide_at": now}
+        if incident.node is not None and incident.node.boot_id == boot:
+            changes["boot_id"] = boot
+        if Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
+            doorbell.ring("rescue.decide", incident.pk)
+            doorbell.ring("rescue.nudge", row.node_id)
