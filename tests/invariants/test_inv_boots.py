@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -224,3 +225,29 @@ def test_inv_55_a_state_in_doubt_that_is_told_after_the_rescue_is_not_told_away(
     world.pass_time(150)
     world.pass_time(5)
     assert Incident.objects.get(state="open").boot_id == world.node().boot_id
+
+
+def test_inv_55_a_fault_of_the_new_boot_is_no_part_of_what_the_reboot_repaired(make) -> None:
+    """It happened after the boot was shown, and before the step that waits for the node had ended."""
+    world = make()
+    rebooted(world)
+    [shown] = boots.boots_of(world.node()).boots[:1]
+    healed(world)
+    [old] = Incident.objects.all()
+    Incident.objects.update(repaired_at=old.repaired_at + 60 * SECOND)
+    tell(world, shown.since + 12 * SECOND, **XID)
+    assert Incident.objects.get(state="open").boot_id == world.node().boot_id
+
+
+@pytest.mark.parametrize(("seconds", "opened"), [(-1, 0), (100, 1)])
+def test_inv_55_where_nothing_was_repaired_only_an_own_time_tells_a_report_away(make, seconds, opened) -> None:
+    world = make()
+    world.fault(62)
+    row = Incident.objects.get()
+    because = reasons.of("incident_verified", rescue="1")
+    world.now += 60 * SECOND
+    incidents.close([row.pk], because=because, actor="test", now=world.now)
+    at = (row.last_at if seconds < 0 else world.now) + seconds * SECOND
+    world.now += 150 * SECOND
+    tell(world, at, earliest=at - 125 * SECOND, kind="alert", code="GpuLost", source="alertmanager")
+    assert Incident.objects.filter(state="open").count() == opened

@@ -99,7 +99,21 @@ def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> Incident | None:
     if are_late(group.fresh):
         return _of_boot([row for row in found if _is_in_question(row)], boot_id)
     closed = (row for row in found if row.state == Incident.State.CLOSED and _is_in_question(row))
-    return next((row for row in closed if (at := row.repaired_at or row.closed_at) and max(since) < at), None)
+    return next((row for row in closed if _is_from_before(group, row, boot_id=boot_id)), None)
+
+
+def _is_from_before(group: FaultGroup, closed: Incident, *, boot_id: str) -> bool:
+    """Returns whether the faults are those that the rescue has closed.
+
+    Of a boot that the incident never occurred in, none is. Where nothing was repaired, only the faults' own times can
+    tell: a report of what was seen while the incident was open.
+    """
+    seen = [one for one in group.fresh if isinstance(one, TimedFault)]
+    if closed.boot_id not in ("", boot_id) and not closed.occurrences.filter(boot_id=boot_id).exists():
+        return False
+    if closed.repaired_at is not None:
+        return all(one.earliest is not None and one.earliest < closed.repaired_at for one in seen)
+    return all(one.seen_at is not None and one.seen_at <= closed.last_at for one in seen)
 
 
 def _is_in_question(incident: Incident) -> bool:
