@@ -36,7 +36,7 @@ Shown = Mapping[str, str]  # component and name of a state that is not healthy -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeReading:
-    """What the gpud of one node says, and what the next reading compares with: states, and a digest of all of them."""
+    """What the gpud of one node says, and what the next reading compares with: states, and short digests of all."""
 
     reading: Reading
     shown: Shown
@@ -58,13 +58,13 @@ def read(
 
     ``runtime``: the node's container runtime (``containerd``), "" if unknown; a component about another one is no fault
     of the node. A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a
-    state that is another one now changed after it, if gpud then knew the same components (``components``, a digest of
-    them): after a start it reads them one by one. ``now`` is the time of the answers.
+    state that is another one now changed after it, if gpud then told about it (``components``: short digests of what it
+    told about, apart by spaces): after a start it reads its components one by one. ``now`` is the time of the answers.
     """
     rejected: list[Rejected] = []
     found = list(_events(events, rejected, node=node, now=now))
     event_components = {one.code for one in found}
-    changed: list[Observation] = []
+    changed: dict[str, Observation] = {}
     current: dict[str, str] = {}
     known: set[str] = set()
     reported: set[str] = set()
@@ -82,21 +82,27 @@ def read(
                 if key not in current and len(current) == MAX_SHOWN:
                     raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
                 if key not in current and shown.get(key) != value and component not in event_components:
-                    changed.append(seen)
+                    changed[key] = seen
                 current[key] = value
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}", error.reason))
             unread.add(component)
-    digest = hashlib.blake2b("\n".join(sorted(known)).encode(), digest_size=8).hexdigest()
-    earliest = read_at if read_at is not None and digest == components else observation.LONG_AGO
-    found += [replace(one, earliest=earliest) for one in changed]
+    before = frozenset(components.split()) if read_at is not None else frozenset()
+    found += [
+        replace(one, earliest=read_at if _digest(key) in before else observation.LONG_AGO)
+        for key, one in changed.items()
+    ]
     broken = unread.union(key.partition("\t")[0] for key in current)
     over = {component for key in shown if (component := key.partition("\t")[0]) in reported - broken}
     found += [_passed(component, node=node, now=now) for component in sorted(over)]
     silent = [item for item in shown.items() if item[0].partition("\t")[0] not in reported - unread]
     kept = {**dict(silent[: MAX_SHOWN - len(current)]), **current}
     reading = Reading(observations=tuple(found), rejected=tuple(rejected))
-    return NodeReading(reading=reading, shown=kept, components=digest)
+    return NodeReading(reading=reading, shown=kept, components=" ".join(sorted(map(_digest, known))))
+
+
+def _digest(key: str) -> str:
+    return hashlib.blake2b(key.encode(), digest_size=3).hexdigest()
 
 
 def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> Iterator[tuple[str, str, Json]]:

@@ -164,6 +164,19 @@ def test_a_state_changed_after_it_was_last_read(
     ]
 
 
+def test_a_component_that_starts_says_nothing_about_the_others(
+    east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
+) -> None:
+    row = add(east, "gpud", now=now, url=stand_ins.url + "/gpud/{node}", node="gpu-1")
+    first, then = states("disk", "memory"), states("disk", "network")
+    broken = states("memory", health="Unhealthy") + states("new", health="Unhealthy")
+    for seconds, found in ((60, first), (90, [*then, *broken])):
+        stand_ins.troubles += [Answered(body=json.dumps(answer).encode()) for answer in (found, [])]
+        pull(row, at=rebooted + seconds * SECOND)
+    told = Occurrence.objects.values_list("incident__code", "boot_id")
+    assert set(told) == {("memory", "boot-2"), ("new", "boot-1")}
+
+
 def test_what_is_told_late_is_shown_as_not_counted(
     sentinel: Sender, health: Make, now: datetime, rebooted: datetime, client: Any
 ) -> None:
