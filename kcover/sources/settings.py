@@ -16,13 +16,15 @@ PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them
 ADDRESSED: Final = ("loki", "gpud", "prometheus")  # the portal asks them at an address, with a token if there is one
 PULLED: Final = (*ADDRESSED, "pod-logs")  # the portal asks them; for logs of pods it asks the cluster's API server
 KINDS: Final = (*WATCHED, *PUSHED, *PULLED)
-NODE_CLOCKS: Final = (*WATCHED, "loki", "gpud", "pod-logs")  # their times are those of the node's clock
+# Their times are those of the node's clock: NVSentinel's monitors, which send cloudevents, run on the node, too.
+NODE_CLOCKS: Final = (*WATCHED, "cloudevents", "loki", "gpud", "pod-logs")
 MAX_TEXT, MAX_NAMES = 500, 50
 
 CLOCK_ERROR_SECONDS: Final = 5  # by which a source's clock may be ahead of the portal's
-# After a fault until its report begins: an alert waits for the scrape, its ``for`` and the evaluation, a sample for the
-# scrape, a condition for its writer. An event and a line of a log have the time of the fault itself.
-DELAY_SECONDS: Final = MappingProxyType({"alertmanager": 120, "prometheus": 60, "conditions": 60})
+# After a fault until its report begins: an alert waits for the scrape, its ``for`` and its query, which may have a range
+# (``for: 5m`` over ``[5m]``). A sample waits for the scrape, a condition for its writer. An event and a line of a log
+# have the time of the fault itself.
+DELAY_SECONDS: Final = MappingProxyType({"alertmanager": 600, "prometheus": 60, "conditions": 60})
 UNTIMED: Final = timedelta(minutes=10)  # after the start of a boot, until a state without a time of its own is of it
 
 Reader = Callable[[object], Any]

@@ -9,7 +9,10 @@ from kcover_portal.fleet.models import Agent, Node
 
 @dataclass(frozen=True, slots=True)
 class NodeBoots:
-    """The boots, the latest first. ``clock_ahead``: of the node's clock before the portal's, by its agent's reports."""
+    """The boots, the latest first. ``clock_ahead``: of the node's clock before the portal's, by its agent's report.
+
+    Less than nothing: it is behind, or the report was long under way. So much later a fault may have happened.
+    """
 
     boots: tuple[Boot, ...]
     clock_ahead: timedelta = timedelta()
@@ -29,4 +32,4 @@ def boots_of(node: Node) -> NodeBoots:
         times[boot_id] = min(times.get(boot_id, seen_at), seen_at)
     elif boot_id and shown and boot_id not in shown:
         shown, times[boot_id] = [boot_id, *shown], seen_at
-    return NodeBoots(tuple(Boot(boot, times.get(boot)) for boot in shown), timedelta(seconds=max(0.0, skew)))
+    return NodeBoots(tuple(Boot(boot, times.get(boot)) for boot in shown), timedelta(seconds=skew))

@@ -42,7 +42,7 @@ def by_boot(node: Node, seen: Iterable[Timed], *, now: datetime) -> dict[str, li
 def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]:
     earliest = min(one.earliest or one.seen_at or now, now)
     if one.by_node_clock:
-        earliest -= known.clock_ahead
+        earliest -= max(known.clock_ahead, timedelta())  # one that is behind moves no fault to the later boot
     boot = boots.boot_of(known.boots, earliest=earliest)
     placed = replace(one, earliest=earliest)
     if boot is None or boot is known.boots[0]:

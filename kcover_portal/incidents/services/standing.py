@@ -29,7 +29,7 @@ def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -
     """The fault of the boot before ``boot``, marked if it is a state whose own time is in ``boot``."""
     if one.doubt is None or one.seen_at is None or boot.since is None or one.seen_at - clock_ahead < boot.since:
         return one
-    until = max(boot.since + one.doubt + clock_ahead, now + END_WITHIN)
+    until = max(boot.since + one.doubt + abs(clock_ahead), now + END_WITHIN)
     return replace(one, doubt_until=until, doubt_boot=boot.id)
 
 

@@ -161,8 +161,11 @@ def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
 
 
 def _clock(source: Source, one: Observation) -> str:
-    """Whose clock the times are of: the node's, by its name, or the one clock of the system that sends ("")."""
-    return one.node if source.kind in settings.NODE_CLOCKS else ""
+    """Whose clock the times are of: the node's, by its name, or that of the rule that an alert comes from.
+
+    Several Prometheus and other programs send to one Alertmanager.
+    """
+    return one.node if source.kind in settings.NODE_CLOCKS else one.check
 
 
 def _ahead(source: Source, seen: Sequence[Observation], *, now: datetime) -> dict[str, timedelta]:

@@ -41,7 +41,12 @@ def boots() -> list[str]:
 
 @pytest.mark.parametrize(
     ("seconds", "given", "boot"),
-    [(119, {}, "boot-1"), (130, {}, "boot-2"), (30, {"delay": 10}, "boot-2"), (12, {"delay": 10}, "boot-1")],
+    [
+        (280, {}, "boot-1"),
+        (280, {"delay": 270}, "boot-2"),
+        (30, {"delay": 10}, "boot-2"),
+        (12, {"delay": 10}, "boot-1"),
+    ],
 )
 def test_an_alert_begins_after_its_fault(
     east: Cluster,
@@ -68,19 +73,44 @@ def test_an_event_has_the_time_of_its_fault_less_the_error_of_a_clock(
 def test_a_time_in_the_future_proves_that_the_clock_is_ahead(
     sentinel: Sender, health: Make, now: datetime, rebooted: datetime
 ) -> None:
-    """One event of the request is four minutes ahead, so the other one may be, too."""
-    ahead = health("1", at=now + timedelta(minutes=4), nodeName="gpu-2")
-    sentinel.post([ahead, health("2", at=rebooted + timedelta(minutes=3))])
-    assert Occurrence.objects.get(node__name="gpu-1").boot_id == "boot-1"
+    """One event of the node is four minutes ahead, so its other one may be, too; not that of another node."""
+    Node.objects.filter(name="gpu-2").update(
+        boot_id="boot-2", past_boots=["boot-1"], boot_times={"boot-2": rebooted.isoformat()}
+    )
+    ahead = health("1", at=now + timedelta(minutes=4), checkName="Other")
+    at = rebooted + timedelta(minutes=3)
+    sentinel.post([ahead, health("2", at=at), health("3", at=at, nodeName="gpu-2")])
+    told = Occurrence.objects.exclude(incident__code__startswith="Other").values_list("node__name", "boot_id")
+    assert set(told) == {("gpu-1", "boot-1"), ("gpu-2", "boot-2")}
+
+
+def test_an_alert_from_the_future_moves_no_other_alert(
+    east: Cluster, now: datetime, rebooted: datetime, alert: Make
+) -> None:
+    sender = Sender(add(east, "alertmanager", now=now, delay=10), now=now)
+    ahead = {**alert("Ahead", node="gpu-2"), "startsAt": stamp(now + timedelta(minutes=4))}
+    sender.post(notification(ahead, {**alert(), "startsAt": stamp(rebooted + timedelta(minutes=3))}))
+    assert Occurrence.objects.get(node__name="gpu-1").boot_id == "boot-2"
+
+
+def test_an_alert_of_a_clock_that_is_behind_is_in_doubt(east: Cluster, now: datetime, rebooted: datetime) -> None:
+    node = Node.objects.get(name="gpu-1")
+    Agent.objects.create(node=node, boot_id="boot-2", boot_seen_at=now, seen_at=now, skew=-100)
+    services.make_watched_sources(now)
+    stuck = Condition(type="KernelDeadlock", status="True", since=rebooted - 50 * SECOND)
+    services.ConditionFeed(east).feed([port.Node(name="gpu-1", uid="u", stated=(stuck,))], now=now)
+    assert boots() == ["boot-1"]
+    assert Occurrence.objects.get().doubt_until is not None
 
 
 def test_a_node_whose_clock_is_ahead_writes_later_times(east: Cluster, now: datetime, rebooted: datetime) -> None:
     node = Node.objects.get(name="gpu-1")
     Agent.objects.create(node=node, boot_id="boot-2", boot_seen_at=now, seen_at=now, skew=100)
     seen = Observation(path="", key="1", node="gpu-1", kind="xid", code=79, seen_at=rebooted + 60 * SECOND)
-    for kind, url in (("loki", "http://logs"), ("cloudevents", "")):
-        intake.take(add(east, kind, now=now, url=url), Reading(observations=(seen,)), now=now)
-    assert boots() == ["boot-1", "boot-2"]  # the clock of a system beside the node is another one
+    others = {"loki": {"url": "http://logs"}, "cloudevents": {}, "prometheus": {"url": "http://values", "delay": 0}}
+    for kind, given in others.items():
+        intake.take(add(east, kind, now=now, **given), Reading(observations=(seen,)), now=now)
+    assert boots() == ["boot-1", "boot-1", "boot-2"]  # the clock of a system beside the node is another one
 
 
 def test_a_report_without_a_time_may_be_a_day_old(
