@@ -66,7 +66,7 @@ SENTENCES: Mapping[str, str] = {
     "waits_for_person": _("Rescue {rescue} is waiting for a person."),
     # Incidents: why they were closed.
     "incident_verified": _("Verified by rescue {rescue}."),
-    "told_late": _("{source} reported it {late} late, from before the reboot or repair: not counted."),
+    "told_late": _("{source} reported it {late} late, from before the reboot or repair, or maybe so: not counted."),
     "node_taken_back": _("{by} took the node back."),
     "node_taken_back_because": _("{by} took the node back: {why}"),
     "verification_skipped": _("{by} skipped the verification."),

@@ -37,7 +37,9 @@ class Incident(models.Model):
     node = models.ForeignKey(Node, on_delete=models.CASCADE, null=True, related_name="incidents")
     kind = models.CharField(max_length=12)
     code = models.CharField(max_length=160)
-    device = models.CharField(max_length=128, blank=True, help_text="PCI address, else GPU UUID, else nothing")
+    device = models.CharField(
+        max_length=128, blank=True, help_text="PCI slot, else UUID, else another name, with its part"
+    )
     scope = models.JSONField(default=list, help_text="the nodes of a storm, by name")
     trait = models.CharField(max_length=16, blank=True, help_text="of a storm: code, job, switch or agent_version")
     symptom_kind = models.CharField(max_length=12, blank=True, help_text="of a storm of trait code: the faults' kind")

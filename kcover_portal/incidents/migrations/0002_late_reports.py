@@ -9,6 +9,13 @@ class Migration(migrations.Migration):
     ]
 
     operations = [
+        migrations.AlterField(
+            model_name="incident",
+            name="device",
+            field=models.CharField(
+                blank=True, help_text="PCI slot, else UUID, else another name, with its part", max_length=128
+            ),
+        ),
         migrations.AddField(
             model_name="incident",
             name="repaired_at",

@@ -25,7 +25,7 @@ def keep(node: Node, incident: Incident, fresh: Sequence[fault.Fault], *, boot_i
     This preserves the beginning, and the times and counts that rules with a frequency need. One row per boot is always
     kept, so that faults of the present boot can be recognised.
     """
-    columns = ("pk", "boot_id", "at", "count", "witness")
+    columns = ("pk", "boot_id", "at", "count", "witness", "earliest_at")
     kept = list(incident.occurrences.filter(doubt_until=None).order_by("pk").values_list(*columns))
     rows = _rows(node, incident, fresh, room=max(1, MAX_ROWS - len(kept)), boot_id=boot_id, now=now)
     _store(rows)
@@ -81,15 +81,22 @@ def _store(rows: Sequence[Occurrence]) -> None:
     Occurrence.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def _make_room(kept: Sequence[tuple[int, str, datetime, int, str]]) -> None:
+def _make_room(kept: Sequence[tuple[int, str, datetime, int, str, datetime | None]]) -> None:
     """Merges the two rows of one boot and one witness that are nearest in time. The first rows are kept.
 
-    The merged row has the earlier time, so that a rule with a frequency never counts too much. ``kept``: key, boot,
-    time, count and witness of each row, oldest first.
+    The merged row has the earlier time, so that a rule with a frequency never counts too much. The newest fault of each
+    witness is not merged: it shows a fault after a GPU reset. ``kept``: key, boot, time, count, witness and earliest
+    time of each row, oldest first.
     """
     later = kept[MAX_FIRST_ROWS:]
     of_witness = [[row for row in later if row[4] == witness] for witness in sorted({row[4] for row in later})]
-    pairs = [(row, next_) for rows in of_witness for row, next_ in itertools.pairwise(rows) if row[1] == next_[1]]
+    newest = {max(rows, key=lambda row: row[5] or row[2])[0] for rows in of_witness}
+    pairs = [
+        (row, next_)
+        for rows in of_witness
+        for row, next_ in itertools.pairwise(rows)
+        if row[1] == next_[1] and next_[0] not in newest
+    ]
     if not pairs and len(kept) >= 2 * MAX_ROWS:  # an agent that reports a new boot id each time
         pairs = list(itertools.pairwise(later))
     if pairs:

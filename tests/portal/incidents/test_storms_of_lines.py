@@ -7,6 +7,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover.faults.fault import Fault
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import occurrences, record_faults
 from tests.portal.rescue.world import CORDON, World
@@ -92,6 +93,24 @@ def test_a_long_window_of_a_steady_fault_is_counted_to_within_a_few(world):
     assert seen_within(world, hours=1) == 110
     assert 55 <= seen_within(world, minutes=30) <= 60
     assert 8 <= seen_within(world, minutes=5) <= 10
+
+
+def test_the_newest_fault_of_a_witness_keeps_its_time(world):
+    """A reset came between the agent's last two lines; a source then tells the fault again."""
+    for number in range(occurrences.MAX_ROWS - 1):
+        world.report(line(sequence=number))
+        world.now += timedelta(minutes=1)
+    reset_at = world.now - timedelta(minutes=1) + timedelta(seconds=1)
+    world.now = reset_at + timedelta(seconds=1)
+    world.report(line(sequence=1_000))
+    for second in (10, 20):
+        at = world.now + timedelta(seconds=second)
+        told = incidents.SourceFault(
+            kind="xid", code=62, pci="0000:4e:00", source="loki", witness="loki", seen_at=at, severity="fatal"
+        )
+        incidents.ingest_observed("loki", [(world.node(), told)], [], now=at)
+    assert Incident.objects.count() == 1
+    assert Incident.objects.get().occurrences.filter(witness="", at__gte=reset_at).exists()
 
 
 def test_of_each_boot_a_row_stays_but_rows_stay_bounded(world):
