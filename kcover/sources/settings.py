@@ -21,9 +21,9 @@ NODE_CLOCKS: Final = (*WATCHED, "cloudevents", "loki", "gpud", "pod-logs")
 MAX_TEXT, MAX_NAMES = 500, 50
 
 CLOCK_ERROR_SECONDS: Final = 5  # by which a source's clock may be ahead of the portal's
-# After a fault until its report begins: an alert waits for the scrape, its ``for`` and its query, which may have a range
-# (``for: 5m`` over ``[5m]``). A sample waits for the scrape, a condition for its writer. An event and a line of a log
-# have the time of the fault itself.
+# After a fault until its report begins: an alert waits for the scrape, its ``for`` and its query, which may have a
+# range (``for: 5m`` over ``[5m]``). A sample waits for the scrape, a condition for its writer. An event and a line of
+# a log have the time of the fault itself.
 DELAY_SECONDS: Final = MappingProxyType({"alertmanager": 600, "prometheus": 60, "conditions": 60})
 UNTIMED: Final = timedelta(minutes=10)  # after the start of a boot, until a state without a time of its own is of it
 
