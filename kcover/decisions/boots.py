@@ -11,10 +11,14 @@ from datetime import datetime
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """One boot of a node. ``since``: it surely ran at this time, by the portal's clock; None: it began long ago."""
+    """One boot of a node. ``since``: it surely ran at this time, by the portal's clock; None: it began long ago.
+
+    ``after``: the boot before surely ran at this time, long before ``since``, as nobody looked; None: somebody did.
+    """
 
     id: str
     since: datetime | None = None
+    after: datetime | None = None
 
 
 def boot_of(boots: Sequence[Boot], *, earliest: datetime) -> Boot | None:

@@ -46,8 +46,8 @@ SENTENCES: Mapping[str, str] = {
     "expired": _("Last seen at {seen}, more than {within} ago. The action that was held back is dropped."),
     "rebooted_since": _("Node {node} has rebooted since this fault was seen, and the fault has not come back."),
     "boot_not_shown": _(
-        "Reported for boot {boot}, which the cluster has not confirmed. The portal waits until the "
-        "cluster confirms the boot or reports another boot."
+        "It is not known whether this fault is of boot {boot} or of a later one. The portal waits until the cluster "
+        "shows it, the fault comes back or a person decides."
     ),
     "external_nothing": _("{system} returned no action."),
     "external_silent": _("{system} was asked to decide and gave no usable answer: {why}"),

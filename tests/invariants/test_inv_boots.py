@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kcover import reasons
+from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -251,3 +252,22 @@ def test_inv_55_where_nothing_was_repaired_only_an_own_time_tells_a_report_away(
     world.now += 150 * SECOND
     tell(world, at, earliest=at - 125 * SECOND, kind="alert", code="GpuLost", source="alertmanager")
     assert Incident.objects.filter(state="open").count() == opened
+
+
+def test_inv_15_a_fault_of_the_time_when_nobody_looked_waits_for_a_person(make) -> None:
+    """A person reboots the node while the portal is away; a source tells afterwards what happened meanwhile."""
+    world = make()
+    world.report()
+    world.sync()
+    fleet.note_watch(world.cluster, now=world.now)
+    away = world.now
+    world.now += 3600 * SECOND
+    world.kube.reboot(NODE)
+    world.sync()
+    tell(world, away + 1800 * SECOND, **XID)
+    world.report()
+    for _ in range(10):
+        world.pass_time(10)
+    decision = Decision.objects.latest("pk")
+    assert (decision.answer, [one.code for one in decision.reasons][-1]) == ("hold", "boot_not_shown")
+    assert not Rescue.objects.exists()

@@ -26,10 +26,12 @@ def boots_of(node: Node) -> NodeBoots:
     """
     agent: Agent | None = getattr(node, "agent", None)
     boot_id, seen_at, skew = (agent.boot_id, agent.boot_seen_at, agent.skew) if agent else ("", node.created_at, 0.0)
-    times = {boot: datetime.fromisoformat(at) for boot, at in node.boot_times.items()}
+    spans = {boot: [datetime.fromisoformat(at) for at in text.split()] for boot, text in node.boot_times.items()}
+    times = {boot: span[0] for boot, span in spans.items()}
+    after = {boot: span[1] for boot, span in spans.items() if len(span) > 1}
     shown = [boot for boot in (node.boot_id, *node.past_boots) if boot]
     if boot_id and node.past_boots and boot_id == node.boot_id:
         times[boot_id] = min(times.get(boot_id, seen_at), seen_at)
     elif boot_id and shown and boot_id not in shown:
         shown, times[boot_id] = [boot_id, *shown], seen_at
-    return NodeBoots(tuple(Boot(boot, times.get(boot)) for boot in shown), timedelta(seconds=skew))
+    return NodeBoots(tuple(Boot(boot, times.get(boot), after.get(boot)) for boot in shown), timedelta(seconds=skew))

@@ -55,16 +55,20 @@ class ChangedNode:
 class _ClusterFacts:
     """What some nodes need to know of their cluster; each is read only then.
 
-    ``pool_keys``: the keys of the label that names the pool. ``was_listed``: the cluster was listed before this batch.
+    ``pool_keys``: the keys of the label that names the pool. ``watched_at``: when it last answered before this batch.
     """
 
     pool_keys: Callable[[], tuple[str, ...]]
-    was_listed: Callable[[], bool]
+    watched_at: Callable[[], datetime | None]
+
+    def was_listed(self) -> bool:
+        """Returns whether the cluster was listed before this batch."""
+        return self.watched_at() is not None
 
     @classmethod
     def of(cls, cluster: Cluster) -> Self:
-        listed = Cluster.objects.filter(pk=cluster.pk, watched_at__isnull=False)
-        return cls(functools.cache(lambda: queries.pool_labels(cluster)), functools.cache(listed.exists))
+        watched = Cluster.objects.filter(pk=cluster.pk).values_list("watched_at", flat=True)
+        return cls(functools.cache(lambda: queries.pool_labels(cluster)), functools.cache(watched.first))
 
 
 @dataclass(slots=True)
@@ -225,7 +229,9 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
     if columns:
         if not row.pk or row.labels != columns["labels"]:
             columns["pool"] = node_columns.text("pool", queries.pool_of(columns["labels"], facts.pool_keys()))
-        columns["past_boots"], columns["boot_times"] = boot_rows.after(row, sighting.boots, now=now)
+        columns["past_boots"], columns["boot_times"] = boot_rows.after(
+            row, sighting.boots, watched_at=facts.watched_at() if row.boot_id != columns["boot_id"] else None, now=now
+        )
         same = row.uid == columns["uid"]
         columns["not_ready_since"] = _since(_is_not_ready(columns["taints"]), same and row.not_ready_since, now)
         columns["unallocatable_since"] = _since(columns["unallocatable"] > 0, same and row.unallocatable_since, now)

@@ -27,7 +27,10 @@ END_WITHIN = timedelta(seconds=60)  # of a state that is told when the doubt is 
 
 def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -> Timed:
     """The fault of the boot before ``boot``, marked if it is a state whose own time is in ``boot``."""
-    if one.doubt is None or one.seen_at is None or boot.since is None or one.seen_at - clock_ahead < boot.since:
+    begun = boot.after or boot.since
+    if one.doubt is None or one.seen_at is None or boot.since is None or begun is None:
+        return one
+    if one.seen_at - clock_ahead < begun:
         return one
     until = max(boot.since + one.doubt + abs(clock_ahead), now + END_WITHIN)
     return replace(one, doubt_until=until, doubt_boot=boot.id)

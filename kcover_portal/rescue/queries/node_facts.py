@@ -6,6 +6,7 @@ from kcover import actions, lifecycle
 from kcover import marks as core_marks
 from kcover.decisions import decide, guards
 from kcover_portal.fleet.models import Agent, Node
+from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import device_isolations, gpu_names, needs_person
@@ -65,19 +66,33 @@ def _rebooted_since(node: Node, incident: Incident) -> bool:
         return False
     # An agent's silence carries the boot ID of its last report, but it is the silence of the present boot.
     if incident.boot_id in node.past_boots and incident.kind != "agent":
-        return not incident.occurrences.filter(boot_id=node.boot_id).exists()
+        return not incident.occurrences.filter(boot_id=node.boot_id).exists() and not _is_unclear(node, incident)
     if incident.decided_at is None:
         return False
     later = Agent.objects.filter(node=node, boot_seen_at__gt=incident.last_at).exclude(boot_id=incident.boot_id)
     return later.exists()
 
 
+def _is_unclear(node: Node, incident: Incident) -> bool:
+    """Returns whether the fault happened while the portal was away, and the present boot may have begun before it."""
+    if incident.boot_id not in node.past_boots:
+        return False
+    present = next(iter(boots.boots_of(node).boots), None)
+    if present is None or present.since is None or present.after is None:
+        return False
+    seen = incident.occurrences.filter(earliest_at__gte=present.after, earliest_at__lt=present.since)
+    return seen.exists() and not incident.occurrences.filter(boot_id=node.boot_id).exists()
+
+
 def _unshown_boot(node: Node, incident: Incident) -> str:
     """The boot of the fault, if it is unknown whether that boot has ended (invariant 15); else "".
 
-    The watch shows another boot and never showed this one. The agent may be ahead of the watch, or deliver a fault of a
+    Nobody looked when a boot began, and the fault happened meanwhile, by its own time: a person decides. Else the watch
+    shows another boot and never showed this one. The agent may be ahead of the watch, or deliver a fault of a
     boot that began and ended unseen. The next update of the watch or of the agent decides (``_rebooted_since``).
     """
+    if _is_unclear(node, incident):
+        return incident.boot_id
     known = ("", node.boot_id, *node.past_boots)
     # An agent's silence is the silence of the present boot, whatever it reported last.
     if not node.boot_id or incident.boot_id in known or incident.kind == "agent":
