@@ -60,7 +60,7 @@ def end(node: Node, witness: str, *, kind: str, check: str, device: Device, stil
         and is_of_check(row.doubt["code"], check)
         and row.doubt["device"] not in others
     ]
-    names = inventory.names_of(node, device) if told else ()
+    names = inventory.names_of(device, inventory.known_gpus(node)) if told else ()
     over = [row.pk for row in told if covers(names, (row.doubt["device"], row.doubt["uuid"]))]
     if over:
         Occurrence.objects.filter(pk__in=over).update(doubt_until=None)
