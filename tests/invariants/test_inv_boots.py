@@ -250,8 +250,49 @@ def test_inv_55_where_nothing_was_repaired_only_an_own_time_tells_a_report_away(
     incidents.close([row.pk], because=because, actor="test", now=world.now)
     at = (row.last_at if seconds < 0 else world.now) + seconds * SECOND
     world.now += 150 * SECOND
-    tell(world, at, earliest=at - 125 * SECOND, kind="alert", code="GpuLost", source="alertmanager")
+    told = {"kind": "alert", "code": "GpuLost", "source": "alertmanager", "doubt": 125 * SECOND}
+    tell(world, at, earliest=at - 125 * SECOND, **told)
     assert Incident.objects.filter(state="open").count() == opened
+
+
+CLOSED = (
+    reasons.of("incident_verified", rescue="1"),
+    reasons.of("uncordoned_by_hand", node=NODE),
+    reasons.with_why("node_taken_back", "looked at", by="user:ada"),
+    reasons.with_why("closed_by", "", by="user:ada"),
+)
+
+
+@pytest.mark.parametrize("because", CLOSED, ids=lambda because: because.code)
+@pytest.mark.parametrize(("seconds", "opened"), [(-10, 0), (10, 1)])
+def test_inv_55_a_last_xid_without_a_time_is_the_one_that_happened_between_two_readings(
+    make, seconds, opened, because
+) -> None:
+    """Nothing was repaired, and the incident is closed when the source is read again."""
+    world = make()
+    world.fault(62)
+    row = Incident.objects.get()
+    world.now += 3 * SECOND
+    incidents.close([row.pk], because=because, actor="test", now=world.now)
+    world.now += 20 * SECOND
+    tell(world, world.now, earliest=row.last_at + seconds * SECOND, **XID)
+    assert Incident.objects.filter(state="open").count() == opened
+
+
+def test_inv_55_a_line_that_is_told_after_a_person_took_the_node_back_is_not_new(make) -> None:
+    world = make()
+    world.fault(62)
+    row = Incident.objects.get()
+    world.now += 3 * SECOND
+    because = reasons.with_why("node_taken_back", "looked at", by="user:ada")
+    incidents.close([row.pk], because=because, actor="test", now=world.now)
+    world.now += 2 * SECOND
+    tell(world, row.last_at, **XID)
+    row.refresh_from_db()
+    assert (row.state, row.count, Incident.objects.count()) == ("closed", 2, 1)
+    state = {"kind": "alert", "code": "GpuLost", "source": "alertmanager", "doubt": 125 * SECOND}
+    tell(world, row.last_at, **state)  # it may yet last
+    assert Incident.objects.filter(state="open").count() == 1
 
 
 def test_inv_15_a_fault_of_the_time_when_nobody_looked_waits_for_a_person(make) -> None:

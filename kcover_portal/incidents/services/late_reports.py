@@ -25,6 +25,7 @@ from kcover_portal.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
 VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired
+BY_PERSON = ("closed_by", "node_taken_back", "uncordoned_by_hand", "verification_skipped")  # with or without a why
 READ_NOW = timedelta(seconds=1)
 MAX_CANDIDATES = 200  # incidents of one node, the newest
 
@@ -105,23 +106,38 @@ def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> Incident | None:
 def _is_from_before(group: FaultGroup, closed: Incident, *, boot_id: str) -> bool:
     """Returns whether the faults are those that the rescue has closed.
 
-    Of a boot that the incident never occurred in, none is. Where nothing was repaired, only the faults' own times can
-    tell: a report of what was seen while the incident was open.
+    Of a boot that the incident never occurred in, none is. Where nothing was repaired, a report is of what was seen
+    while the incident was open by its own time. A value without a time is, too, if it changed between two readings and
+    the incident occurred between them; a state that lasts without a time may still last.
     """
     seen = [one for one in group.fresh if isinstance(one, TimedFault)]
+    if _is_closed_by_person(closed) and any(one.doubt is not None for one in seen):  # a state: it may yet last
+        return False
     if closed.boot_id not in ("", boot_id) and not closed.occurrences.filter(boot_id=boot_id).exists():
         return False
     if closed.repaired_at is not None:
         return all(one.earliest is not None and one.earliest < closed.repaired_at for one in seen)
-    return all(one.seen_at is not None and one.seen_at <= closed.last_at for one in seen)
+    return all(at is not None and at <= closed.last_at for at in map(_own_time, seen))
+
+
+def _own_time(one: TimedFault) -> datetime | None:
+    """When the fault happened: a moment at the earliest, a state when it began by its own time."""
+    return one.earliest if one.doubt is None else one.seen_at
 
 
 def _is_in_question(incident: Incident) -> bool:
-    """A repair closes a fault for all its witnesses; a person, or a pass of one check, does not."""
-    if incident.state == Incident.State.OPEN:
-        return True
+    """A repair or a person closes a fault for all its witnesses; a pass of one check does not."""
+    return incident.state == Incident.State.OPEN or _closing(incident) == VERIFIED or _is_closed_by_person(incident)
+
+
+def _is_closed_by_person(incident: Incident) -> bool:
+    return _closing(incident).removesuffix("_because") in BY_PERSON
+
+
+def _closing(incident: Incident) -> str:
+    """The code of the reason why it was closed."""
     why = reasons.kept(incident.closed_because)
-    return why is not None and why.code == VERIFIED
+    return why.code if why is not None else ""
 
 
 def _of_boot(rows: Sequence[Incident], boot_id: str) -> Incident | None:
