@@ -6,14 +6,17 @@ from datetime import timedelta
 from threading import Barrier
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
+from kcover import reasons
 from kcover.faults.fault import Fault
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Decision, Rescue
-from tests.portal.rescue.world import CORDON, HEAL, NODE, World
+from tests import waiting
+from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -116,3 +119,59 @@ def test_inv_45_approvers_who_click_at_once_cause_one_execution(make: Callable[.
     assert Approval.objects.count() == 1
     world.until_reboot_is_asked()
     assert len(world.kube.called("ensure_job")) == 1
+
+
+class Closing:
+    """A fault that a person closes, and a source that tells the same line late, each in a thread of its own."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        world.fault(62)
+        self.row = Incident.objects.get()
+        world.now += timedelta(seconds=3)
+
+    def close(self) -> None:
+        why = reasons.with_why("node_taken_back", "looked at", by="user:ada")
+        asked_at = self.row.last_at + timedelta(seconds=1)
+        incidents.close([self.row.pk], because=why, actor="user:ada", before=asked_at, now=self.world.now)
+
+    def tell(self) -> None:
+        at = self.row.last_at
+        one = {"kind": "xid", "code": 62, "pci": PCI, "source": "loki", "witness": "loki", "severity": "fatal"}
+        seen = incidents.SourceFault(**one, seen_at=at, earliest=at)
+        incidents.ingest_observed("loki", [(self.world.node(), seen)], [], now=self.world.now)
+
+    def one_after_the_other(self, first: Callable[[], None], second: Callable[[], None]) -> None:
+        """The second act has read the incident, and waits for its row while the first is done."""
+
+        def run() -> None:
+            try:
+                second()
+            finally:
+                connection.close()
+
+        with ThreadPoolExecutor(1) as pool:
+            with transaction.atomic():
+                first()
+                other = pool.submit(run)
+                waiting.until(lambda: other.done() or blocks_others(), "an act that waits for the row")
+            other.result(60)
+
+
+@pytest.mark.parametrize("is_told_first", [False, True])
+def test_inv_55_a_late_line_that_meets_the_closing_of_its_incident_is_not_new(
+    make: Callable[..., World], *, is_told_first: bool
+) -> None:
+    one = Closing(make(CORDON))
+    acts = (one.tell, one.close) if is_told_first else (one.close, one.tell)
+    one.one_after_the_other(*acts)
+    found = Incident.objects.get()
+    assert (found.state, found.count) == ("closed", 2)
+
+
+def blocks_others() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
+        )
+        return bool(cursor.fetchone()[0])

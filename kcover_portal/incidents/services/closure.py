@@ -32,13 +32,16 @@ def close(
     never closes a newer fault (invariant 4). Returns how many were closed.
     """
     with transaction.atomic():
-        rows = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).select_related("node", "cluster")
+        found = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).order_by("node_id", "pk")
+        # A report that is being stored ends first. Only a new statement sees whether it is of before.
+        locked = list(found.select_for_update(no_key=True).values_list("pk", flat=True))
+        rows = found.filter(pk__in=locked).select_related("node", "cluster")
         if before is not None:
             rows = rows.exclude(queries.seen_after(before))
         done = [
             row
-            for row in rows.order_by("node", "pk")
-            if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN, last_at=row.last_at).update(
+            for row in rows
+            if Incident.objects.filter(pk=row.pk, state=Incident.State.OPEN).update(
                 state=Incident.State.CLOSED,
                 closed_at=now,
                 closed_because=because.to_json(),

@@ -125,8 +125,9 @@ def _keep(
         incident, is_new = new_incidents.open_one(node, group, columns, boot_id=boot_id, now=now)
         if is_new:
             return
-    if not _add(node, incident, group, columns, boot_id=boot_id, now=now):
-        _keep(node, replace(group, incident=None), columns=columns, boot_id=boot_id, now=now)  # closed a moment ago
+    if not _add(node, incident, group, columns, boot_id=boot_id, now=now):  # closed a moment ago
+        for left in late_reports.sorted_out(node, [replace(group, incident=None)], boot_id=boot_id, now=now):
+            _keep(node, left, columns=columns, boot_id=boot_id, now=now)
         return
     occurrences.keep(node, incident, group.fresh, boot_id=boot_id, now=now)
     doorbell.publish("incident", incident.pk, cluster=node.cluster.name)
