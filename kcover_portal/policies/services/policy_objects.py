@@ -77,7 +77,10 @@ def _publish(
     """Puts one object into force. Raises _Refusal."""
     key = one.kind.kind, one.name
     row = Policy.objects.filter(kind=key[0], name=key[1]).first()
-    if key in taken or (row is not None and row.cluster_id != cluster.pk):
+    is_elsewhere = (
+        row is not None and row.revision > 0 and row.cluster_id != cluster.pk
+    )  # the name of a deleted is free
+    if key in taken or is_elsewhere:
         raise _Refusal("NameTaken", reasons.of("policy_object_name", policy=one.name))
     text = _text(one)
     reading = validation.validate(text)

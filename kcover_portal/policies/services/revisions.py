@@ -163,8 +163,10 @@ def _locked(keys: list[Key], *, now: datetime, of: Cluster | None) -> dict[Key, 
     found = {(row.kind, row.name): row for row in rows}
     for key in keys:
         row = found[key]
-        if of is None and row.cluster_id is not None and not row.revision:  # the object is gone
-            row.cluster = None
+        if not row.revision and row.cluster_id != (
+            of.pk if of is not None else None
+        ):  # it is deleted: the name is free
+            row.cluster = of
             row.save(update_fields=["cluster"])
         _own(row, of)
     return found

@@ -103,6 +103,38 @@ def test_it_is_read_only_in_the_portal_and_can_be_exported(world: World) -> None
     assert Policy.objects.get().revision == 2
 
 
+def test_the_name_of_a_deleted_policy_is_free(world: World) -> None:
+    put(world)
+    read(world)
+    text = services.export()
+    world.kube.remove_custom_object(KSYUN, "gitops")
+    read(world)
+    services.apply(text, author="user:a", reason="", now=world.now)
+    services.delete("gitops", author="user:a", reason="back to GitOps", now=world.now)
+    put(world)
+    assert read(world) == 1
+    assert reported(world) == ("True", "Accepted")
+    row = Policy.objects.get()
+    assert (row.cluster, row.revision, row.archived_at) == (world.cluster, 3, None)
+    with pytest.raises(services.Conflict):
+        services.rollback("gitops", 2, author="user:a", reason="x", now=world.now)
+
+
+def test_a_name_whose_object_is_gone_is_free_in_another_cluster(world: World) -> None:
+    other = Cluster.objects.create(name="c2", created_at=world.now)
+    kube = FakeCluster()
+    uninstall = connections.install(other.pk, kube)
+    put(world)
+    kube.put_custom_object(KSYUN, "gitops", {"rules": [RULE]})
+    read(world)
+    assert services.read_policy_objects(other, now=world.now) == 0
+    world.kube.remove_custom_object(KSYUN, "gitops")
+    read(world)
+    assert services.read_policy_objects(other, now=world.now) == 1
+    assert Policy.objects.get().cluster == other
+    uninstall()
+
+
 @pytest.mark.parametrize(
     ("own", "theirs", "accepted"),
     [
