@@ -11,6 +11,7 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE_SECONDS = 0.5  # doubled with every failure
 MAX_PAUSE_SECONDS = 30.0
+LONG_PAUSE_SECONDS = 60.0  # the log says why the agent waits that long, each time
 MAX_FAILURES_OF_ONE_REPORT = 3  # then other reports go first
 
 
@@ -51,7 +52,8 @@ class Retries:
         pause = jittered_delay(error.retry_after, longest, uniform=self._rng.uniform)
         self._failures = min(self._failures + 1, 16)
         self._paused_at, self._pause = now, timedelta(seconds=pause)
-        level = logging.WARNING if self._failures in (1, 4, 8, 16) else logging.DEBUG
+        is_told = self._failures in (1, 4, 8, 16) or pause >= LONG_PAUSE_SECONDS
+        level = logging.WARNING if is_told else logging.DEBUG
         log.log(level, "report not accepted, %d in the spool, next attempt in %.1f s: %s", waiting, pause, error)
 
     def must_yield(self, batch_id: str, error: UplinkError) -> bool:

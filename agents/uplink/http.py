@@ -2,7 +2,6 @@
 
 import gzip
 import http.client
-import json
 import logging
 import pathlib
 import socket
@@ -69,6 +68,7 @@ class HttpUplink:
         self._connections = [opened(url, trust=trust, timeout=timeout) for _ in range(4)]
         self._reports, self._commands, self._preflight, self._evidence = self._connections
         self._enrolling = threading.Lock()
+        self._enrolment_key = protocol.new_enrolment_key()
         self._credentials = credential.CredentialStore(store, node=node, clock=clock, monotonic=monotonic)
 
     @property
@@ -188,12 +188,16 @@ class HttpUplink:
             return self._enrol(given, connection).token
 
     def _enrol(self, token: str, connection: "Connection") -> credential.Credential:
-        """Trade an enrolment token for a credential of this node, and store it. Raises UplinkError."""
-        answer = self._request_token(token, connection, what="enrolment")
+        """Trade an enrolment token for a credential of this node, and store it. Raises UplinkError.
+
+        The key stays the same until an answer arrives. So a retry gets the credential of the answer that was lost.
+        """
+        answer = self._request_token(token, connection, what="enrolment", key=self._enrolment_key)
         try:
             own = self._credentials.store_enrolled(answer)
         except ValueError as error:
             raise UplinkError(f"enrolment: the answer of the portal cannot be read: {error}") from error
+        self._enrolment_key = protocol.new_enrolment_key()
         log.info("enrolled node %s; the credential is valid until %s", self._node, own.expires_at)
         return own
 
@@ -205,9 +209,9 @@ class HttpUplink:
         except (UplinkError, ValueError) as error:
             log.warning("could not renew the credential yet: %s", error)
 
-    def _request_token(self, token: str, connection: "Connection", *, what: str) -> bytes:
-        """The portal's answer to a request with this token. Raises UplinkError."""
-        body = json.dumps({"node": self._node}).encode()
+    def _request_token(self, token: str, connection: "Connection", *, what: str, key: str = "") -> bytes:
+        """The portal's answer to a request with this token. ``key``: of an enrolment. Raises UplinkError."""
+        body = protocol.enrolment_body(self._node, key=key)
         headers = self._headers(token) | {"Content-Type": "application/json"}
         status, response_headers, answer = connection.call("POST", ENROL_PATH, body=body, headers=headers)
         try:

@@ -2,6 +2,7 @@
 
 import email.utils
 import json
+import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Protocol
@@ -77,7 +78,7 @@ def raise_for_status(status: int, headers: Mapping[str, str], body: bytes, *, no
     """Raise the error for a status outside 2xx, see ``parse_answer``."""
     if 200 <= status < 300:
         return
-    text = f"{status} {body[:300].decode(errors='replace')}".strip()
+    text = f"{status} {_said(body)}".strip()
     if status == 400:
         raise ReportMalformed(text)
     retry_after = parse_retry_after(headers.get("Retry-After"), now=now)
@@ -85,10 +86,19 @@ def raise_for_status(status: int, headers: Mapping[str, str], body: bytes, *, no
     raise kinds.get(status, UplinkError)(text, retry_after=retry_after)
 
 
+def _said(body: bytes) -> str:
+    """The code and the detail of a problem document (RFC 9457), or the beginning of another body, for the log."""
+    try:
+        problem = json.loads(body)
+        return f"{problem['code']}: {problem['detail']}"[:500]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return body[:300].decode(errors="replace")
+
+
 def parse_received(status: int, headers: Mapping[str, str], body: bytes, *, now: datetime) -> int:
     """The bytes that the portal has, from its answer to a chunk of evidence. Raises UplinkError."""
     if status == 404:  # the portal did not ask for this bundle, or does not wait for it any more
-        raise ReportMalformed(f"{status} {body[:300].decode(errors='replace')}".strip())
+        raise ReportMalformed(f"{status} {_said(body)}".strip())
     raise_for_status(status, headers, body, now=now)
     try:
         received = json.loads(body)["received"]
@@ -125,6 +135,16 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
             return None
         seconds = (until.astimezone(UTC) - now).total_seconds()
     return min(max(seconds, 0.0), MAX_RETRY_AFTER) if seconds == seconds else None
+
+
+def new_enrolment_key() -> str:
+    """A key for the enrolment of this node: 128 random bits, in hexadecimal."""
+    return os.urandom(16).hex()
+
+
+def enrolment_body(node: str, *, key: str = "") -> bytes:
+    """The body of a request for a credential. ``key``: of an enrolment; a renewal has none."""
+    return json.dumps({"node": node} | ({"key": key} if key else {})).encode()
 
 
 def is_enrolment_token(token: str) -> bool:

@@ -30,6 +30,9 @@ SENTENCES: Mapping[str, str] = {
     "enrolment_duplicate_key": _("The body has a key twice in one object. Send {wanted}."),
     "enrolment_not_object": _("Must be an object, not {value}. Send {wanted}."),
     "enrolment_node_missing": _("Missing. Send {wanted}."),
+    "enrolment_key_invalid": _(
+        "{value} is not a key of an enrolment; send 16 to 64 letters, digits, '-' and '_', or none"
+    ),
     "enrolment_node_invalid": _("{value} is not a node name; send {wanted} (lower-case letters, digits, '-' and '.')"),
     # Tokens of the portal.
     "not_authenticated": _("Send the header Authorization: Bearer TOKEN."),

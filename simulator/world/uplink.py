@@ -56,6 +56,7 @@ class NodeUplink:
     def __init__(self, session: PortalSession, *, node: str, store: Store) -> None:
         self._session, self._node, self._store = session, node, store
         self._enrolling = asyncio.Lock()
+        self._enrolment_key = protocol.new_enrolment_key()
         stored = store.read(credential.CREDENTIAL_FILE)
         self._own: str | None = json.loads(stored)["token"] if stored else None
 
@@ -108,7 +109,7 @@ class NodeUplink:
             return self._own
 
     async def _enrol(self) -> str:
-        body = json.dumps({"node": self._node}).encode()
+        body = protocol.enrolment_body(self._node, key=self._enrolment_key)
         headers = {"Content-Type": "application/json"}
         status, given, answer = await self._exchange(
             "POST", http.ENROL_PATH, self._session.token, body=body, headers=headers
@@ -122,6 +123,7 @@ class NodeUplink:
         except (ValueError, KeyError, TypeError) as error:
             raise UplinkError(f"enrolment: invalid response: {error}") from error
         self._store.write(credential.CREDENTIAL_FILE, json.dumps(own).encode())
+        self._enrolment_key = protocol.new_enrolment_key()
         return str(own["token"])
 
     async def _exchange(

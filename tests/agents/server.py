@@ -54,6 +54,7 @@ class FakePortal:
         self.reports = []  # every body, decoded
         self.bearers = []
         self.enrolled = []
+        self.keys = []  # of each enrolment; None: none was sent
         self.renewed = []  # bearers that asked for their next one
         self.connections = set()
         self.answers = []  # (status, headers) to give instead of 202, first to last
@@ -102,7 +103,9 @@ class FakePortal:
                 return 201, {}, {"token": f"kca_r{len(self.renewed)}", "expires_at": self.expires_at}
             if not self.enrols:
                 return 401, {}, {"detail": "expired"}
-            self.enrolled.append((json.loads(body)["node"], bearer))
+            asked = json.loads(body)
+            self.enrolled.append((asked["node"], bearer))
+            self.keys.append(asked.get("key"))
             return 201, {}, {"token": f"kca_{len(self.enrolled)}", "expires_at": self.expires_at}
         if path == "/api/v1/agent/preflight":
             self.preflights.append(json.loads(body))

@@ -193,6 +193,30 @@ def test_enrolling_again_when_the_token_is_no_longer_taken(connect, portal):
     assert json.loads(keep.read(credential.CREDENTIAL_FILE))["token"] == "kca_2"
 
 
+def test_inv_56_the_key_of_an_enrolment_stays_until_an_answer_arrives(connect, portal):
+    keep = store.MemoryStore()
+    agent = connect(portal.url, token="kce_all", keep=keep)
+    portal.cut = 3  # a fresh connection is not tried twice
+    for _ in range(3):
+        with pytest.raises(UplinkError, match="enrol"):
+            agent.post_report(body())
+    agent.post_report(body())
+    portal.tokens = {"kca_5"}  # the credential is refused: another enrolment
+    agent.post_report(body())
+    assert len(portal.keys) == 5
+    assert len(set(portal.keys[:4])) == 1
+    assert portal.keys[4] not in (None, portal.keys[0])
+
+
+def test_a_refusal_is_logged_by_its_code_and_detail(connect, portal):
+    problem = {"title": "Too many", "code": "node_enrolled_often", "detail": "Wait.", "params": {"x": "y" * 900}}
+    portal.post = lambda *_: (429, {"Retry-After": "77"}, problem)
+    with pytest.raises(UplinkError) as raised:
+        connect(portal.url, token="kce_all").post_report(body())
+    assert str(raised.value) == "enrolment: 429 node_enrolled_often: Wait."
+    assert raised.value.retry_after == 77.0
+
+
 def test_an_enrolment_that_is_refused_drops_nothing(connect, portal):
     portal.post = lambda *_: (400, {}, {"detail": "no such node"})
     with pytest.raises(UplinkError, match="enrolment: 400") as raised:

@@ -68,9 +68,12 @@ def make_token(
     created_by: str,
     origin: ApiToken.Origin = ApiToken.Origin.GIVEN,
     parent: ApiToken | None = None,
+    secret: str = "",
     now: datetime,
 ) -> tuple[ApiToken, str]:
     """Creates a token and returns it with its secret, of which only the SHA-256 is stored.
+
+    ``secret``: one with the prefix of its kind and 256 bits that nobody can guess; "": a random one.
 
     ``expires_at`` None: it does not expire; see ``default_expiry``. ``verbs`` narrows what the kind may do.
     ``networks`` are the addresses or CIDR networks that it may be used from. Empty means all.
@@ -98,7 +101,7 @@ def make_token(
         raise Refused(reasons.of("token_scopes_unused", kind=kind))
     _check_verbs(kind, verbs)
     networks = _networks(kind, networks)
-    secret = PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
+    secret = secret or PREFIXES["node" if node else kind] + secrets.token_urlsafe(32)
     with transaction.atomic(savepoint=not node):  # no owner's rights refuse the credential of a node below
         token = ApiToken.objects.create(
             kind=kind,

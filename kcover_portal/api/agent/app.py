@@ -64,7 +64,7 @@ report_rates = ReportRates()
 _writer = Writer()
 # A new DaemonSet enrols thousands of nodes within a minute. Whoever waits longer than an agent does has asked again.
 # Half of the places are for others than the holder of one token, who may have stolen it.
-_enrolments: GroupCommit[tuple[credentials.Credential, str], tuple[str, datetime]] = GroupCommit(
+_enrolments: GroupCommit[enrolment.Asked, tuple[str, datetime]] = GroupCommit(
     enrolment.bind, name="enrolments", together=100, capacity=1_000, each=500
 )
 polls = long_poll.Polls()
@@ -161,8 +161,8 @@ async def _enrol(headers: Headers, receive: Receive, credential: credentials.Cre
     with _writer.room(credential.digest) as hold:
         sent = await body.read(headers, receive, wanted=enrolment.WANTED, hold=hold)
         report_rates.admit_body(sender, sent)
-        node = enrolment.node_of(sent)
-    secret, expires_at = await _enrolments.ask((credential, node), sender=credential.digest)
+        node, key = enrolment.request_of(sent)
+    secret, expires_at = await _enrolments.ask((credential, node, key), sender=credential.digest)
     return 201, {"token": secret, "expires_at": expires_at.isoformat()}
 
 

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -21,16 +22,17 @@ from kcover_portal.api.agent.problem_responses import Refusal
 
 log = logging.getLogger(__name__)
 
-Asked: TypeAlias = tuple[Credential, str]  # and the node
+Asked: TypeAlias = tuple[Credential, str, str]  # the node, and the key of the enrolment
 Bound: TypeAlias = tuple[str, datetime] | Exception
 
 CREDENTIAL_LIFETIME = timedelta(days=30)  # the agent renews it after half of this time
 POD_CREDENTIAL_LIFETIME = timedelta(days=7)  # for a credential from a pod's token, because the pod may be gone earlier
 WANTED = reasons.of("enrolment_wanted", example='{"node": "NAME"}')
+KEY = re.compile(r"[A-Za-z0-9_-]{16,64}")
 
 
-def node_of(body: bytes) -> str:
-    """Returns the node in an enrolment request. Raises Refusal (400)."""
+def request_of(body: bytes) -> tuple[str, str]:
+    """Returns the node in an enrolment request, and its key; "" without a key. Raises Refusal (400)."""
     try:
         content = json.loads(body.decode(), object_pairs_hook=_unique)
     except RecursionError:
@@ -47,7 +49,11 @@ def node_of(body: bytes) -> str:
     if not isinstance(node, str) or len(node) > 253 or not fields.NODE.fullmatch(node):
         reason = reasons.of("enrolment_node_invalid", value=fields.short_json(node), wanted=WANTED)
         raise Refusal(400, reason, field="node")
-    return node
+    key = content.get("key", "")
+    if not isinstance(key, str) or (key and not KEY.fullmatch(key)):
+        reason = reasons.of("enrolment_key_invalid", value=fields.short_json(key))
+        raise Refusal(400, reason, field="key")
+    return node, key
 
 
 def bind(asked: Sequence[Asked]) -> list[Bound]:
@@ -59,7 +65,7 @@ def bind(asked: Sequence[Asked]) -> list[Bound]:
     answers: dict[int, Bound] = {}
     blocked: dict[int, DatabaseError] = {}
     enrolling: defaultdict[str, list[int]] = defaultdict(list)  # by token
-    for place, (credential, _node) in enumerate(asked):
+    for place, (credential, _node, _key) in enumerate(asked):
         if credential.node or credential.account:
             (answers[place],) = _attempt([asked[place]], _bind_own, blocked)
         else:
@@ -99,15 +105,20 @@ def _enrol(asked: Sequence[Asked]) -> Sequence[Bound]:
     expires_at = now + CREDENTIAL_LIFETIME
     token = _token(asked[0][0])
     try:
-        enrolled = accounts.enrol_together(token, [node for _, node in asked], expires_at=expires_at, now=now)
+        nodes, keys = [node for _, node, _ in asked], [key for _, _, key in asked]
+        enrolled = accounts.enrol_together(token, nodes, keys=keys, expires_at=expires_at, now=now)
     except accounts.Refused as error:
         raise _refusal(error) from error
-    return [_refusal(one) if isinstance(one, accounts.Refused) else (one[1], expires_at) for one in enrolled]
+    return [_refusal(one) if isinstance(one, accounts.Refused) else _bound(*one) for one in enrolled]
+
+
+def _bound(token: ApiToken, secret: str) -> Bound:
+    return secret, token.expires_at or token.created_at + CREDENTIAL_LIFETIME
 
 
 def _bind_own(asked: Sequence[Asked]) -> Sequence[Bound]:
     """Renews one node's credential, or enrols it by the token of its pod. Raises Refusal."""
-    ((credential, node),) = asked
+    ((credential, node, _key),) = asked  # the first use of the newest ends the others, so a renewal needs no key
     speaks_for(credential, node)
     if credential.account:
         return [_bind_proven(credential)]

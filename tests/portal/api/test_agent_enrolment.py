@@ -1,6 +1,7 @@
 """Enrolment: a node gets its own credential, and nobody gets the credential of a node that reports."""
 
 import asyncio
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 from kcover import reasons
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.services import enrolment
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.ledger.models import Entry
 from tests.portal.api.door import Answer, Door, loop, report
+from tests.portal.api.test_unknown_nodes import list_nodes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -166,3 +169,67 @@ def test_a_token_whose_owner_lost_the_role_gets_403_and_enrolled_agents_report(c
     refused.problem(403)
     assert refused.body["code"] == "token_owner_role"
     assert agent.report(report()).status == 202
+
+
+def keyed(key: str = "k" * 32, node: str = "gpu-1") -> dict[str, str]:
+    return {"node": node, "key": key}
+
+
+def created(node: str = "gpu-1") -> int:
+    return Entry.objects.filter(verb="token.created", node=node).count()
+
+
+def test_inv_56_a_retry_gets_the_same_credential(enrolling: Door) -> None:
+    answers = [enrolling.enrol(keyed()) for _ in range(enrolment.MAX_REPEATS + enrolment.MAX_UNUSED + 1)]
+    assert {answer.status for answer in answers} == {201}
+    assert len({(answer.body["token"], answer.body["expires_at"]) for answer in answers}) == 1
+    assert (ApiToken.objects.filter(node="gpu-1").count(), created()) == (1, 1)
+    speak(answers[0])
+
+
+def test_inv_56_retries_at_once_share_a_credential(enrolling: Door) -> None:
+    async def together() -> list[Answer]:
+        body = json.dumps(keyed()).encode()
+        asked = [asyncio.create_task(enrolling.ask("POST", "enrol", body)) for _ in range(4)]
+        return [await one for one in asked]
+
+    assert len({answer.body["token"] for answer in loop.run(together())}) == 1
+    assert created() == 1
+
+
+def test_inv_56_a_key_that_was_answered_and_used_gives_another_credential(enrolling: Door) -> None:
+    first = speak(enrolling.enrol(keyed()))
+    assert enrolling.enrol(keyed()).status == 409
+    silent_for(of_node(), minutes=3)
+    second = speak(enrolling.enrol(keyed()))
+    assert second.secret != first.secret
+
+
+def test_inv_56_a_key_is_worth_nothing_with_another_token_or_node(enrolling: Door, cluster: Cluster) -> None:
+    first = enrolling.enrol(keyed()).body["token"]
+    assert enrolling.enrol(keyed(node="gpu-2")).body["token"] != first
+    second = make(cluster)[1].enrol(keyed())
+    assert second.body["token"] != first
+    revoked = enrolling.enrol(keyed())  # its credential was revoked by the one of the other token
+    assert revoked.body["token"] not in (first, second.body["token"])
+    speak(revoked)
+
+
+def test_inv_56_credentials_that_were_never_used_lock_nobody_out(enrolling: Door, cluster: Cluster) -> None:
+    list_nodes(cluster, "gpu-1")
+    for _ in range(enrolment.MAX_UNUSED):  # an agent that chooses no key
+        assert enrolling.enrol(NODE).status == 201
+    refused = enrolling.enrol(NODE)
+    refused.problem(429)
+    assert 0 < int(refused.headers["retry-after"]) <= enrolment.UNUSED_WINDOW.total_seconds()
+    earlier = datetime.now(UTC) - enrolment.UNUSED_WINDOW
+    ApiToken.objects.filter(node="gpu-1").update(created_at=earlier)
+    speak(enrolling.enrol(NODE))
+
+
+@pytest.mark.parametrize("key", ["short", "k" * 65, "with space with space", 7, None, ["k" * 32]])
+def test_a_key_of_another_form_is_refused(enrolling: Door, key: object) -> None:
+    refused = enrolling.enrol({"node": "gpu-1", "key": key})
+    refused.problem(400)
+    assert (refused.body["code"], refused.body["errors"][0]["field"]) == ("enrolment_key_invalid", "key")
+    assert created() == 0

@@ -70,6 +70,7 @@ def chinese(answer: Answer) -> str:
         ("POST", "enrol", b'{"node": "a", "node": "b"}', {}, 400, "enrolment_duplicate_key"),
         ("POST", "enrol", b"{}", {}, 400, "enrolment_node_missing"),
         ("POST", "enrol", b'{"node": "GPU 1"}', {}, 400, "enrolment_node_invalid"),
+        ("POST", "enrol", b'{"node": "gpu-1", "key": "short"}', {}, 400, "enrolment_key_invalid"),
     ],
 )
 def test_a_refusal_has_a_code_and_chinese(

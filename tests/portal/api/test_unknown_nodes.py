@@ -86,6 +86,7 @@ def test_a_name_that_the_cluster_has_is_enrolled_a_few_times_an_hour(east: Clust
     list_nodes(east, "gpu-1", "gpu-2")
     for _ in range(enrolment_service.MAX_REPEATS):
         assert enrolment(east).enrol({"node": "gpu-1"}).status == 201
+        ApiToken.objects.filter(node="gpu-1").update(last_used_at=datetime.now(UTC) - timedelta(minutes=3))
     door = enrolment(east)
     code, wait = refused(door.enrol({"node": "gpu-1"}))
     assert code == "node_enrolled_often"
