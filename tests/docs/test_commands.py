@@ -87,6 +87,10 @@ ELSEWHERE = {
     "docker": "needs a Docker daemon; tests/deploy/test_image.py does the steps of the Dockerfiles",
     "deploy/portal/build.sh": "needs root and Debian's mirror; tests/story/test_image.py starts what it builds",
     "kubelet": "a flag of the kubelet",
+    "sudo": "as PostgreSQL's administrator, on the server of the machine",
+    "python3": "makes the virtual environment in which the tests run",
+    ".venv/bin/pip": "installs what make venv installs",
+    "mkdir": "a folder that the portal makes, too",
     "CREATE": "SQL for PostgreSQL, as its administrator",
     "export": "sets variables for the next commands, which the tests set for themselves",
 }
@@ -193,6 +197,7 @@ def test_the_commands_of_a_page_run_as_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.StringIO(TYPED))
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
+    (tmp_path / "var").mkdir()
     for name, text in FILES.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     uninstall = installation(" ".join(command.text for command in FOUND[page]))
