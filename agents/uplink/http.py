@@ -188,10 +188,8 @@ class HttpUplink:
             return self._enrol(given, connection).token
 
     def _enrol(self, token: str, connection: "Connection") -> credential.Credential:
-        """Trade an enrolment token for a credential of this node, and store it. Raises UplinkError.
-
-        The key stays the same until an answer arrives. So a retry gets the credential of the answer that was lost.
-        """
+        """Trade an enrolment token for a credential of this node, and store it. Raises UplinkError. The key stays the
+        same until an answer arrives, so that a retry gets the credential of the answer that was lost."""
         answer = self._request_token(token, connection, what="enrolment", key=self._enrolment_key)
         try:
             own = self._credentials.store_enrolled(answer)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -16,6 +16,15 @@ MAX_LATE_SHOWN = 5
 def seen_in(boot_id: str) -> Q:
     """Incidents that occurred in this boot, even if an occurrence of an earlier boot was delivered later."""
     return Q(boot_id=boot_id) | Q(Exists(Occurrence.objects.filter(incident=OuterRef("pk"), boot_id=boot_id)))
+
+
+def of_earlier_machine() -> Q:
+    """Incidents of a machine whose name another machine has now.
+
+    What was seen since then, or in the present boot, is the new machine's: its agent may be faster than the watch.
+    """
+    in_present_boot = Q(boot_id=F("node__boot_id"), node__boot_id__gt="")
+    return Q(last_at__lt=F("node__machine_since")) & ~in_present_boot
 
 
 def seen_after(at: datetime) -> Q:

@@ -26,6 +26,7 @@ from kcover_portal.prepared import Prepared
 Timed = TypeVar("Timed", bound=TimedFault)
 VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired
 BY_PERSON = ("closed_by", "node_taken_back", "uncordoned_by_hand", "verification_skipped")  # with or without a why
+REPLACED = ("another_machine", "name_has_another_machine")  # the faults left with their machine
 READ_NOW = timedelta(seconds=1)
 MAX_CANDIDATES = 200  # incidents of one node, the newest
 
@@ -126,8 +127,9 @@ def _own_time(one: TimedFault) -> datetime | None:
 
 
 def _is_in_question(incident: Incident) -> bool:
-    """A repair or a person closes a fault for all its witnesses; a pass of one check does not."""
-    return incident.state == Incident.State.OPEN or _closing(incident) == VERIFIED or _is_closed_by_person(incident)
+    """A repair, a person or another machine ends a fault for all its witnesses; a pass of one check does not."""
+    is_over = _closing(incident) in (VERIFIED, *REPLACED) or _is_closed_by_person(incident)
+    return incident.state == Incident.State.OPEN or is_over
 
 
 def _is_closed_by_person(incident: Incident) -> bool:

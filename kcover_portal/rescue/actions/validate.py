@@ -16,6 +16,7 @@ from kcover.node_stage import Stage
 from kcover.validation import fault_classes
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.queries import seen as when_seen
 from kcover_portal.kube import port
 from kcover_portal.rescue.queries import device_isolations
 from kcover_portal.rescue.step import burn_in, matched_rule, node_marks, validator
@@ -121,7 +122,8 @@ def _faults_of_others(context: Context) -> list[str]:
     done = [step.spec for step in context.steps if step.state == step.State.DONE]
     if any(spec.mends or spec.gives_node_away or spec.name == repair.SPEC.name for spec in done):
         return []
-    faults = incidents.open_on(context.node).filter(is_user_fault=False).order_by("pk")
+    rows = incidents.open_on(context.node).filter(is_user_fault=False).order_by("pk")
+    faults = rows.exclude(when_seen.of_earlier_machine())  # a late report of it is not closed yet
     answered = device_isolations.answered(context.rescue, faults)
     return [_named(fault) for fault in answered if _isolates_by_another_rule(context, fault)]
 

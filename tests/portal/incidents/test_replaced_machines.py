@@ -4,11 +4,13 @@ from datetime import datetime, timedelta
 
 import pytest
 
+from kcover import reasons
 from kcover.faults.fault import Fault
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_rows
-from kcover_portal.incidents import services
+from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.queries import seen as seen_queries
 from kcover_portal.incidents.services import record_faults, replaced_machines
 from kcover_portal.kube import port
 from tests.codes import code_of
@@ -53,6 +55,41 @@ def test_inv_07_another_machine_inherits_no_open_incident(
         faults(node, now + 2 * MINUTE)
         assert replaced_machines.close_all(now=now + 3 * MINUTE) == 0
         assert Incident.objects.filter(state="open").count() == 2
+
+
+REPLACED = (
+    reasons.of("another_machine", node="gone-1", uid="u2", expected="u1"),
+    reasons.of("name_has_another_machine"),
+)
+
+
+@pytest.mark.parametrize("because", REPLACED, ids=lambda because: because.code)
+def test_inv_55_a_late_report_about_the_machine_before_stays_with_its_closed_incident(
+    east: Cluster, now: datetime, because: reasons.Reason
+) -> None:
+    node = see(east, OLD, now)
+    xid = Fault(kind="xid", code=79, pci="0000:4e:00", source="kmsg")
+    record_faults.keep_faults(node, [xid], boot_id=node.boot_id, now=now)
+    row = Incident.objects.get()
+    services.close([row.pk], because=because, actor="test", now=now + MINUTE)
+    node = see(east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + MINUTE)
+    told = {"kind": "xid", "code": 79, "pci": "0000:4e:00", "source": "loki", "witness": "loki", "severity": "fatal"}
+    seen = services.SourceFault(**told, seen_at=now, earliest=now)
+    services.ingest_observed("loki", [(node, seen)], [], now=now + 2 * MINUTE)
+    row.refresh_from_db()
+    assert (row.state, row.count, Incident.objects.count()) == ("closed", 2, 1)
+
+
+def test_inv_55_a_late_report_about_the_machine_before_is_no_fault_of_the_new_one(east: Cluster, now: datetime) -> None:
+    see(east, OLD, now)
+    node = see(east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + MINUTE)
+    told = {"kind": "xid", "code": 79, "pci": "0000:4e:00", "source": "loki", "witness": "loki", "severity": "fatal"}
+    seen = services.SourceFault(**told, seen_at=now, earliest=now)
+    services.ingest_observed("loki", [(node, seen)], [], now=now + 2 * MINUTE)
+    rows = queries.open_on(node)
+    assert [row.boot_id for row in rows] == ["boot-1"]
+    assert not rows.exclude(seen_queries.of_earlier_machine()).exists()
+    assert replaced_machines.close_all(now=now + 3 * MINUTE) == 1
 
 
 def test_the_new_machines_agent_may_be_faster_than_the_watch(east: Cluster, now: datetime) -> None:
