@@ -29,13 +29,14 @@ _KEYS: Final = ("type", "status", "reason", "for", "severity")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition as the cluster shows it."""
+    """A condition as the cluster shows it. ``stands``: since when it has had its status, whatever its reason was."""
 
     type: str
     status: str
     reason: str = ""
     message: str = ""
     since: datetime | None = None
+    stands: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,8 +60,9 @@ def _rows(*names: str, severity: str = "warning", status: str = "True") -> tuple
 # gpu-operator: AMD's, github.com/ROCm/gpu-operator, docs/npd/node-problem-detector.md and
 #     docs/autoremediation/auto-remediation.md. NVIDIA's operator writes no conditions.
 # eks: github.com/aws/eks-node-monitoring-agent, README.md
-# aks: github.com/MicrosoftDocs/azure-aks-docs, articles/aks/node-problem-detector.md, and
-#     github.com/Azure/AgentBaker, e2e/validators.go
+# aks: github.com/MicrosoftDocs/azure-aks-docs, articles/aks/node-problem-detector.md and gpu-health-monitoring.md, and
+#     github.com/Azure/AgentBaker, e2e/validators.go. One writes XIDErrors, the other XIDError.
+# gke: github.com/GoogleCloudPlatform/container-engine-accelerators, pkg/gpu/nvidia/health_check/health_checker.go
 # oke: github.com/oracle-quickstart/oci-hpc-oke, terraform/files/node-problem-detector/values*.yaml. Its checks of
 #     settings (CpuProfile, OcaVersion) are left out.
 PRESETS: Final[Mapping[str, tuple[ConditionRule, ...]]] = MappingProxyType(
@@ -80,8 +82,9 @@ PRESETS: Final[Mapping[str, tuple[ConditionRule, ...]]] = MappingProxyType(
         "aks": _rows(
             *("KubeletProblem", "ContainerRuntimeProblem", "FilesystemCorruptionProblem", "VMEventScheduled"),
             *("IBLinkFlapping", "UnhealthyNvidiaDevicePlugin", "UnhealthyNvidiaDCGMServices"),
-            *("GPUMissing", "XIDErrors", "NVLinkStatusInactive"),
+            *("GPUMissing", "XIDErrors", "XIDError", "NVLinkStatusInactive", "GPUClockThrottling"),
         ),
+        "gke": _rows("XidCriticalError", severity="degraded"),
         "oke": (
             *_rows(
                 *("GpuCount", "GpuEcc", "GpuRowRemap", "GpuBus", "GpuPcie", "GpuFabricMgr", "GpuBadPages", "GpuXid"),
@@ -169,7 +172,8 @@ def _matches(condition: Condition, row: ConditionRule) -> bool:
 
 
 def _is_young(condition: Condition, row: ConditionRule, now: datetime) -> bool:
-    return condition.since is not None and now - condition.since < row.lasts
+    began = condition.stands or condition.since
+    return began is not None and now - began < row.lasts
 
 
 def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now: datetime) -> Observation | None:

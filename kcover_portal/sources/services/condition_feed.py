@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from kcover import reasons
@@ -21,6 +22,14 @@ log = logging.getLogger(__name__)
 SETTINGS_READ_EVERY = timedelta(seconds=5)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Standing:
+    """Since when each type and status of a machine's conditions has been shown without a break."""
+
+    uid: str
+    since: dict[tuple[str, str], datetime]
+
+
 class ConditionFeed:
     """Turns the conditions of one cluster's nodes into incidents, and ends those that have cleared.
 
@@ -35,6 +44,7 @@ class ConditionFeed:
         self._is_broken = False
         self._shown: dict[str, tuple[conditions.Condition, ...]] = {}
         self._waiting: dict[str, port.Node] = {}
+        self._standing: dict[str, _Standing] = {}
 
     def feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:
         """Takes the conditions of nodes. A failure is stored on the source and never stops the watch."""
@@ -61,7 +71,7 @@ class ConditionFeed:
         for node in nodes:
             stated = tuple(one for one in node.stated if one.type in named)
             if self._shown.get(node.name) != stated:
-                changed[node.name] = node
+                changed[node.name] = replace(node, stated=self._with_standing(node, stated))
                 self._shown[node.name] = stated
         seen: list[Observation] = []
         for node in changed.values():
@@ -73,6 +83,25 @@ class ConditionFeed:
         if of_consequence := self._of_consequence(seen):
             take(source, Reading(observations=of_consequence), now=now)
 
+    def _with_standing(
+        self, node: port.Node, stated: Sequence[conditions.Condition]
+    ) -> tuple[conditions.Condition, ...]:
+        """The conditions with the time since when the machine has shown their status.
+
+        Some writers set ``lastTransitionTime`` at each change of the reason, though the status is the same.
+        """
+        before = self._standing.get(node.name)
+        since: dict[tuple[str, str], datetime] = {}
+        if before is not None and before.uid == node.uid:
+            since = before.since
+        found = tuple(
+            replace(one, stands=min(one.since, since.get((one.type, one.status), one.since))) if one.since else one
+            for one in stated
+        )
+        standing = {(one.type, one.status): one.stands for one in found if one.stands is not None}
+        self._standing[node.name] = _Standing(uid=node.uid, since=standing)
+        return found
+
     def _current(self, *, now: datetime) -> Source | None:
         """The source's row, read every SETTINGS_READ_EVERY; None while it is off."""
         if self._read_at is None or now - self._read_at >= SETTINGS_READ_EVERY:
@@ -80,6 +109,7 @@ class ConditionFeed:
             if source is None or self._source is None or source.settings != self._source.settings:
                 self._shown.clear()  # another table: every node is read again
                 self._waiting.clear()
+                self._standing.clear()
             self._source, self._read_at = source, now
         return self._source
 

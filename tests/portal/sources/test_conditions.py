@@ -56,6 +56,44 @@ def test_a_condition_that_must_last_is_read_again(east: Cluster, now: datetime) 
     assert open_codes() == ["Slow=True"]
 
 
+SLOW = {"type": "Slow", "status": "True", "reason": "", "for": 60, "severity": "warning"}
+
+
+def flapping(east: Cluster, now: datetime) -> services.ConditionFeed:
+    feed = feed_of(east, now)
+    Source.objects.filter(kind="conditions").update(settings={"table": [SLOW]})
+    return feed
+
+
+def slow(status: str, reason: str, since: datetime) -> Condition:
+    return Condition(type="Slow", status=status, reason=reason, since=since)
+
+
+def test_another_reason_does_not_start_the_time_over(east: Cluster, now: datetime) -> None:
+    feed = flapping(east, now)
+    for second in (0, 25, 50, 75):
+        at = now + timedelta(seconds=second)
+        feed.feed([shown(slow("True", f"Cause{second}", at))], now=at)
+        assert open_codes() == ([] if second < 60 else ["Slow=True/Cause75"])
+
+
+def test_a_break_in_the_status_starts_the_time_over(east: Cluster, now: datetime) -> None:
+    for status in ("False", "Unknown"):
+        feed = flapping(east, now)
+        for second, stated in ((0, "True"), (30, status), (50, "True"), (75, "True")):
+            at = now + timedelta(seconds=second)
+            feed.feed([shown(slow(stated, f"Cause{second}", at))], now=at)
+        assert open_codes() == []
+
+
+def test_another_machine_of_the_name_starts_the_time_over(east: Cluster, now: datetime) -> None:
+    feed = flapping(east, now)
+    later = now + timedelta(seconds=70)
+    feed.feed([shown(slow("True", "Cause", now))], now=now)
+    feed.feed([port.Node(name="gpu-1", uid="other", stated=(slow("True", "Cause", later),))], now=later)
+    assert open_codes() == []
+
+
 def test_a_source_that_is_off_says_nothing(east: Cluster, now: datetime) -> None:
     feed = feed_of(east, now)
     Source.objects.filter(kind="conditions").update(enabled=False)
@@ -72,6 +110,22 @@ def test_a_broken_source_is_told_and_stops_nothing(east: Cluster, now: datetime)
     Source.objects.filter(kind="conditions").update(settings={"table": [{"type": "Slow"}]})
     feed.feed([shown(deadlock(since=now))], now=now)
     assert Source.objects.get(kind="conditions").error["code"] == "source_broken"
+
+
+def test_the_conditions_of_clouds_are_read(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    found = (
+        Condition(type="XIDError", status="True", reason="XIDErrorIsPresent", message="NHC2001 Xid 48", since=now),
+        Condition(type="GPUClockThrottling", status="True", reason="GPUClockThrottlingDetected", since=now),
+        Condition(type="XidCriticalError", status="True", reason='{"79":true}', message="6e43a052", since=now),
+    )
+    feed.feed([shown(*found)], now=now)
+    rows = Incident.objects.filter(state="open").values_list("code", "alias")
+    assert {code.partition("/")[0]: alias for code, alias in rows} == {
+        "XIDError=True": "xid 48",
+        "GPUClockThrottling=True": "condition GPUClockThrottling=True/GPUClockThrottlingDetected",
+        "XidCriticalError=True": "xid 79",
+    }
 
 
 def test_the_watch_reads_reason_and_message() -> None:
