@@ -33,6 +33,7 @@ SENTENCES: Mapping[str, str] = {
     "loki_lines_too_large": _("The lines from {start} to {end} are too large to read. They were left out."),
     "loki_page_full": _("More than {most} lines have the time {at}. Some were left out."),
     "pod_log_left_out": _("{container} writes too much to its log. Its lines from {start} to {end} were left out."),
+    "gpud_health_missing": _("Must be the health of a component; healthy is {value}."),
     "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),

@@ -19,8 +19,8 @@ from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.wire import fields
 
-HEALTHY: Final = "Healthy"
-SEVERITIES: Final = {"Unhealthy": "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+SEVERITIES: Final = {UNHEALTHY: "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
 RUNTIMES: Final = ("docker", "containerd", "crio", "cri-o", "podman")  # components about a container runtime
 NO_ACTION, OF_PROGRAM = "IGNORE_NO_ACTION_REQUIRED", "CHECK_USER_APP_AND_GPU"  # repair actions
 EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
@@ -72,7 +72,7 @@ def read(
     for path, component, state in _items(states, "states", rejected, most=MAX_COMPONENTS):
         reported.add(component)
         try:
-            health, name = (observation.text(state, key, most=80) for key in ("health", "name"))
+            health, name = _health(state), observation.text(state, "name", most=80)
             if health in SEVERITIES or health == HEALTHY:
                 known.add(f"{component}\t{name}")
             if health in SEVERITIES:
@@ -131,6 +131,15 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
                     rejected.append(Rejected(f"{path}/{key}/{number}", wrong))
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
+
+
+def _health(state: Json) -> str:
+    """The health of a state. gpud before 0.5 told ``healthy: false`` in its place. Raises Unreadable without both."""
+    if health := observation.text(state, "health", most=80):
+        return health
+    if not isinstance(state.get("healthy"), bool):
+        raise Unreadable("health", reasons.of("gpud_health_missing", value=short_repr(state.get("healthy"))))
+    return HEALTHY if state["healthy"] else UNHEALTHY
 
 
 def _state(

@@ -195,6 +195,25 @@ def test_a_component_beyond_the_bound_is_not_healthy(now: datetime) -> None:
     assert {one.code for one in found.observations if one.healthy} == set()
 
 
+def test_an_older_gpud_tells_health_as_a_switch(now: datetime) -> None:
+    """Before 0.5, ``healthy`` stood in the place of ``health``."""
+    old = [
+        {"component": "disk", "states": [{"name": "disk", "healthy": False, "reason": "no space"}]},
+        {"component": "cpu", "states": [{"name": "cpu", "healthy": True, "reason": "ok"}]},
+        {"component": "fan", "states": [{"name": "fan", "health": "Healthy", "healthy": False}]},
+        {"component": "odd", "states": [{"name": "odd", "healthy": "no"}, {"name": "mute"}]},
+    ]
+    found = kcover_gpud.read(old, [], node="gpu-1", shown={"cpu\tcpu": "Unhealthy None None"}, now=now).reading
+    assert {(one.code, one.severity, one.healthy) for one in found.observations} == {
+        ("disk", "fatal", False),
+        ("cpu", "warning", True),
+    }
+    assert [(one.path, one.reason.code) for one in found.rejected] == [
+        ("states/3/states/0/health", "gpud_health_missing"),
+        ("states/3/states/1/health", "gpud_health_missing"),
+    ]
+
+
 def test_a_node_has_so_many_events_in_a_reading(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
     Node.objects.filter(name="gpu-2").update(gpus=0)
     event = {"type": "Fatal", "time": now.strftime("%Y-%m-%dT%H:%M:%SZ")}
