@@ -7,9 +7,9 @@ from typing import Any, BinaryIO
 
 from agents import output
 from kcover import log_scan
-from kcover.faults import machine_check, xid
+from kcover.faults import driver_line, machine_check, xid
 
-NEEDLES = (*xid.NEEDLES, *machine_check.NEEDLES)
+NEEDLES = (*xid.NEEDLES, *machine_check.NEEDLES, *driver_line.NEEDLES)
 FIELDS = ("kind", "code", "pci", "pid", "process", "fatal", "link", "mig", "cause", "line")
 BLOCK_BYTES = 4 << 20  # of standard input, scanned at once
 
@@ -40,8 +40,18 @@ def _faults(data: bytes | mmap.mmap) -> Iterator[dict[str, Any]]:
         if fault_line is not None:
             if not xid.is_all_clear(fault_line.code, fault_line.text):
                 yield _row(fault_line)
-        elif machine_check.is_uncorrected(line := log_scan.decode_line(data[start:end]).rstrip("\r\n")):
+            continue
+        line = log_scan.decode_line(data[start:end]).rstrip("\r\n")
+        if machine_check.is_uncorrected(line):
             yield {**dict.fromkeys(FIELDS), "kind": machine_check.KIND, "code": machine_check.CODE, "line": line}
+        elif (told := driver_line.parse(line)) is not None:
+            yield {
+                **dict.fromkeys(FIELDS),
+                "kind": driver_line.KIND,
+                "code": told.code,
+                "pci": told.pci,
+                "line": line,
+            }
 
 
 def _row(fault_line: xid.FaultLine) -> dict[str, Any]:

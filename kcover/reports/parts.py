@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
+from kcover.faults import driver_line
+
 NODE: Final = "node"
 GPU: Final = "gpu"
 OF_CHECKS: Final[Mapping[str, str]] = {
@@ -23,6 +25,8 @@ def of_fault(kind: str, code: str) -> str:
         return OF_KINDS[kind]
     if code == "mce":
         return "cpu"
+    if kind == driver_line.KIND and code in driver_line.SEVERITIES:
+        return GPU
     if code in OF_CHECKS:
         return OF_CHECKS[code]
     return GPU if code.startswith(VENDORS) else NODE

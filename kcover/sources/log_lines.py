@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from kcover.faults import fault, kernel_line, xid
+from kcover.faults import driver_line, fault, kernel_line, xid
 
 MAX_LINE: Final = 65_536  # characters; a record of the kernel has at most 8 KiB
 SECOND: Final = 10**9  # nanoseconds
 LATEST: Final = 2**62  # nanoseconds; the year 2116
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-PEERMEM: Final = "detected invalid context"
-PEERMEM_CODE: Final = "peermem_invalid_context"
-# What Konduktor asks a log store for, and the line of a lost GPU, which carries no code.
-KERNEL_PATTERNS: Final = ("NVRM: xid", "SXid", PEERMEM, "fallen off the bus")
+# What Konduktor asks a log store for, and the lines about GPUs that carry no code.
+KERNEL_PATTERNS: Final = ("NVRM: xid", "SXid", "fallen off the bus", *driver_line.PATTERNS)
 POD_PATTERNS: Final = ("invalid device ordinal",)
 _ANY_CASE: Final = (
     (re.compile(r"NVRM: Xid", re.IGNORECASE), "NVRM: Xid"),
@@ -44,8 +42,11 @@ def kernel_fault(line: str) -> LoggedFault | None:
         if xid.is_all_clear(found.code, found.text):
             return None
         return LoggedFault(kind=found.kind, code=found.code, pci=xid.slot(found.pci))
-    if PEERMEM in line.lower():
-        return LoggedFault(kind="other", code=PEERMEM_CODE)
+    told = driver_line.parse(line)
+    if told is not None:
+        return LoggedFault(kind=driver_line.KIND, code=told.code, pci=xid.slot(told.pci))
+    if driver_line.PEERMEM in line.lower():
+        return LoggedFault(kind=driver_line.KIND, code=driver_line.PEERMEM_CODE)
     return None
 
 
@@ -58,8 +59,8 @@ def pod_fault(line: str, texts: Sequence[str]) -> LoggedFault | None:
 
 def code_of(text: str) -> str:
     """The code of a text: ``invalid device ordinal`` is ``invalid_device_ordinal``."""
-    if text.lower() == PEERMEM:
-        return PEERMEM_CODE
+    if text.lower() == driver_line.PEERMEM:
+        return driver_line.PEERMEM_CODE
     code = _NOT_CODE.sub("_", text.lower()).strip("_")[:64]
     return code if fault.CODE_WORD.fullmatch(code) else "log_pattern"
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
+from kcover.faults import driver_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
@@ -103,7 +104,21 @@ def read(
                 continue
             if seen is not None:
                 found.append(seen)
+    xids = [one for one in found if one.kind == "xid"]
+    found = [one for one in found if not any(_is_told_by(one, seen) for seen in xids)]
     return Page(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), lines=lines, last=last)
+
+
+def _is_told_by(one: Observation, seen: Observation) -> bool:
+    """Whether the Xid says all that the other line says, as for the lines that an agent reads."""
+    if (
+        one.kind != driver_line.KIND
+        or one.node != seen.node
+        or not driver_line.is_told_by(str(one.code), int(seen.code))
+    ):
+        return False
+    is_near = one.seen_at is None or seen.seen_at is None or abs(one.seen_at - seen.seen_at) < driver_line.TOLD_WITHIN
+    return is_near and (not one.device.slot or not seen.device.slot or one.device.slot == seen.device.slot)
 
 
 def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -153,6 +168,8 @@ def _observation(
         check=str(seen.code),
         device=named(pci=seen.pci or ""),
         message=line.strip()[: observation.MAX_MESSAGE],
+        severity=driver_line.SEVERITIES.get(str(seen.code), "warning") if not query.texts else "warning",
+        alias=xid.OFF_THE_BUS if seen.code == driver_line.LOST else None,  # both are told of one GPU
         weight=Weight.PROGRAM if query.texts else Weight.NODE,  # any program can print this line
         seen_at=observation.not_ahead(log_lines.moment(at), "0", now=now),
     )

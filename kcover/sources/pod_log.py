@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
+from kcover.faults import driver_line
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
 from kcover.sources import log_lines, observation
@@ -18,7 +19,7 @@ from kcover.wire import fields
 
 DEFAULT_NAMESPACES: Final = ("default",)
 # What Konduktor looks for in pods' logs, and nvidia-peermem's line, which a pod that prints the kernel log has too.
-PATTERNS: Final = (*log_lines.POD_PATTERNS, log_lines.PEERMEM)
+PATTERNS: Final = (*log_lines.POD_PATTERNS, driver_line.PEERMEM)
 MAX_FAULTS: Final = 100  # in one answer
 LATENESS_SECONDS: Final = 60  # by which the clock of a node may be behind
 

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Final
 
 from kcover import reasons
-from kcover.faults import catalog, fault
+from kcover.faults import catalog, driver_line, fault
 from kcover.validation import profiles
 
 AUTO: Final = "auto"
@@ -82,6 +82,8 @@ def class_of(seen: SeenFault) -> FaultClass:
     if seen.kind in fault.NUMERIC_KINDS and seen.code.isdigit():
         entry = catalog.describe(seen.kind, int(seen.code))
         return BY_CATEGORY.get(entry.category, HARDWARE) if entry is not None else HARDWARE
+    if seen.kind == driver_line.KIND and seen.code in driver_line.SEVERITIES:
+        return BUS
     return HARDWARE
 
 

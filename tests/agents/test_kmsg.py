@@ -60,6 +60,82 @@ def test_the_three_lines_of_an_sxid_are_one_fault():
     assert counts(repeats.faults([record(line) for line in lines], now=NOW)) == [("sxid", 24007, "0000:c1:00.0", 1)]
 
 
+LOST = "NVRM: nvAssertOkFailedNoLog: Assertion failed: GPU lost from the bus [NV_ERR_GPU_IS_LOST] (0x0000000F) returned"
+MUST_RESET = (
+    "NVRM: nvAssertOkFailedNoLog: Assertion failed: Reset required [NV_ERR_RESET_REQUIRED] (0x00000062) returned"
+)
+INIT = "NVRM: GPU 0000:5d:00.0: RmInitAdapter failed! (0x62:0xffff:2477)"
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "pci"),
+    [
+        (LOST, "gpu_lost", None),
+        (LOST.replace("NVRM: ", "NVRM: GPU 0000:4E:00.0: "), "gpu_lost", "0000:4e:00.0"),
+        (MUST_RESET, "gpu_reset_required", None),
+        (INIT, "gpu_init_failed", "0000:5d:00.0"),
+        ("NVRM: RmInitAdapter failed! (0x26:0x56:1096)", "gpu_init_failed", None),
+        ("NVRM: The NVIDIA probe routine failed for 1 device(s).", "gpu_init_failed", None),
+        (
+            "nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping further processing",
+            "peermem_invalid_context",
+            None,
+        ),
+    ],
+)
+def test_a_line_of_the_driver_without_an_xid_is_a_fault_of_its_own(line, code, pci):
+    [found] = repeats.faults([record(line), record(line, after=1)], now=NOW)
+    assert (found.kind, found.code, found.pci, found.count) == ("other", code, pci, 2)
+    [drill] = repeats.faults([record(line, facility=1)], now=NOW)
+    assert drill.drill
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: Assertion failed: (status == NV_OK) || (status == NV_ERR_GPU_IS_LOST) @ kernel_channel.c:2827",
+        "NVRM: The NVIDIA probe routine was not called for 1 device(s).",
+        "NVRM: rpcRmApiAlloc_GSP: GspRmAlloc failed: hClient=0xc1d1a616; status=0x00000062",
+        "train: [NV_ERR_GPU_IS_LOST]",
+        "mlx5_core 0000:c8:00.0 eth2: TX timeout detected",
+    ],
+)
+def test_other_lines_of_the_driver_are_none(line):
+    assert repeats.faults([record(line)], now=NOW) == []
+
+
+@pytest.mark.parametrize("order", [(0.0, 1.0), (1.0, 0.0)])
+def test_beside_an_xid_79_of_the_gpu_the_lines_say_nothing_new(order):
+    xid_at, line_at = order
+    lines = sorted((record(XID_79, after=xid_at), record(LOST, after=line_at)), key=lambda one: one.at)
+    assert counts(repeats.faults(lines, now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
+    assert counts(repeats.faults([record(XID_79), record(MUST_RESET)], now=NOW)) == [("xid", 79, "0000:4e:00", 1)]
+
+
+def test_the_lines_about_another_gpu_or_of_another_time_count():
+    found = counts(repeats.faults([record(XID_79), record(INIT)], now=NOW))
+    assert found == [("xid", 79, "0000:4e:00", 1), ("other", "gpu_init_failed", "0000:5d:00.0", 1)]
+    found = counts(repeats.faults([record(XID_79), record(LOST, after=6)], now=NOW))
+    assert found[1] == ("other", "gpu_lost", None, 1)
+    xid_31 = XID_79.replace("79", "31").replace("GPU has fallen off the bus", "MMU Fault")
+    assert len(repeats.faults([record(xid_31), record(LOST)], now=NOW)) == 2
+
+
+def test_a_stream_of_lines_after_an_xid_79_stays_silent():
+    windows = repeats.RepeatWindows()
+    told = []
+    for second in range(0, 30, 3):
+        lines = [record(XID_79)] if second == 0 else [record(LOST, after=second)]
+        told += windows.fold(kmsg.faults_of(lines), now=NOW + timedelta(seconds=second))
+    assert counts(told) == [("xid", 79, "0000:4e:00", 1)]
+
+
+def test_a_line_that_a_user_logged_is_no_fault_of_a_gpu():
+    plain = kmsg.Record(text=f"Nov 28 10:00:00 gpu-1 me: {LOST}", at=NOW, is_plain=True)
+    kernels = kmsg.Record(text=f"Nov 28 10:00:00 gpu-1 kernel: [   14.500] {LOST}", at=NOW, is_plain=True)
+    assert counts(kmsg.faults_of([plain, kernels])) == [("other", "gpu_lost", None, 1)]
+
+
 def test_a_machine_check_that_was_not_corrected_is_a_fault_of_the_node():
     line = "mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400"
     lines = [

@@ -55,6 +55,16 @@ def test_machine_checks_in_their_place_among_the_xids(tmp_path):
     assert found(scan("-", input=path.read_bytes())) == faults
 
 
+def test_lines_of_the_driver_without_an_xid(tmp_path):
+    path = tmp_path / "kern.log"
+    path.write_text("[    1.0] NVRM: GPU 0000:5d:00.0: RmInitAdapter failed! (0x62:0xffff:2477)\n" + LOG)
+    faults = found(scan(str(path)))
+    assert [(fault["code"], fault["pci"]) for fault in faults[:2]] == [
+        ("gpu_init_failed", "0000:5d:00.0"),
+        (79, "0000:4e:00"),
+    ]
+
+
 def test_standard_input_gives_the_same(tmp_path):
     path = tmp_path / "kern.log"
     path.write_text(LOG)

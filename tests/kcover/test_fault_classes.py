@@ -31,6 +31,7 @@ from kcover.validation.fault_classes import SeenFault
         ("check", "pciebw", "check"),
         ("pod", "Failed", "program"),
         ("other", "mce", "hardware"),
+        ("other", "gpu_lost", "bus"),
         ("condition", "GpuUnhealthy=True/x", "hardware"),
         ("xid", "", "hardware"),
     ],

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover.faults import kernel_line, machine_check, xid
+from kcover.faults import driver_line, kernel_line, machine_check, xid
 from kcover.faults.fault import Fault
 
 MAX_LINE_BYTES = 64 * 1024  # only so much of a line is read; no kernel line is longer than 8 KiB
@@ -68,6 +68,8 @@ def faults_of(records: Iterable[Record]) -> list[Fault]:
         if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log ends here
             if machine_check.is_uncorrected(record.text) and not record.is_foreign:
                 found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
+            elif (line := driver_line.parse(record.text)) is not None and not record.is_foreign:
+                found.append(_fault(record, kind=driver_line.KIND, code=line.code, pci=line.pci))
             continue
         if record.is_foreign:
             continue

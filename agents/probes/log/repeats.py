@@ -1,17 +1,17 @@
 """Folds faults of a kernel log that mean the same: a failing GPU repeats one line for seconds to minutes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from agents.probes.log.kmsg import SOURCE_NAME, Record, faults_of
 from kcover import sequence_ranges
-from kcover.faults import nvlink5, xid
+from kcover.faults import driver_line, nvlink5, xid
 from kcover.faults.fault import Fault
 from kcover.wire.fields import MAX_COUNT, MAX_RECORDS
 
-REPEAT_WINDOW = timedelta(seconds=5)  # several lines, one fault
+REPEAT_WINDOW = driver_line.TOLD_WITHIN  # several lines, one fault
 SXID_MEANINGS = ("", "not fatal", "fatal")  # of the lines of one SXid
 MAX_WINDOWS = 1000  # distinct faults remembered at a time; in a larger flood each line is reported
 
@@ -84,6 +84,7 @@ class RepeatWindows:
     def __init__(self, state: Iterable[Mapping[str, Any]] = ()) -> None:
         """``state``: from ``state()``. An entry that cannot be read is dropped; its line is only a repeat."""
         self._open: dict[Key, _Window] = {}
+        self._told: dict[tuple[str, str | None, bool], datetime] = {}  # lines that an Xid tells, by code and GPU
         for entry in state:
             try:
                 fault = _load(entry["fault"])
@@ -97,7 +98,10 @@ class RepeatWindows:
         """The faults to report now: new ones, and held ones whose window is over."""
         out: list[_Repeats] = []
         fresh: dict[Key, _Repeats] = {}  # windows that this call opened
-        for fault in found:
+        kept = list(found)
+        for fault in kept:
+            if self._is_told(fault, kept, now=now):
+                continue
             at = fault.seen_at or now
             key = self._joined(fault, fresh, at)
             window = self._open.get(key)
@@ -119,6 +123,33 @@ class RepeatWindows:
                     window.repeats.add(fault)
                     window.repeats.fault_shown = fault
         return [run.fault() for run in (*out, *self._expire(now))]
+
+    def _is_told(self, fault: Fault, found: Sequence[Fault], *, now: datetime) -> bool:
+        """Return whether an Xid of the GPU says what a line without an Xid says. Its GPU may be unknown.
+
+        The driver prints such lines for as long as somebody uses the GPU: each one in time makes the next one old news.
+        """
+        if fault.kind != driver_line.KIND or fault.code not in driver_line.TOLD_BY:
+            return False
+        at, slot = fault.seen_at or now, _slot(fault)
+        line = str(fault.code), slot, fault.drill
+        if line in self._told and _within(self._told[line], at):
+            self._told[line] = at
+            return True
+        told = [(key[1], key[2], key[3], one.opened) for key, one in self._open.items() if key[0] == "xid"]
+        told += [(one.code, _slot(one), one.drill, one.seen_at or now) for one in found if one.kind == "xid"]
+        is_told = any(
+            driver_line.is_told_by(str(fault.code), int(code))
+            and (slot is None or gpu is None or slot == gpu)
+            and drill == fault.drill
+            and _within(opened, at)
+            for code, gpu, drill, opened in told
+        )
+        if is_told:
+            if len(self._told) >= MAX_WINDOWS:
+                self._told.clear()
+            self._told[line] = at
+        return is_told
 
     def _joined(self, fault: Fault, fresh: dict[Key, _Repeats], at: datetime) -> Key:
         """The key of the fault's window: a line that only adds to a fault adds to any window of its code and GPU.
@@ -180,7 +211,11 @@ def _within(opened: datetime, at: datetime) -> bool:
 
 
 def _key(fault: Fault) -> Key:
-    return fault.kind, fault.code, xid.slot(fault.pci) or fault.pci, fault.drill, _meaning(fault.message)
+    return fault.kind, fault.code, _slot(fault), fault.drill, _meaning(fault.message)
+
+
+def _slot(fault: Fault) -> str | None:
+    return xid.slot(fault.pci) or fault.pci
 
 
 def _meaning(message: str) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kcover.faults import catalog, fault, nvlink5, xid
+from kcover.faults import catalog, driver_line, fault, nvlink5, xid
 from kcover.faults.weight import Weight
 from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import SourceFault, device_of
@@ -33,12 +33,17 @@ def reading_of(seen: fault.Fault) -> Reading:
     fatal = nvlink5.is_fatal(occurrence)
     numeric = int(code) if kind in fault.NUMERIC_KINDS else None
     return {
-        "severity": catalog.severity(kind, numeric, fatal=fatal) if numeric is not None else "warning",
+        "severity": catalog.severity(kind, numeric, fatal=fatal) if numeric is not None else _severity_of(seen),
         "is_user_fault": numeric is not None and catalog.is_user_fault(kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
         "message": seen.message,
         "because": because_of(seen),
     }
+
+
+def _severity_of(seen: fault.Fault) -> str:
+    """The severity of a fault without a number."""
+    return driver_line.SEVERITIES.get(str(seen.code), "warning") if seen.kind == driver_line.KIND else "warning"
 
 
 def _is_quoted(line: xid.FaultLine | None, seen: SourceFault) -> bool:

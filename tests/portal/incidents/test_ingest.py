@@ -12,7 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons, wire
-from kcover.faults.fault import Check, CommandResult, Inventory
+from kcover.faults.fault import Check, CommandResult, Fault, Inventory
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
 from kcover_portal.fleet.services import agent_reports, retention
@@ -285,3 +285,13 @@ def test_what_is_past_its_time_is_forgotten(deliver: Deliver, now: datetime, set
     assert list(Occurrence.objects.values_list("incident__code", flat=True)) == ["62"]
     assert not CheckChange.objects.exists()
     assert Incident.objects.count() == 2
+
+
+def test_a_gpu_that_the_driver_gave_up_without_an_xid_is_degraded(deliver: Deliver, now: datetime) -> None:
+    lines = [Fault(kind="other", code=code, pci="0000:5d:00.0", message="x") for code in ("gpu_lost", "mce")]
+    deliver(report(*lines, now=now))
+    found = Incident.objects.values_list("code", "device", "severity", "is_user_fault")
+    assert set(found) == {
+        ("gpu_lost", "0000:5d:00", "degraded", False),
+        ("mce", "0000:5d:00", "warning", False),
+    }

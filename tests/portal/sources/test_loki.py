@@ -41,6 +41,7 @@ def test_konduktors_two_queries(loki: Source, stand_ins: StandIns, now: datetime
     kernel(stand_ins, XID_79, now - SECOND)
     kernel(stand_ins, "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress", now - SECOND)
     kernel(stand_ins, "nvidia-peermem nv_get_p2p_free_callback:131 ERROR detected invalid context, skipping", now)
+    kernel(stand_ins, "NVRM: GPU 0000:5d:00.0: RmInitAdapter failed! (0x62:0xffff:2477)", now - SECOND)
     kernel(stand_ins, "usb 1-1: new device", now - SECOND)
     pod(stand_ins, "RuntimeError: CUDA error: Invalid device ordinal", now - SECOND)
     pod(stand_ins, "CUDA error: invalid device ordinal", now - SECOND, namespace="other")
@@ -50,10 +51,19 @@ def test_konduktors_two_queries(loki: Source, stand_ins: StandIns, now: datetime
         ("xid", "79"),
         ("sxid", "12028"),
         ("other", "peermem_invalid_context"),
+        ("other", "gpu_init_failed"),
         ("other", "invalid_device_ordinal"),
     }
     assert Incident.objects.get(code="79").device == PCI
-    assert row.accepted == 4
+    assert Incident.objects.get(code="gpu_init_failed").severity == "degraded"
+    assert row.accepted == 5
+
+
+def test_a_lost_gpu_is_one_incident(loki: Source, stand_ins: StandIns, now: datetime) -> None:
+    kernel(stand_ins, XID_79, now - SECOND)
+    kernel(stand_ins, "NVRM: Assertion failed: lost [NV_ERR_GPU_IS_LOST] (0x0F) returned from rmStatus", now - SECOND)
+    pull(loki, at=now + SECOND)
+    assert {(kind, code) for kind, code, _, _ in seen()} == {("xid", "79")}
 
 
 def test_windows_overlap_and_count_a_line_once(loki: Source, stand_ins: StandIns, now: datetime) -> None:

@@ -1,0 +1,78 @@
+"""Lines of the kernel log about a GPU that the driver gave up or could not start, without any Xid.
+
+Each is a fault of kind ``other`` with a code of its own:
+
+- ``gpu_init_failed``: ``NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2477)``, or
+  ``NVRM: The NVIDIA probe routine failed for 1 device(s).``, which names no GPU;
+- ``gpu_reset_required`` and ``gpu_lost``: an assertion whose status is ``[NV_ERR_RESET_REQUIRED]`` or
+  ``[NV_ERR_GPU_IS_LOST]``. In brackets, since the text of an assertion may name a status that it excludes;
+- ``peermem_invalid_context``: nvidia-peermem refuses transfers between a GPU and an adapter.
+
+Sources: NVIDIA's open kernel modules (print statements), reports of users.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from types import MappingProxyType
+from typing import Final
+
+from kcover.faults import xid
+
+KIND: Final = "other"
+INIT_FAILED, RESET_REQUIRED, LOST = "gpu_init_failed", "gpu_reset_required", "gpu_lost"
+PEERMEM_CODE: Final = "peermem_invalid_context"
+PEERMEM: Final = "detected invalid context"
+SEVERITIES: Final[Mapping[str, str]] = MappingProxyType(dict.fromkeys((INIT_FAILED, RESET_REQUIRED, LOST), "degraded"))
+# Codes of Xids that say the same; beside them a line without an Xid tells nothing new.
+TOLD_BY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
+    {
+        LOST: (xid.OFF_THE_BUS,),
+        INIT_FAILED: (xid.OFF_THE_BUS,),
+        RESET_REQUIRED: (xid.OFF_THE_BUS, xid.RECOVERY_ACTION_CHANGED),
+    }
+)
+TOLD_WITHIN: Final = timedelta(seconds=5)  # of the Xid, before and after
+# What a store of logs is asked for. Every fault line contains one of them.
+PATTERNS: Final = ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "InitAdapter failed", "probe routine failed", PEERMEM)
+NEEDLES: Final = tuple(re.compile(re.escape(text).encode()) for text in PATTERNS)
+
+_STATUS = re.compile(r"NVRM: [^\r\n]*?\[NV_ERR_(?P<name>RESET_REQUIRED|GPU_IS_LOST)\]")
+_INIT = re.compile(
+    r"NVRM: (?:The NVIDIA probe routine failed for [0-9]{1,4} device"
+    r"|(?:GPU [^ \r\n]{1,24} )?RmInitAdapter failed)"
+)
+_PEERMEM = re.compile(r"nvidia[-_]peermem[^\r\n]*detected invalid context", re.IGNORECASE)
+_CODES: Final = {"RESET_REQUIRED": RESET_REQUIRED, "GPU_IS_LOST": LOST}
+_DEVICE = re.compile(r"NVRM: (?:GPU (?:at )?)?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverLine:
+    """The fault of a line; ``pci`` as printed, lower case, None if the line names no GPU."""
+
+    code: str
+    pci: str | None = None
+
+
+def parse(line: str) -> DriverLine | None:
+    """The fault that a line of the kernel reports, or None. Never raises."""
+    if "NVRM: " in line:
+        if status := _STATUS.search(line):
+            return DriverLine(code=_CODES[status["name"]], pci=_pci(line))
+        if _INIT.search(line):
+            return DriverLine(code=INIT_FAILED, pci=_pci(line))
+    if "peermem" in line and _PEERMEM.search(line):
+        return DriverLine(code=PEERMEM_CODE)
+    return None
+
+
+def is_told_by(code: str, number: int) -> bool:
+    """Return whether an Xid of this number says all that the line says."""
+    return number in TOLD_BY.get(code, ())
+
+
+def _pci(line: str) -> str | None:
+    device = _DEVICE.search(line)
+    return device[1].lower() if device else None
