@@ -21,6 +21,10 @@ SENTENCES: Mapping[str, str] = {
     "kubeconfig_auth_provider": _(
         "the kubeconfig uses auth-provider, which is not supported; use a service account's token"
     ),
+    "kubeconfig_field_unsupported": _(
+        "the portal does not support {field} in {section} of the kubeconfig; remove it, or use another account"
+    ),
+    "kubeconfig_proxy": _("proxy-url of the kubeconfig must be http://HOST:PORT or https://HOST:PORT"),
     "kubeconfig_program": _(
         "the kubeconfig takes its credentials from the program {program}; use a service account's token, or allow the"
         " program with KCOVER_KUBECONFIG_COMMANDS={program}"

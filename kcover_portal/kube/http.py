@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode, urlsplit
 
 import msgspec
 import urllib3
@@ -160,7 +160,9 @@ class Connection:
             more["server_hostname"] = way_in.server_name
         shared: dict[str, Any] = {"maxsize": POOL_SIZE, "block": True, "retries": False, **more}
         self._pool = (
-            urllib3.ProxyManager(way_in.proxy, socket_options=options, **shared)
+            urllib3.ProxyManager(
+                way_in.proxy, proxy_headers=_proxy_headers(way_in.proxy), socket_options=options, **shared
+            )
             if way_in.proxy
             else urllib3.PoolManager(socket_options=options, **shared)
         )
@@ -275,3 +277,11 @@ def raise_rejected(status: base.Status, *, code: int, wait: str = "", what: str,
     else:
         error = errors.RefusedByServer(text)
     raise error from Rejected(status, code)
+
+
+def _proxy_headers(proxy: str) -> dict[str, str]:
+    """The credentials in the proxy's address, which urllib3 leaves out."""
+    url = urlsplit(proxy)
+    if url.username is None:
+        return {}
+    return urllib3.make_headers(proxy_basic_auth=f"{unquote(url.username)}:{unquote(url.password or '')}")

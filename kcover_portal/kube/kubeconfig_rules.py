@@ -2,8 +2,10 @@
 ``KCOVER_KUBECONFIG_COMMANDS``.
 """
 
+import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
+from urllib.parse import urlsplit
 
 import yaml
 from django.conf import settings
@@ -17,6 +19,22 @@ PASTED = "kcover.io/pasted"
 MAX_QUOTED = 300  # characters
 # Keys of users and clusters that name a file of this machine.
 FILES = ("tokenFile", "client-certificate", "client-key", "certificate-authority")
+# What the portal honours, and what is without effect on how it connects. Others could say where to connect, or as whom.
+KNOWN: Final = {
+    "clusters": frozenset(
+        (
+            *("server", "certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify"),
+            *("tls-server-name", "proxy-url", "disable-compression", "extensions", "api-version"),
+        )
+    ),
+    "users": frozenset(
+        (
+            *("token", "tokenFile", "client-certificate", "client-certificate-data", "client-key", "client-key-data"),
+            *("username", "password", "exec", "auth-provider", "extensions"),
+        )
+    ),
+}
+PROXY: Final = re.compile(r"https?://[\x21-\x7e]{1,1000}")
 
 
 def check(kubeconfig: str) -> None:
@@ -42,10 +60,11 @@ def problems(document: Any) -> Iterator[reasons.Reason]:
         for entry in entries if isinstance(entries, list) else ():
             found = entry.get(key) if isinstance(entry, dict) else None
             if isinstance(found, dict):
-                yield from _problems(found)
+                yield from _problems(found, section)
 
 
-def _problems(entry: dict[str, Any]) -> Iterator[reasons.Reason]:
+def _problems(entry: dict[str, Any], section: str) -> Iterator[reasons.Reason]:
+    yield from _connection_problems(entry, section)
     allowed = settings.KCOVER_KUBECONFIG_COMMANDS
     if "auth-provider" in entry:
         yield reasons.of("kubeconfig_auth_provider")
@@ -62,3 +81,21 @@ def _problems(entry: dict[str, Any]) -> Iterator[reasons.Reason]:
             yield reasons.of("kubeconfig_file_not_text", field=field)
         elif file and file not in allowed:
             yield reasons.of("kubeconfig_file", field=field, file=file[:MAX_QUOTED])
+
+
+def _connection_problems(entry: dict[str, Any], section: str) -> Iterator[reasons.Reason]:
+    """Fields without which the portal would connect elsewhere, or as somebody else."""
+    for key, value in entry.items():
+        if key not in KNOWN[section] and value not in (None, "", [], {}):
+            yield reasons.of("kubeconfig_field_unsupported", section=section, field=str(key)[:MAX_QUOTED])
+    proxy = entry.get("proxy-url")
+    if proxy and not (isinstance(proxy, str) and PROXY.fullmatch(proxy) and _has_host(proxy)):
+        yield reasons.of("kubeconfig_proxy")
+
+
+def _has_host(address: str) -> bool:
+    try:
+        url = urlsplit(address)
+        return bool(url.hostname) and url.port != 0
+    except ValueError:
+        return False

@@ -109,7 +109,8 @@ def loader(
     def read() -> http.WayIn:
         plain = plain_access.of_kubeconfig(path_or_text, context, resolve=resolve)
         if plain is None:
-            return way_in(load, resolve=resolve)
+            proxy = plain_access.proxy_named(path_or_text, context, resolve=resolve)
+            return way_in(load, resolve=resolve, proxy=proxy)
         if plain.tls is not None and plain.tls.verify_mode is ssl.CERT_NONE:
             _warn_of_no_check(plain.host)
         return plain
@@ -117,8 +118,13 @@ def loader(
     return read
 
 
-def way_in(load: Callable[[Any], None], *, resolve: bounds.Resolve | None = None) -> http.WayIn:
-    """Runs the official loader. Certificates are read now, because its temporary files may vanish after a fork."""
+def way_in(
+    load: Callable[[Any], None], *, resolve: bounds.Resolve | None = None, proxy: str | None = None
+) -> http.WayIn:
+    """Runs the official loader. Certificates are read now, because its temporary files may vanish after a fork.
+
+    ``proxy``: in place of the environment's.
+    """
     configuration = client.Configuration()
     try:
         load(configuration)
@@ -128,7 +134,7 @@ def way_in(load: Callable[[Any], None], *, resolve: bounds.Resolve | None = None
             authorization=lambda: _authorization(configuration),
             tls=_tls(configuration) if url.scheme == "https" else None,
             server_name=configuration.tls_server_name,
-            proxy=plain_access.proxy_of(configuration.host, resolve),
+            proxy=proxy or plain_access.proxy_of(configuration.host, resolve),
             resolve=resolve,
         )
     except Exception as error:  # the loader raises arbitrary exceptions, such as AttributeError for an auth-provider

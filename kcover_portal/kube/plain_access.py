@@ -25,6 +25,7 @@ CLUSTER_KEYS: Final[Mapping[str, type]] = {
     "certificate-authority-data": str,
     "insecure-skip-tls-verify": bool,
     "tls-server-name": str,
+    "proxy-url": str,
     "extensions": list,
 }
 USER_KEYS: Final[Mapping[str, type]] = {"token": str, "client-certificate-data": str, "client-key-data": str}
@@ -38,7 +39,7 @@ def of_kubeconfig(
         cluster, user = _parts(_document(path_or_text), context)
         if not (_is_plain(cluster, CLUSTER_KEYS) and _is_plain(user, USER_KEYS) and cluster["server"]):
             return None
-        return pasted_kubeconfig.of(cluster, user, resolve=resolve, proxy=proxy_of(cluster["server"], resolve))
+        return pasted_kubeconfig.of(cluster, user, resolve=resolve, proxy=_proxy(cluster, resolve))
     except (yaml.YAMLError, ssl.SSLError, ValueError, LookupError, TypeError, OSError):
         return None
 
@@ -57,6 +58,25 @@ def of_pod(folder: Path = ACCOUNT, *, monotonic: Callable[[], float] = time.mono
         raise errors.RefusedByServer(reasons.of("kubeconfig_invalid", error=str(error))) from error
     server = f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
     return http.WayIn(host=server, authorization=authorization, tls=tls, proxy=proxy_of(server, None))
+
+
+def proxy_named(path_or_text: str | Path, context: str | None, *, resolve: bounds.Resolve | None) -> str | None:
+    """Returns the context's ``proxy-url``, which the official loader leaves out; None if there is none to read."""
+    try:
+        cluster, _ = _parts(_document(path_or_text), context)
+        named = cluster.get("proxy-url")
+    except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OSError):
+        return None
+    return _proxy(cluster, resolve) if named else None
+
+
+def _proxy(cluster: Mapping[str, Any], resolve: bounds.Resolve | None) -> str | None:
+    """The proxy of a cluster: its own, else that of the environment. Raises RefusedByServer."""
+    if not cluster.get("proxy-url"):
+        return proxy_of(cluster["server"], resolve)
+    if resolve is not None:  # it would resolve the names, and no address could be checked
+        raise errors.RefusedByServer(reasons.of("kubeconfig_key_refused", section="cluster", key="proxy-url"))
+    return str(cluster["proxy-url"])
 
 
 def proxy_of(server: str, resolve: bounds.Resolve | None) -> str | None:

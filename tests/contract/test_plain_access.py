@@ -53,7 +53,6 @@ def test_embedded_credentials_are_those_of_the_official_loader(certificates, mon
         ({"token": ""}, {}),
         ({"token": 7}, {}),
         ({"token": "x", "as": "somebody"}, {}),
-        ({"token": "x"}, {"proxy-url": "http://x"}),
         ({"token": "x"}, {"insecure-skip-tls-verify": "true"}),
         ({"token": "x"}, {"certificate-authority": "/x"}),
         ({"token": "x"}, {"certificate-authority-data": "not base64"}),

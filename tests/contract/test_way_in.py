@@ -149,6 +149,25 @@ def test_a_proxy_from_the_environment_and_its_exceptions(server, monkeypatch):
     assert server.paths == ["/api/v1/nodes/gpu-1", "http://api.invalid/api/v1/nodes/gpu-1", "/api/v1/nodes/gpu-1"]
 
 
+@pytest.mark.parametrize("user", [None, {"username": "a", "password": "b"}])
+def test_the_proxy_of_a_kubeconfig(server, monkeypatch, user):
+    """It goes before that of the environment. ``user``: with embedded credentials, and by the official loader."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    proxy = server.url.replace("http://", "http://me:s%40me@")
+    live.from_kubeconfig(kubeconfig("http://api.invalid", user=user, **{"proxy-url": proxy})).get_node("gpu-1")
+    assert server.paths == ["http://api.invalid/api/v1/nodes/gpu-1"]
+    [(_, _, headers, _)] = server.requests
+    assert headers["proxy-authorization"] == "Basic " + base64.b64encode(b"me:s@me").decode()
+
+
+@pytest.mark.parametrize("user", [None, {"username": "a", "password": "b"}])
+def test_the_proxy_of_a_pasted_kubeconfig_is_refused(server, user):
+    text = kubeconfig("http://api.invalid", user=user, **{"proxy-url": server.url})
+    with pytest.raises(port.RefusedByServer, match="proxy-url"):
+        live.from_kubeconfig(text, resolve=lambda host: [host]).get_node("gpu-1")
+    assert server.paths == []
+
+
 # TLS
 
 

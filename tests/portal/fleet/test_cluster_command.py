@@ -296,6 +296,28 @@ def test_programs_and_files_are_refused_unless_they_are_allowed(user: dict[str, 
     assert not Cluster.objects.exists()
 
 
+@pytest.mark.parametrize(
+    ("cluster", "user", "code"),
+    [
+        ({"proxy-url": "socks5://10.0.0.1:1080"}, {}, "kubeconfig_proxy"),
+        ({"proxy-url": "http://"}, {}, "kubeconfig_proxy"),
+        ({"proxy-url": {"a": "b"}}, {}, "kubeconfig_proxy"),
+        ({"tunnel": "ssh://10.0.0.1"}, {}, "kubeconfig_field_unsupported"),
+        ({}, {"as": "somebody"}, "kubeconfig_field_unsupported"),
+        ({}, {"as-groups": ["admins"]}, "kubeconfig_field_unsupported"),
+        ({"proxy-url": "http://10.0.0.1:3128", "tls-server-name": "api"}, {"as": ""}, ""),
+    ],
+)
+def test_what_says_where_and_how_to_connect_is_not_dropped(
+    cluster: dict[str, Any], user: dict[str, Any], code: str
+) -> None:
+    document = {
+        "clusters": [{"name": "c1", "cluster": {"server": "https://10.0.0.1", **cluster}}],
+        "users": [{"name": "u1", "user": {"token": "x", **user}}],
+    }
+    assert [problem.code for problem in kubeconfig_rules.problems(document)] == ([code] if code else [])
+
+
 def test_a_program_that_is_not_text_cannot_be_allowed() -> None:
     [problem] = kubeconfig_rules.problems({"users": [{"user": {"exec": {"command": {"a": "b"}}}}]})
     assert problem.code == "kubeconfig_program_not_text"
