@@ -17,7 +17,12 @@ INCIDENT_KINDS = (*KINDS, *SOURCE_KINDS, OVERFLOW)  # of the incidents of a node
 NUMERIC_KINDS = ("xid", "sxid")  # their codes are int32; the codes of all others are text
 CODE_WORD = re.compile(r"[a-z0-9_.-]{1,64}")  # a code that an agent reports, the name of a check
 PHRASED_KINDS = ("pod", *SOURCE_KINDS)  # their codes are the words of other systems
-CODE_PHRASE = re.compile(r"[A-Za-z0-9_.=/ -]{1,128}")  # a code of a phrased kind; the code of a pod is its reason
+# A code of a phrased kind; the code of a pod is its reason. Letters and digits of any script, with their marks, but no
+# other space, control, direction mark or private character.
+CODE_PHRASE = re.compile(
+    r"(?:[A-Za-z0-9_.=/ -]|[^\x00-\xa0\xad\u061c\u1680\u180e\u2000-\u200b\u200e-\u206f\u3000"
+    r"\ud800-\uf8ff\ufeff\ufff0-\uffff\U000e0000-\U0010ffff]){1,128}"
+)
 CHECK_STATUSES = ("pass", "warn", "fail", "error", "skipped")  # error: the check itself broke
 COMMAND_KINDS = ("run_check", "reboot", "reset_gpu", "collect_evidence")
 RESULT_STATUSES = ("done", "failed", "refused", "expired")

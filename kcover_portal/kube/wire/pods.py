@@ -148,12 +148,18 @@ class BudgetObject(base.AnyObject, frozen=True):
         )
 
 
+# The second: the kubelet came back without the container, as after the end of its node.
+FAILED: Final = ("Error", "ContainerStatusUnknown")
+# What a pod shows since its containers ended, where the kubelet knows no time.
+_ENDED: Final = (("ContainersReady", "False"), ("Ready", "False"), ("DisruptionTarget", "True"))
+
+
 def _failures(status: PodStatus, *, past: bool = False) -> list[values.ContainerFailure]:
     found = []
     for one in status.container_statuses or ():
         state = one.last_state if past else one.state
         end = state.terminated if state else None
-        if end is None or end.reason != "Error":
+        if end is None or end.reason not in FAILED:
             continue
         at = end.finished_at or (_started_again(one) if past else _not_ready_since(status))
         failure = values.ContainerFailure(name=one.name, message=end.message, exit_code=end.exit_code, finished_at=at)
@@ -168,7 +174,5 @@ def _started_again(one: ContainerStatus) -> datetime | None:
 
 def _not_ready_since(status: PodStatus) -> datetime | None:
     """When the pod's containers stopped being ready. It stays the same until they are ready again."""
-    times = (
-        c.last_transition_time for c in status.conditions or () if (c.type, c.status) == ("ContainersReady", "False")
-    )
-    return next(times, None)
+    times = {(c.type, c.status): c.last_transition_time for c in status.conditions or ()}
+    return next((at for stated in _ENDED if (at := times.get(stated)) is not None), None)

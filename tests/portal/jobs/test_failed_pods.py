@@ -114,6 +114,23 @@ def test_a_failed_container_is_an_incident_until_its_job_runs_again(world: JobWo
     assert Incident.objects.count() == 1
 
 
+@pytest.mark.parametrize("condition", ["ContainersReady", "Ready", "DisruptionTarget"])
+def test_a_container_that_ended_with_its_node_is_a_failure(world: JobWorld, watch: Watch, condition: str) -> None:
+    add_job(world, "llm", "gpu-1", "gpu-2", protected="job")
+    end = {"reason": "ContainerStatusUnknown", "exitCode": 137, "message": "could not be located"}
+    at = world.now.strftime("%Y-%m-%dT%H:%M:%SZ")
+    status = "True" if condition == "DisruptionTarget" else "False"
+    ended = {
+        "phase": "Failed",
+        "containerStatuses": [{"name": "main", "state": {"terminated": end}}],
+        "conditions": [{"type": condition, "status": status, "lastTransitionTime": at}],
+    }
+    world.kube.objects.edit("Pod", "train", "llm-1", lambda pod: pod["status"].update(ended))
+    (order,) = watch.look()
+    assert (order.state, PodFailure.objects.get().exit_code) == ("running", 137)
+    assert watch.look() == []
+
+
 def test_a_watch_that_starts_again_counts_nothing_twice(world: JobWorld, watch: Watch) -> None:
     add_job(world, "llm", "gpu-1", "gpu-2")
     world.kube.fail_container("train", "llm-1")

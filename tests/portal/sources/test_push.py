@@ -72,7 +72,7 @@ def test_bad_items_are_rejected_and_good_ones_are_kept(alertmanager: Sender, ale
         alert(),
         alert(node="elsewhere"),
         {**alert("Late"), "startsAt": tomorrow},
-        alert("ümlaut"),
+        alert("a\u202eb"),
         {**alert(), "labels": {"alertname": "NoNode"}},
         {**alert(), "status": "pending"},
         "nothing",  # type: ignore[arg-type]
@@ -91,6 +91,16 @@ def test_bad_items_are_rejected_and_good_ones_are_kept(alertmanager: Sender, ale
     ]
     source = Source.objects.get(pk=alertmanager.source.pk)
     assert (source.accepted, source.rejected, source.error["code"]) == (1, 7, "source_node_unknown")
+
+
+@pytest.mark.parametrize(
+    "name", ["GPU温度过高", "Übertemperatur", "Перегрев GPU", "जीपीयू त्रुटि", "خطای GPU", "حرارة عالية"]
+)
+def test_an_alert_has_its_name_in_any_script(name: str, alertmanager: Sender, alert: Make) -> None:
+    assert took(alertmanager.post(notification(alert(name)))) == (1, 0, [])
+    assert open_incidents() == [("alert", name, "")]
+    assert took(alertmanager.post(notification(alert(name, status="resolved")))) == (1, 0, [])
+    assert open_incidents() == []
 
 
 @pytest.mark.parametrize(
