@@ -97,7 +97,7 @@ def with_code(value: str, code: str) -> str:
     """A label value with the code inserted, cut to what Kubernetes accepts: 63 characters that begin and end with a
     letter or digit.
     """
-    written = value.replace("<code>", code)[:63]
+    written = re.sub(r"[^A-Za-z0-9_.-]+", "_", value.replace("<code>", code))[:63]  # codes have other characters, too
     return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "", written)
 
 

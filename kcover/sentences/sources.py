@@ -15,6 +15,7 @@ SENTENCES: Mapping[str, str] = {
     "source_node_missing": _("Must name a node."),
     "source_node_invalid": _("{value} is not the name of a Kubernetes node."),
     "source_node_unknown": _("Cluster {cluster} has no node {node}."),
+    "source_node_ambiguous": _("{node} fits several nodes of cluster {cluster}: {nodes}. Send their names."),
     "source_code_missing": _("Is missing. It becomes the code of the fault."),
     "source_code_invalid": _(
         "{value} cannot be a code. Use 1 to 128 letters, digits, spaces and the characters _ . = / -"

@@ -30,7 +30,6 @@ _PARTS: Final = (
     ("port", "port"),
 )
 _ADAPTER: Final = re.compile(r"(?:mlx[45]|ib|rdma|roce|eth|en[opsx]|bnxt|irdma|hfi|efa|bond)[A-Za-z0-9_.-]*")
-_PORT: Final = re.compile(r":[0-9]{1,5}$")
 
 
 def node(labels: Mapping[str, str], names: Sequence[str]) -> str:
@@ -38,7 +37,7 @@ def node(labels: Mapping[str, str], names: Sequence[str]) -> str:
     for name in names:
         if value := labels.get(name):
             try:
-                return observation.node({name: _PORT.sub("", value)}, name)
+                return observation.node({name: value}, name)
             except Unreadable as error:
                 raise Unreadable(f"labels/{error.path}", error.reason) from error
     raise Unreadable("labels", reasons.of("alert_node_missing", labels=", ".join(names)))

@@ -11,6 +11,7 @@ from kcover.faults import fault, xid
 from kcover.faults.device import NONE, Device
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
+from kcover.sources import hosts
 from kcover.wire import fields
 
 MAX_MESSAGE = 1024  # characters
@@ -93,12 +94,13 @@ def text(item: Json, key: str, *, most: int = MAX_MESSAGE) -> str:
 
 
 def node(item: Json, key: str) -> str:
-    """The name of a node. Raises Unreadable if it is missing or cannot be one."""
-    name = text(item, key, most=300)
-    if not name:
+    """The host that a node is named by: its name or an address. Raises Unreadable if it is missing or cannot be one."""
+    value = text(item, key, most=300)
+    if not value:
         raise Unreadable(key, reasons.of("source_node_missing"))
-    if len(name) > 253 or not fields.NODE.fullmatch(name):
-        raise Unreadable(key, reasons.of("source_node_invalid", value=short_repr(name)))
+    name = hosts.host(value)
+    if not hosts.ip(name) and (len(name) > 253 or not fields.NODE.fullmatch(name)):
+        raise Unreadable(key, reasons.of("source_node_invalid", value=short_repr(value)))
     return name
 
 

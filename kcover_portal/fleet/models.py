@@ -355,6 +355,9 @@ class Node(models.Model):
     runtime = models.CharField(default="", db_default="", max_length=40, blank=True, help_text="container runtime")
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)
+    addresses = models.JSONField(
+        default=list, db_default=[], help_text="all addresses and host names that the cluster shows for it"
+    )
     driver = models.CharField(max_length=60, blank=True)
     kernel = models.CharField(max_length=120, blank=True)
     created_at = models.DateTimeField()

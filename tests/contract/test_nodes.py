@@ -19,6 +19,7 @@ def test_a_node_is_read_with_what_the_portal_needs(rig):
     node = rig.cluster.get_node(name)
     assert (node.name, node.uid) == (name, made["metadata"]["uid"])
     assert (node.boot_id, node.kubelet, node.gpus, node.internal_ip) == ("boot-1", "v1.31.2", 8, "10.0.0.7")
+    assert node.addresses == (name, "10.0.0.7")
     assert node.ready
     assert node.ready_since.isoformat() == "2026-11-21T06:00:00+00:00"
     assert node.conditions["Ready"] == "True"

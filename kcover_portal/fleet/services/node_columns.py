@@ -10,6 +10,8 @@ from kcover_portal.kube import port
 
 WIDTHS = {column.name: column.max_length for column in Node._meta.fields if column.max_length}
 
+MAX_HOST = 253  # characters
+
 
 def shown(node: port.Node) -> dict[str, Any]:
     """The columns of a listed node, without those that depend on its row or its cluster."""
@@ -35,6 +37,7 @@ def shown(node: port.Node) -> dict[str, Any]:
         "runtime": text("runtime", node.runtime),
         "kubelet": text("kubelet", node.kubelet),
         "address": text("address", node.internal_ip),
+        "addresses": storable_values.json_value([address[:MAX_HOST] for address in node.addresses]),
         "gone_at": None,
     }
 

@@ -31,7 +31,7 @@ TEXTS = ("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid",
 NULLABLE = dict.fromkeys(TIMES, "timestamptz")
 REQUIRED = {
     **dict.fromkeys(TEXTS, "text"),
-    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots", "boot_times"), "jsonb"),
+    **dict.fromkeys(("labels", "taints", "conditions", "marks", "past_boots", "boot_times", "addresses"), "jsonb"),
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }

@@ -18,7 +18,7 @@ from kcover_portal.incidents.services.record_faults import (
     redecide_nodes,
 )
 from kcover_portal.incidents.services.source_fault import SourceFault
-from kcover_portal.incidents.services.source_ingestion import PassedCheck, ingest_observed, known_nodes
+from kcover_portal.incidents.services.source_ingestion import PassedCheck, ingest_observed, known_nodes, nodes_of_hosts
 from kcover_portal.incidents.services.standing import settle as settle_doubt
 from kcover_portal.incidents.services.timed_fault import STATES
 
@@ -41,6 +41,7 @@ __all__ = [
     "keep_storm",
     "known_nodes",
     "mark_decided",
+    "nodes_of_hosts",
     "note_jobs",
     "prune",
     "redecide_cluster",

@@ -14,6 +14,7 @@ from django.db.models import Max, QuerySet
 from kcover import reasons
 from kcover.faults import device
 from kcover.faults.device import NONE, Device, Known
+from kcover.sources.hosts import fits
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -79,6 +80,16 @@ def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
     for node in rows:
         node.cluster = cluster
     return {node.name: node for node in rows}
+
+
+def nodes_of_hosts(cluster: Cluster, hosts: Collection[str]) -> dict[str, list[str]]:
+    """The names of the nodes that each of these hosts may be, by their addresses, domains or short names."""
+    rows = Node.objects.filter(cluster=cluster, in_cluster=True).order_by("name")
+    known = list(rows.values_list("name", "address", "addresses"))
+    return {
+        told: [name for name, first, others in known if fits(told, name=name, addresses=(first, *others))]
+        for told in hosts
+    }
 
 
 def ingest_observed(

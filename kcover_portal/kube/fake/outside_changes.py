@@ -50,6 +50,7 @@ class OutsideChanges:
         ready: bool = True,
         boot_id: str | None = None,
         internal_ip: str = "",
+        addresses: Iterable[tuple[str, str]] = (),
         system_uuid: str = "",
         provider_id: str = "",
     ) -> values.Node:
@@ -67,7 +68,10 @@ class OutsideChanges:
             "status": {
                 "capacity": {"nvidia.com/gpu": str(gpus)},
                 "conditions": [{**condition, "lastTransitionTime": stamp(self.objects.clock())}],
-                "addresses": [{"type": "InternalIP", "address": internal_ip}] if internal_ip else [],
+                "addresses": [
+                    *([{"type": "InternalIP", "address": internal_ip}] if internal_ip else []),
+                    *({"type": kind, "address": address} for kind, address in addresses),
+                ],
                 "nodeInfo": {
                     "bootID": boot_id or str(uuid.uuid4()),
                     "kubeletVersion": "v1.31.0",

@@ -24,7 +24,7 @@ class Node:
     ("True", "False", "Unknown"), ``stated`` has them with reason, message and time; ``ready_since`` is when Ready last
     turned True, None while it is not; ``system_uuid`` is the machine's SMBIOS UUID, ``provider_id`` its name in a
     cloud; ``gpus`` is the capacity over NVIDIA's, AMD's and MetaX's resources, and ``unallocatable`` how many of them
-    pods cannot get. ``runtime``: the container runtime (``containerd``).
+    pods cannot get. ``runtime``: the container runtime (``containerd``). ``addresses``: all that its status has.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Node:
     runtime: str = ""
     kubelet: str = ""
     internal_ip: str = ""
+    addresses: tuple[str, ...] = ()
     system_uuid: str = ""
     provider_id: str = ""
     resource_version: str = ""

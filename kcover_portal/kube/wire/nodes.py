@@ -9,6 +9,7 @@ from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
 ANNOTATION_PREFIXES: Final = ("kcover.io/", "autopilot.ibm.com/")
+MAX_ADDRESSES: Final = 16
 
 
 class NodeSpec(base.Struct, frozen=True):
@@ -70,6 +71,7 @@ class NodeObject(base.AnyObject, frozen=True):
             system_uuid=info.system_uuid,
             provider_id=self.spec.provider_id,
             internal_ip=next((a.address for a in status.addresses or () if a.type == "InternalIP"), ""),
+            addresses=tuple(dict.fromkeys(a.address for a in status.addresses or () if a.address))[:MAX_ADDRESSES],
             resource_version=meta.resource_version,
             conditions={c.type: c.status for c in conditions},
             stated=tuple(_condition(c) for c in conditions),

@@ -25,6 +25,7 @@ from kcover_portal.sources.services import told_series
 REPEATS_KNOWN = timedelta(days=7)
 MAX_AGE = timedelta(days=1)  # of an event that can still open an incident; older ones are history
 PRUNE_BATCH = 5_000
+MAX_NAMED = 5  # nodes in a reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,16 +44,14 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
     """
     reading = _with_nodes(source.cluster, reading)
-    names = {one.node for one in reading.observations}
-    nodes = incidents.known_nodes(source.cluster, names) if names else {}
+    reading, nodes, several = _of_hosts(source.cluster, reading)
     rejected = [*reading.rejected]
     known = []
     for one in reading.observations:
         if one.node in nodes:
             known.append(one)
         elif counted_until is None or one.seen_at is None or one.seen_at > counted_until:
-            unknown = reasons.of("source_node_unknown", cluster=source.cluster.name, node=one.node)
-            rejected.append(Rejected(one.path, unknown))
+            rejected.append(Rejected(one.path, _unknown(source.cluster, one.node, several.get(one.node, ()))))
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
     new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
@@ -80,6 +79,29 @@ def _with_nodes(cluster: Cluster, reading: Reading) -> Reading:
         observations=tuple(one for one in named if one.node),
         ignored=(*reading.ignored, *foreign),
     )
+
+
+def _of_hosts(cluster: Cluster, reading: Reading) -> tuple[Reading, dict[str, Node], dict[str, list[str]]]:
+    """The reading with the names of nodes in place of other names of their hosts, the nodes, and what fits several.
+
+    Only a host that is no node's name costs another query.
+    """
+    told = {one.node for one in reading.observations}
+    nodes = incidents.known_nodes(cluster, told) if told else {}
+    found = incidents.nodes_of_hosts(cluster, told - nodes.keys()) if told - nodes.keys() else {}
+    names = {host: fitting[0] for host, fitting in found.items() if len(fitting) == 1}
+    if names:
+        nodes |= incidents.known_nodes(cluster, set(names.values()) - nodes.keys())
+        named = tuple(replace(one, node=names.get(one.node, one.node)) for one in reading.observations)
+        reading = replace(reading, observations=named)
+    return reading, nodes, {host: fitting for host, fitting in found.items() if len(fitting) > 1}
+
+
+def _unknown(cluster: Cluster, host: str, fitting: Sequence[str]) -> reasons.Reason:
+    if not fitting:
+        return reasons.of("source_node_unknown", cluster=cluster.name, node=host)
+    names = reasons.named(fitting, most=MAX_NAMED)
+    return reasons.of("source_node_ambiguous", cluster=cluster.name, node=host, nodes=names)
 
 
 def is_taken(source: Source, key: str) -> bool:

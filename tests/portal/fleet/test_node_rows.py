@@ -68,6 +68,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         runtime="containerd",
         kubelet="v1.36.0",
         internal_ip="10.0.0.7",
+        addresses=("10.0.0.7", "fd00::7"),
         system_uuid="4c4c4544-0044-4a10-8058-b7c04f4e3533",
         provider_id="aws:///i-1",
     )
@@ -97,6 +98,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "boot_id": "boot-2",
         "past_boots": ["boot-1"],
         "boot_times": {"boot-2": later.isoformat()},
+        "addresses": ["10.0.0.7", "fd00::7"],
         "gpus": 4,
         "unallocatable": 1,
         "unallocatable_since": later,

@@ -100,7 +100,7 @@ def test_other_events_have_no_consequence(cloud: Sender, now: datetime, detail: 
         ({"detail": []}, 400, "detail"),
         ({"detail/startTime": "soon"}, 400, "detail/startTime"),
         ({"detail/startTime": "Fri, 31 Dec 9999 23:00:00 -1400"}, 400, "detail/startTime"),
-        ({"detail/eventTypeCode": "温度"}, 400, "detail/eventTypeCode"),
+        ({"detail/eventTypeCode": "a\u202eb"}, 400, "detail/eventTypeCode"),
         ({"detail/affectedEntities": {}}, 400, "detail/affectedEntities"),
         ({"detail/affectedEntities": [7]}, 202, "detail/affectedEntities/0"),
         ({"detail/affectedEntities": [{"entityValue": 7}]}, 202, "detail/affectedEntities/0/entityValue"),

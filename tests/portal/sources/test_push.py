@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Node
@@ -313,3 +315,51 @@ def test_the_tokens_of_a_removed_source_end(alertmanager: Sender, alert: Make, e
     services.delete_source(alertmanager.source, actor="test", reason="", now=now)
     add(east, "alertmanager", now=now)
     assert alertmanager.post(notification(alert())).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "10.16.0.3:9100",
+        "[2345:425:2ca1::567:5673:23b5]:9100",
+        "203.0.113.9",
+        "GPU-2.internal.example",
+        "gpu-2.example.com",
+    ],
+)
+def test_a_node_is_known_by_each_name_of_its_host(told: str, alertmanager: Sender, alert: Make) -> None:
+    addresses = ["10.16.0.3", "2345:425:2ca1::567:5673:23b5", "203.0.113.9", "gpu-2.internal.example"]
+    Node.objects.filter(name="gpu-2").update(address="10.16.0.3", addresses=addresses)
+    assert took(alertmanager.post(notification(alert(node=told)))) == (1, 0, [])
+    assert Incident.objects.get().node == Node.objects.get(name="gpu-2")
+    assert took(alertmanager.post(notification(alert(node=told, status="resolved")))) == (1, 0, [])
+    assert open_incidents() == []
+
+
+def test_a_host_that_several_nodes_may_be_is_rejected(alertmanager: Sender, alert: Make) -> None:
+    Node.objects.filter(name__in=("gpu-1", "gpu-2")).update(addresses=["10.16.0.3"])
+    rejected = took(alertmanager.post(notification(alert(node="10.16.0.3"), alert(node="10.16.0.4"))))[2]
+    assert rejected == [("alerts/0", "source_node_ambiguous"), ("alerts/1", "source_node_unknown")]
+    assert Source.objects.get(pk=alertmanager.source.pk).rejected == 2
+    Node.objects.filter(name="gpu-1").update(in_cluster=False)
+    assert took(alertmanager.post(notification(alert(node="10.16.0.3")))) == (1, 0, [])
+
+
+def test_a_health_event_about_an_address_is_of_its_node(sentinel: Sender, health: Make) -> None:
+    Node.objects.filter(name="gpu-2").update(address="10.0.15.233")
+    event = health()
+    event["data"]["healthEvent"]["nodeName"] = "10.0.15.233"
+    assert took(sentinel.post(event, content_type="application/cloudevents+json")) == (1, 0, [])
+    assert Incident.objects.get().node == Node.objects.get(name="gpu-2")
+
+
+ADDRESSES = 'SELECT "fleet_node"."name"'
+
+
+def test_only_a_name_that_no_node_has_costs_a_query_more(alertmanager: Sender, alert: Make) -> None:
+    with CaptureQueriesContext(connection) as known:
+        alertmanager.post(notification(alert()))
+    assert not [query for query in known if query["sql"].startswith(ADDRESSES)]
+    with CaptureQueriesContext(connection) as unknown:
+        alertmanager.post(notification(alert("Other", node="elsewhere")))
+    assert len([query for query in unknown if query["sql"].startswith(ADDRESSES)]) == 1

@@ -1,0 +1,48 @@
+"""Other names of a node's host."""
+
+import pytest
+
+from kcover.sources import hosts
+
+ADDRESSES = ("10.16.0.3", "2345:425:2ca1::567:5673:23b5", "gpu-4.internal.example", "GPU-4")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("gpu-4", "gpu-4"),
+        ("gpu-4:9100", "gpu-4"),
+        ("GPU-4.Example.com.", "gpu-4.example.com"),
+        ("10.16.0.3:9100", "10.16.0.3"),
+        ("[2345:425:2CA1::567:5673:23b5]:9100", "2345:425:2ca1::567:5673:23b5"),
+        ("2345:0425:2ca1:0:0:567:5673:23b5", "2345:425:2ca1::567:5673:23b5"),
+        ("[fd00::1%eth0]", "fd00::1"),
+        ("::ffff:10.16.0.3", "10.16.0.3"),
+    ],
+)
+def test_the_host_in_one_spelling(value: str, expected: str) -> None:
+    assert hosts.host(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "name", "expected"),
+    [
+        ("10.16.0.3", "gpu-4", True),
+        ("2345:425:2ca1::567:5673:23b5", "gpu-4", True),
+        ("10.16.0.4", "gpu-4", False),
+        ("127.0.0.1", "gpu-4", False),
+        ("gpu-4.internal.example", "ip-10-16-0-3", True),
+        ("gpu-4.cluster.example.com", "gpu-4", True),
+        ("gpu-4", "gpu-4.cluster.example.com", True),
+        ("gpu-4.other.example", "gpu-4.cluster.example.com", False),
+        ("gpu-40.example", "gpu-4", False),
+        ("gpu-4.dcgm.svc", "gpu-4", False),
+        ("gpu-4.dcgm.svc.cluster.local", "gpu-4", False),
+        ("10-16-0-3.default.pod.cluster.local", "10-16-0-3", False),
+        ("nvidia-dcgm-exporter-cwbcm", "gpu-4", False),
+        ("10.16.0.3", "10", False),
+    ],
+)
+def test_which_hosts_are_a_node(told: str, name: str, expected: bool) -> None:
+    addresses = (*ADDRESSES, "127.0.0.1") if told != "10.16.0.3" or name != "10" else ("127.0.0.1",)
+    assert hosts.fits(told, name=name, addresses=addresses) is expected
