@@ -134,7 +134,7 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
 
 
 def _health(state: Json) -> str:
-    """The health of a state. gpud before 0.5 told ``healthy: false`` in its place. Raises Unreadable without both."""
+    """The health of a state. An older gpud tells ``healthy: false`` in its place. Raises Unreadable without both."""
     if health := observation.text(state, "health", most=80):
         return health
     if not isinstance(state.get("healthy"), bool):

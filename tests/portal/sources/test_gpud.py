@@ -196,7 +196,7 @@ def test_a_component_beyond_the_bound_is_not_healthy(now: datetime) -> None:
 
 
 def test_an_older_gpud_tells_health_as_a_switch(now: datetime) -> None:
-    """Before 0.5, ``healthy`` stood in the place of ``health``."""
+    """``healthy`` stood in the place of ``health``."""
     old = [
         {"component": "disk", "states": [{"name": "disk", "healthy": False, "reason": "no space"}]},
         {"component": "cpu", "states": [{"name": "cpu", "healthy": True, "reason": "ok"}]},
