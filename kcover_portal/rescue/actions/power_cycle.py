@@ -152,7 +152,7 @@ def _switch_on(context: Context, controller: machines.Controller, seen: Seen) ->
         return starting
     rest = controller.off_time - (context.now - progress.off_at)
     if rest > timedelta(0):
-        return Wait(rest.total_seconds(), reasons.of("machine_off", host=host))
+        return Wait(rest.total_seconds(), reasons.of("machine_off"))
     if progress.on_at is not None and context.now - progress.on_at < ON_AGAIN_AFTER:
         return starting
     context.remember(on_at=context.now)

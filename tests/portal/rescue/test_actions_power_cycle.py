@@ -116,6 +116,20 @@ def test_a_machine_is_switched_off_and_on_once_and_returns(machine: Machine) -> 
     assert proofs.broken_claim(rescue) == ""
 
 
+def test_a_machine_stays_off_for_the_time_of_its_driver(machine: Machine) -> None:
+    Driver.objects.all().delete()
+    machine.add_driver(off_seconds=20)
+    machine.fault(62)
+    for _ in range(10):
+        machine.work()
+        if code_of(machine.step("power_cycle").because) == "machine_off":
+            break
+        machine.pass_time(2)
+    assert (code_of(machine.step("power_cycle").because), machine.controller.asked) == ("machine_off", ["ForceOff"])
+    machine.heal()
+    assert machine.controller.asked == ["ForceOff", "On"]
+
+
 def test_a_proof_in_which_the_machine_is_switched_off_twice_is_refused(machine: Machine) -> None:
     machine.fault(62)
     machine.heal()
