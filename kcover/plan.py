@@ -5,7 +5,7 @@ Editing a policy never changes a plan; approvals are bound to its hash.
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,20 @@ def burn_in(profile: str, *, taints: bool) -> tuple[PlannedStep, ...]:
         PlannedStep(name="validate", args={"profile": profile, "burn_in": True}),
         PlannedStep(name="uncordon", args={"first_work": True}),
     )
+
+
+def first_to_approve(steps: Sequence[PlannedStep]) -> int | None:
+    """The first step that does more than keep new work off the node and call people; None if no step does.
+
+    In approve mode the steps before it run first, so that a faulty node takes no new work while people are asked.
+    """
+    harmless = (actions.Stage.KEEP_AWAY, actions.Stage.NOTIFY, actions.Stage.HAND_OVER)
+    asks = (
+        index
+        for index, step in enumerate(steps)
+        if actions.ACTIONS[step.name].place[0] not in harmless or actions.takes_away(step.name, step.args)
+    )
+    return next(asks, None)
 
 
 def digest(steps: Iterable[PlannedStep]) -> str:

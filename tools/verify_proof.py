@@ -100,6 +100,7 @@ ISOLATES = (
     *("offline", "replace", "repair"),
 )
 TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS, "replace")
+HARMLESS = ("cordon", "taint", "label", "quarantine_device", "notify", "escalate")  # approve mode asks before others
 MENDS = ("reset", *BOOTS, "replace")
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
@@ -670,10 +671,11 @@ class Decision:
         self._check_preconditions(steps)
         mode = min(facts["cluster"]["installation_mode"], facts["cluster"]["mode"], rule.mode, key=MODES.index)
         claim(mode in ("approve", "enforce"), "mode", f"nothing may be done in mode {mode}")
-        asks = mode == "approve" or rule.approval is not None
+        first = self._first_gate(mode, steps)
+        asks = rule.approval is not None or (mode == "approve" and first is not None)
         self._check_guards(rule)
-        self._check_reasons(rule, mode, asks, opened)
-        self._check_gate(rule, mode, asks, steps, details)
+        self._check_reasons(rule, mode, asks, first, opened)
+        self._check_gate(rule, asks, first, details)
 
     def _check_rules(self) -> None:
         claim(
@@ -742,10 +744,21 @@ class Decision:
         facts = self.facts
         return bool(facts["cataloged"] and not facts["program_fault"] and not facts["fault"]["drill"])
 
-    def _check_reasons(self, rule: Rule, mode: str, asks: bool, opened: Json) -> None:
+    def _first_gate(self, mode: str, steps: Sequence[Json]) -> int | None:
+        """The first step for which a person is asked, if anybody is; None if approve mode asks for none."""
+        if mode != "approve":
+            return next((place for place, step in enumerate(steps) if takes_away(step)), 0)
+        if not self.facts["cluster"].get("isolate_before_approval", False):
+            return 0
+        asks = (place for place, step in enumerate(steps) if step["name"] not in HARMLESS or takes_away(step))
+        return next(asks, None)
+
+    def _check_reasons(self, rule: Rule, mode: str, asks: bool, first: int | None, opened: Json) -> None:
         fault = self.facts["fault"]
         matched = {"rule": rule.name, "priority": rule.priority, "kind": fault["kind"], "code": fault["code"]}
-        answer = "approve" if mode == "approve" else "approval_required" if asks else "nothing_holds_back"
+        answer = "approval_required" if asks else "nothing_holds_back"
+        if mode == "approve":
+            answer = "approve" if first == 0 else "approve_after_isolation" if asks else "approve_isolates_only"
         expected = [{"code": "rule_matches", "params": matched}, {"code": answer, "params": {}}]
         claim(self.data["because"] == expected, "reasons", "the reasons are not those that follow from the facts")
         claim(self.entry["verb"] == ("decision.approve" if asks else "decision.rescue"), "answer", "the answer differs")
@@ -754,10 +767,9 @@ class Decision:
         claim(opened["data"].get("because") == both, "reasons", "the rescue was opened for other reasons")
 
     @staticmethod
-    def _check_gate(rule: Rule, mode: str, asks: bool, steps: Sequence[Json], details: Json) -> None:
+    def _check_gate(rule: Rule, asks: bool, first: int | None, details: Json) -> None:
         approval = rule.approval or {}
-        first = next((place for place, step in enumerate(steps) if takes_away(step)), 0)
-        gate = (0 if mode == "approve" else first) if asks else None
+        gate = (first or 0) if asks else None
         claim(details.get("gate") == gate, "gate", f"the step that needs approval is {gate}")
         if asks:
             people, expires = approval.get("approvers", 1), approval.get("expires")

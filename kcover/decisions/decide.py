@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from kcover import actions, plan, reasons
-from kcover.decisions import guards, match
+from kcover.decisions import asks, guards, match
 from kcover.faults import catalog
 from kcover.policy import document
 
@@ -65,6 +65,7 @@ class ClusterFacts:
     pause_reason: str = ""
     decision_mode: str = "policies"  # policies | external | both
     drills: str = "act"  # act | record
+    isolate_before_approval: bool = True  # in approve mode, steps that only isolate the node wait for nobody
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,11 +217,9 @@ def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
             return _hold(situation, decision, *verdict.held, again_at=verdict.again_at)
     if decision.mode == "shadow":
         return replace(decision, answer="shadow", because=(reasons.of("shadow"),))
-    if decision.mode == "approve":
-        return replace(decision, answer="approve", because=(reasons.of("approve"),))
-    if chosen.rule.approval is not None:
-        return replace(decision, answer="approve", because=(reasons.of("approval_required"),))
-    return replace(decision, answer="rescue", because=(reasons.of("nothing_holds_back"),))
+    first = situation.cluster.isolate_before_approval
+    answer, why = asks.answer(chosen.rule, decision.steps, mode=decision.mode, isolate_first=first)
+    return replace(decision, answer=answer, because=(reasons.of(why),))
 
 
 def _planned(situation: Situation, chosen: match.Candidate) -> Decision:

@@ -30,7 +30,7 @@ SENTENCES: Mapping[str, str] = {
     "done_isolated": _("The plan is complete. The node stays unschedulable."),
     "fault_cleared": _("Stopped: the fault has cleared."),
     "fault_cleared_before": _("The fault has cleared, so the node is not isolated."),
-    "stays_isolated": _("The node stays isolated."),
+    "stays_isolated": _("The node stays isolated and takes no new work. To return it to service, release it."),
     "nothing_done": _("Nothing was done."),
     "start_by_passed": _("Not started by {start_by}, the latest time the decision system allowed."),
     "call_may_have_run": _("An earlier call may have changed the node. Check it."),

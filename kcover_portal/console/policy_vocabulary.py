@@ -69,7 +69,7 @@ VALUES: Final[Mapping[str, Words]] = {
     "kind": {document.RESCUE: "", document.STANDBY: ""},
     "mode": {
         "shadow": _("Only recorded. Nothing is done."),
-        "approve": _("A person must approve every rescue."),
+        "approve": _("The node is isolated. A person must approve what follows."),
         "enforce": _("The portal acts by itself, within the guards."),
     },
     "operator": {"any": _("One label is enough."), "all": _("The node needs every label.")},

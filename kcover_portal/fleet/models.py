@@ -86,6 +86,11 @@ class Cluster(ModelWithSecrets):
         default=HandApproval.MODE,
         help_text="when actions by hand that take work away need another person's approval",
     )
+    isolate_before_approval = models.BooleanField(
+        default=True,
+        db_default=True,
+        help_text="in approve mode, nodes are isolated before a person is asked",
+    )
     second_admin = models.BooleanField(default=False, help_text="another admin must confirm what loosens a limit")
     second_factor = models.CharField(
         max_length=10,

@@ -81,6 +81,8 @@ def mode(bed: Bed, chance: random.Random) -> None:
         named = chance.choice((None, "enforce", "enforce", "enforce", "enforce", "approve", "shadow"))
         for cluster in chance.choice(((None, bed.cluster), (None, bed.cluster), (None,), (bed.cluster,))):
             fleet.resume(cluster=cluster, reason="", actor="user:ann", now=bed.now, mode=named)
+        if named == "approve":
+            type(bed.cluster).objects.update(isolate_before_approval=chance.random() < 0.7)
     bed.cluster.refresh_from_db()
 
 

@@ -98,6 +98,7 @@ def held_by_a_pause(world: World) -> None:
 def held_by_a_guard(world: World) -> None:
     """Approved, and then the breaker trips."""
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+    type(world.cluster).objects.update(isolate_before_approval=False)
     world.fault(62)
     world.work()
     world.pass_time(120)
@@ -157,6 +158,7 @@ def test_inv_32_a_rescue_whose_fault_was_seen_meanwhile_is_not_given_up(world: W
 
 def test_inv_32_a_yes_is_no_older_than_the_day_on_which_it_was_given(world: World) -> None:
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+    type(world.cluster).objects.update(isolate_before_approval=False)
     world.fault(62)
     world.work()
     Rescue.objects.update(approval_seconds=7 * 86_400, expires_at=world.now + timedelta(days=7))

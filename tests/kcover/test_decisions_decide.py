@@ -200,7 +200,11 @@ HOLDS: list[tuple[str, dict[str, Any], str]] = [
         "Rescues rebooted this node, or reset one of its GPUs, 5 times within 7 d. A person must look at it.",
     ),
     ("shadow", {"cluster": {"installation_mode": "shadow"}}, str(reasons.of("shadow"))),
-    ("approve", {"cluster": {"installation_mode": "approve"}}, "Approve mode: a person must approve first."),
+    (
+        "approve",
+        {"cluster": {"installation_mode": "approve", "isolate_before_approval": False}},
+        "Approve mode: a person must approve first.",
+    ),
 ]
 
 
@@ -266,12 +270,34 @@ def test_the_strictest_mode_wins(modes: tuple[str, ...], wins: str) -> None:
 def test_any_of_the_three_modes_can_bound_it(place: str, mode: str, answer: str) -> None:
     rule = candidate(mode=mode if place == "rule" else "enforce")
     cluster = {} if place == "rule" else {place: mode}
-    judged = decide.decide(situation(rule, cluster=cluster))
+    judged = decide.decide(situation(rule, cluster={"isolate_before_approval": False, **cluster}))
     assert (judged.answer, judged.mode) == (answer, mode)
 
 
+CORDON, DRAIN = document.Action(name="cordon"), document.Action(name="drain")
+
+
+@pytest.mark.parametrize(
+    ("rule", "isolate_first", "expected"),
+    [
+        ({"actions": (CORDON, DRAIN)}, True, ("approve", "approve_after_isolation")),
+        ({"actions": (CORDON, DRAIN)}, False, ("approve", "approve")),
+        ({"actions": (CORDON,)}, True, ("rescue", "approve_isolates_only")),
+        ({"actions": (CORDON,)}, False, ("approve", "approve")),
+        ({"actions": (CORDON,), "approval": document.Approval()}, True, ("approve", "approve_after_isolation")),
+    ],
+)
+def test_in_approve_mode_what_only_isolates_waits_for_nobody(
+    rule: dict[str, Any], isolate_first: bool, expected: tuple[str, str]
+) -> None:
+    cluster = {"mode": "approve", "isolate_before_approval": isolate_first}
+    judged = decide.decide(situation(candidate(**rule), cluster=cluster))
+    assert (judged.answer, judged.because[-1].code) == expected
+
+
 def test_a_rule_cannot_loosen_its_cluster() -> None:
-    judged = decide.decide(situation(candidate(mode="enforce"), cluster={"mode": "approve"}))
+    stops = {"mode": "approve", "isolate_before_approval": False}
+    judged = decide.decide(situation(candidate(mode="enforce"), cluster=stops))
     assert (judged.answer, judged.mode) == ("approve", "approve")
     assert decide.decide(situation(candidate(mode="shadow"), cluster={"mode": "approve"})).answer == "shadow"
 
@@ -289,7 +315,8 @@ def test_every_answer_is_a_known_one() -> None:
 def test_a_rule_may_want_a_person_to_say_yes() -> None:
     asks = candidate(approval=document.Approval())
     assert weigh(asks) == ("approve", (MATCHES, "The rule requires approval first."))
-    assert weigh(asks, cluster={"mode": "approve"})[1][1] == "Approve mode: a person must approve first."
+    stops = {"mode": "approve", "isolate_before_approval": False}
+    assert weigh(asks, cluster=stops)[1][1] == "Approve mode: a person must approve first."
     assert weigh(asks, cluster={"mode": "shadow"})[0] == "shadow"
 
 

@@ -90,9 +90,9 @@ def test_an_empty_column_has_no_reason() -> None:
 
 
 def test_several_reasons_in_a_row() -> None:
-    isolated = reasons.of("stays_isolated")
+    isolated = reasons.of("nothing_done")
     both = reasons.both(PAUSED, None, isolated)
-    assert str(both) == "Automation is paused: look first. The node stays isolated."
+    assert str(both) == "Automation is paused: look first. Nothing was done."
     assert (both.parts, isolated.parts) == ((PAUSED, isolated), (isolated,))
     assert reasons.both(both, isolated).parts == (PAUSED, isolated, isolated)
     assert reasons.both(isolated) == isolated
@@ -100,9 +100,9 @@ def test_several_reasons_in_a_row() -> None:
 
 
 def test_several_reasons_in_a_row_in_another_language() -> None:
-    chinese = {"Automation is paused.": "自动化已暂停。", "The node stays isolated.": "节点保持隔离。"}
-    assert reasons.both(reasons.of("paused"), reasons.of("stays_isolated")).say(chinese.__getitem__) == (
-        "自动化已暂停。节点保持隔离。"
+    chinese = {"Automation is paused.": "自动化已暂停。", "Nothing was done.": "未执行任何操作。"}
+    assert reasons.both(reasons.of("paused"), reasons.of("nothing_done")).say(chinese.__getitem__) == (
+        "自动化已暂停。未执行任何操作。"
     )
 
 

@@ -72,6 +72,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "storage_class",
             "topology",
             "hand_approval",
+            "isolate_before_approval",
             "second_admin",
             "second_factor",
             "job_recovery",
@@ -154,6 +155,9 @@ class ClusterBody(base.StrictSerializer):
         help_text="label keys by domain: rack, leaf, nvlink, pool",
     )
     hand_approval = serializers.ChoiceField(Cluster.HandApproval.choices, required=False)
+    isolate_before_approval = serializers.BooleanField(
+        required=False, help_text="in approve mode, nodes are isolated before a person is asked"
+    )
     second_admin = serializers.BooleanField(required=False)
     second_factor = serializers.ChoiceField(Cluster.SecondFactor.choices, required=False)
     acted_on_by = serializers.CharField(
@@ -196,6 +200,7 @@ ADMINS = frozenset(
             "preflight_namespaces",
             "topology",
             "hand_approval",
+            "isolate_before_approval",
             "second_admin",
             "job_recovery",
         ),
@@ -206,6 +211,7 @@ ADMINS = frozenset(
 LOOSENS = (
     "mode",
     "hand_approval",
+    "isolate_before_approval",
     "second_admin",
     "second_factor",
     "acted_on_by",

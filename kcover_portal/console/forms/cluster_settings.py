@@ -49,13 +49,18 @@ class Topology(Act):
 class TwoPeople(Act):
     """The rules for a second person or factor: for actions by hand, changes that loosen a limit, and sign-in."""
 
-    SETTINGS = ("hand_approval", "second_admin", "second_factor")
+    SETTINGS = ("hand_approval", "isolate_before_approval", "second_admin", "second_factor")
 
     hand_approval = forms.ChoiceField(
         label=gettext_lazy("Approval of actions by hand"),
         choices=Cluster.HandApproval.choices,
         widget=widgets.select(),
         help_text=gettext_lazy("When an action by hand that takes work away needs another person's approval."),
+    )
+    isolate_before_approval = forms.BooleanField(
+        label=gettext_lazy("In approve mode, isolate a faulty node before a person is asked"),
+        required=False,
+        widget=widgets.checkbox(),
     )
     second_admin = forms.BooleanField(
         label=gettext_lazy("A second admin confirms changes that loosen a limit"),
@@ -69,7 +74,7 @@ class TwoPeople(Act):
         widget=widgets.select(),
         help_text=gettext_lazy("Which people with a role in this cluster need one, at their next sign-in."),
     )
-    field_order = ("hand_approval", "second_admin", "second_factor", "reason")
+    field_order = ("hand_approval", "isolate_before_approval", "second_admin", "second_factor", "reason")
 
     def __init__(self, data: Any = None, *, cluster: Cluster) -> None:
         super().__init__(data)

@@ -32,7 +32,7 @@ SETTINGS = (
     *("autopilot_labels", "preflight_within", "preflight_namespaces", "storage_class", "topology"),
     *("preflight_labels", "nccl_image", "nccl_namespace", "nccl_resources", "nccl_every", "standby_tested"),
     *("hand_approval", "second_admin", "acted_on_by", "job_recovery", "ledger_lease", "second_factor"),
-    "action_lease",
+    *("action_lease", "isolate_before_approval"),
     *("burn_in", "burn_in_profile", "gpu_hour_price", "lemon_repairs"),
 )
 SECRET = ("decision_secret",)
@@ -41,7 +41,10 @@ NAMESPACE = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"  # a DNS label (RFC 1123)
 SECRET_OVERLAP = timedelta(days=1)  # in which callbacks may be signed with the previous secret
 # Settings that affect decisions.
 SETTINGS_THAT_DECIDE = frozenset(
-    ("mode", "acted_on_by", "action_lease", "decision_mode", "decision_url", "drills", "topology")
+    (
+        *("mode", "acted_on_by", "action_lease", "decision_mode", "decision_url", "drills", "topology"),
+        "isolate_before_approval",
+    )
 )
 
 

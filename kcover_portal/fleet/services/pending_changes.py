@@ -44,6 +44,7 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         loosens_mode(cluster, changes.get("mode"))
         or rank(changes.get("hand_approval", cluster.hand_approval)) < rank(cluster.hand_approval)
         or _asks_fewer(cluster, changes.get("second_factor", cluster.second_factor))
+        or (not cluster.isolate_before_approval and changes.get("isolate_before_approval", False))
         or (cluster.second_admin and not changes.get("second_admin", True))
         or _recovers_more(cluster, changes.get("job_recovery", cluster.job_recovery))
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))

@@ -87,7 +87,7 @@ def _end_unanswered(pk: int, *, now: datetime) -> bool:
         if isinstance(answer, approval.Expired):
             return _end(rescue, because, outcome="expired", actor="system", now=now, human=True)
         if isinstance(answer, approval.Void):
-            return _end(rescue, because, outcome="void", actor="system", now=now, human=False)
+            return _end(rescue, because, outcome="void", actor="system", now=now)
     return False
 
 
@@ -112,9 +112,7 @@ def end_if_healed(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     """
     if not step.takes_away or step.typed_progress.committed or not healed(rescue):
         return False
-    human = queries.marked_on(rescue.node) is not None
-    because = reasons.of("fault_cleared")
-    return _end(rescue, because, outcome="void", actor="system", now=now, human=human)
+    return _end(rescue, reasons.of("fault_cleared"), outcome="void", actor="system", now=now)
 
 
 def has_begun(step: Step) -> bool:
@@ -203,11 +201,11 @@ def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetim
         case approval.Waiting():
             Rescue.objects.filter(pk=rescue.pk).update(because=because.to_json())
         case approval.Rejected():
-            _end(rescue, because, outcome="rejected", actor=actor, now=now, human=False)
+            _end(rescue, because, outcome="rejected", actor=actor, now=now)
         case approval.Expired():
             _end(rescue, because, outcome="expired", actor=actor, now=now, human=True)
         case approval.Void():
-            _end(rescue, because, outcome="void", actor=actor, now=now, human=False)
+            _end(rescue, because, outcome="void", actor=actor, now=now)
     doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
 
 
@@ -269,17 +267,19 @@ _STATES_OF_FAULTS: Prepared[str] = Prepared(
 )
 
 
-def _end(rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, now: datetime, human: bool) -> bool:
+def _end(
+    rescue: Rescue, because: reasons.Reason, *, outcome: str, actor: str, now: datetime, human: bool = False
+) -> bool:
+    """Ends the rescue. A person is told if its node stays isolated, or if ``human``."""
     marked = queries.marked_on(rescue.node) is not None
-    left = reasons.of("stays_isolated" if marked else "nothing_done")
     return create.end(
         rescue,
         state=Rescue.State.CANCELLED,
         outcome=outcome,
-        because=reasons.both(because, left),
+        because=reasons.both(because, reasons.of("stays_isolated" if marked else "nothing_done")),
         actor=actor,
         now=now,
-        needs_human=human,
+        needs_human=human or marked,
         token=rescue.token,  # a rescue that was approved a moment ago is claimed under another token
     )
 

@@ -69,7 +69,8 @@ def opening_by_policy(
     assert chosen is not None  # the answer asks for a rescue, so a rule applies
     by_system = chosen.external
     held = decision.answer == "approve"
-    gate = _gate(decision, chosen) if held else {}
+    first = row.facts["cluster"]["isolate_before_approval"]
+    gate = _gate(decision, chosen, isolate_first=first) if held else {}
     state = initial_state(gate, lease_until=lease_until, now=now)
     return opening(
         node,
@@ -117,16 +118,20 @@ def awaiting_approval(expires_at: datetime) -> dict[str, Any]:
     }
 
 
-def _gate(decision: core.Decision, chosen: match.Candidate) -> dict[str, Any]:
+def _gate(decision: core.Decision, chosen: match.Candidate, *, isolate_first: bool) -> dict[str, Any]:
     """The first step that needs approval, the number of approvers, and the lifetime of a request.
 
-    In approve mode nothing is done before approval. A rule that requires approval isolates the node at once and asks
-    before the first step that takes running work away: without an answer the node ends isolated and not rebooted.
+    The node is isolated at once: without an answer it ends isolated and not rebooted. A rule that requires approval
+    asks before the first step that takes running work away. Approve mode asks before any step that does more than
+    isolate, or before the first step if the cluster says so.
     """
     approval = chosen.rule.approval or document.Approval()
     destructive = (index for index, step in enumerate(decision.steps) if actions.takes_away(step.name, step.args))
+    first = next(destructive, 0)
+    if decision.mode == "approve":
+        first = (plan.first_to_approve(decision.steps) or 0) if isolate_first else 0
     return {
-        "gate": 0 if decision.mode == "approve" else next(destructive, 0),
+        "gate": first,
         "approvers": approval.approvers,
         "approval_seconds": int((approval.expires or APPROVAL_TIME).total_seconds()),
     }

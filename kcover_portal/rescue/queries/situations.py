@@ -130,9 +130,9 @@ class Situations:
         return now_set
 
 
-def _answers(cluster: Cluster) -> tuple[str, str, str]:
+def _answers(cluster: Cluster) -> tuple[str, str, str, bool]:
     """The settings of a cluster that a decision depends on, besides its guards."""
-    return fleet.own_mode(cluster), cluster.decision_mode, cluster.drills
+    return fleet.own_mode(cluster), cluster.decision_mode, cluster.drills, cluster.isolate_before_approval
 
 
 def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.ClusterFacts:
@@ -144,6 +144,7 @@ def _cluster_facts(cluster: Cluster, strictest: tuple[str, str]) -> decide.Clust
         pause_reason=pause_reason,
         decision_mode=cluster.decision_mode,
         drills=cluster.drills,
+        isolate_before_approval=cluster.isolate_before_approval,
     )
 
 

@@ -64,7 +64,9 @@ def answer(client: Client, link: str, said: str, reason: str = "r"):
 def test_the_inbox_shows_what_an_answer_needs(person, gated: World):
     page = words(person("approver").get("/approvals/"))
     assert "gpu-1" in page
-    assert "If unanswered, the request expires. The node stays isolated and is not rebooted." in page
+    assert (
+        "If it is denied or unanswered, the node is not rebooted. It stays isolated until a person releases it." in page
+    )
     assert "Xid 62" in page
     assert "Rule gated#1 (priority 10) matches Xid 62." in page
     assert "guards passed" in page
@@ -77,7 +79,7 @@ def test_before_anything_was_done_the_end_is_that_nothing_is(person, gated: Worl
     services.reject(world.rescue(), actor="user:bob", reason="no", now=world.now)
     services.request(world.node(), "release", actor="user:bob", reason="back", now=world.now)
     world.work()
-    world.cluster.mode = "approve"
+    world.cluster.mode, world.cluster.isolate_before_approval = "approve", False
     world.cluster.save()
     world.pass_time()
     world.fault(62)

@@ -9,6 +9,7 @@ from kcover_portal.fleet.models import Cluster, Node, PendingChange
 from kcover_portal.ledger.models import Entry
 
 WHY = {"reason": "moved"}
+TICKED = {"second_admin": "on", "isolate_before_approval": "on", **WHY}
 
 
 @pytest.fixture
@@ -45,12 +46,12 @@ def test_a_bad_label_key_is_shown_at_its_field(anna: Client, east: Cluster) -> N
 
 
 def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, east: Cluster) -> None:
-    first = {"hand_approval": "always", "second_admin": "on", **WHY}
+    first = {"hand_approval": "always", **TICKED}
     assert anna.post("/safety/east/people/", first).status_code == 302
     east.refresh_from_db()
     assert (east.hand_approval, east.second_admin) == ("always", True)
 
-    anna.post("/safety/east/people/", {"hand_approval": "never", "second_admin": "on", **WHY})
+    anna.post("/safety/east/people/", {"hand_approval": "never", **TICKED})
     east.refresh_from_db()
     change = PendingChange.objects.get()
     assert (east.hand_approval, change.changes) == ("always", {"hand_approval": "never"})
@@ -65,6 +66,16 @@ def test_a_looser_setting_waits_for_another_admin(anna: Client, person: Any, eas
     assert east.hand_approval == "never"
 
 
+def test_whether_approve_mode_isolates_first_is_set_on_the_page(anna: Client, east: Cluster) -> None:
+    assert anna.get("/safety/east/people/").context["form"].initial["isolate_before_approval"] is True
+    assert anna.post("/safety/east/people/", {"hand_approval": "mode", **WHY}).status_code == 302
+    east.refresh_from_db()
+    assert east.isolate_before_approval is False
+    anna.post("/safety/east/people/", {"hand_approval": "mode", "isolate_before_approval": "on", **WHY})
+    east.refresh_from_db()
+    assert east.isolate_before_approval is True
+
+
 def test_a_second_factor_is_asked_for_on_the_page(anna: Client, east: Cluster) -> None:
     assert (
         anna.post("/safety/east/people/", {"hand_approval": "mode", "second_factor": "all", **WHY}).status_code == 302
@@ -76,7 +87,10 @@ def test_a_second_factor_is_asked_for_on_the_page(anna: Client, east: Cluster) -
 
 def test_a_stricter_setting_does_not_wait(anna: Client, east: Cluster) -> None:
     Cluster.objects.update(second_admin=True)
-    anna.post("/safety/east/people/", {"hand_approval": "always", "second_admin": "on", **WHY})
+    anna.post(
+        "/safety/east/people/",
+        {"hand_approval": "always", **TICKED},
+    )
     east.refresh_from_db()
     assert (east.hand_approval, PendingChange.objects.count()) == ("always", 0)
 

@@ -67,7 +67,15 @@ def test_the_mode_of_everything_is_loosened_by_an_admin(now: datetime) -> None:
     assert person("ada", "admin", now).post("resume", {"reason": "x", "mode": "enforce"}).status_code == 200
 
 
-@pytest.mark.parametrize("setting", [{"hand_approval": "never"}, {"second_admin": True}, {"second_factor": "all"}])
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"hand_approval": "never"},
+        {"second_admin": True},
+        {"second_factor": "all"},
+        {"isolate_before_approval": False},
+    ],
+)
 def test_who_must_approve_is_an_admins_setting(east: Cluster, now: datetime, setting: dict[str, Any]) -> None:
     assert patch(person("olga", "approver", now), "", setting).status_code == 403
     assert patch(person("ada", "admin", now), "", setting).status_code == 200
@@ -88,12 +96,13 @@ def test_fewer_people_with_a_second_factor_loosen(east: Cluster, before: str, af
         ("", {"mode": "enforce"}, lambda east: east.mode == "enforce"),
         ("", {"hand_approval": "never"}, lambda east: east.hand_approval == "never"),
         ("", {"second_admin": False}, lambda east: east.second_admin is False),
+        ("", {"isolate_before_approval": True}, lambda east: east.isolate_before_approval is True),
     ],
 )
 def test_a_second_admin_confirms_what_loosens(
     east: Cluster, ada: Api, bea: Api, path: str, body: dict[str, Any], read: Any
 ) -> None:
-    Cluster.objects.update(second_admin=True)
+    Cluster.objects.update(second_admin=True, isolate_before_approval=False)
     waits = patch(ada, path, {**body, "reason": "tonight"})
     assert (waits.status_code, waits.json()["state"]) == (202, "open")
     east.refresh_from_db()

@@ -1,6 +1,7 @@
 """Approvals on the engine: permissions, lifetime, and requests without an answer."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,10 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
-from kcover_portal.rescue.models import Approval, Rescue
-from tests.codes import refused
+from kcover_portal.rescue.models import Approval, Decision, Rescue
+from tests import proofs
+from tests.codes import codes_of, refused
+from tests.portal.rescue import worker_kills
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db
@@ -31,6 +34,14 @@ spec:
         - name: cordon
         - {name: drain, attribute: {waittime: 10min}}
         - {name: reboot, attribute: {unCordon: "true"}}
+"""
+
+
+CORDON_ONLY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: cordon}
+spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 """
 
 
@@ -64,7 +75,7 @@ def test_inv_43_a_gated_step_waits_and_what_is_safe_was_done(gated: World) -> No
 
 def test_inv_46_no_call_is_begun_before_the_first_approval(db: None) -> None:
     world = World()
-    Cluster.objects.update(mode="approve")
+    Cluster.objects.update(mode="approve", isolate_before_approval=False)
     world.fault(62)
     services.decide_and_run([Incident.objects.get().pk], clock=world.clock)
     assert (world.rescue().hold, world.rescue().calls_begun) == ("approval", 0)
@@ -142,9 +153,9 @@ def test_inv_45_of_two_clicks_one_is_told_that_it_was_late(gated: World) -> None
     assert len(gated.kube.called("ensure_job")) == 1
 
 
-def test_in_approve_mode_nothing_is_done_before_the_yes() -> None:
+def test_in_approve_mode_nothing_is_done_before_the_yes_if_the_cluster_says_so() -> None:
     world = World()
-    Cluster.objects.update(mode="approve")
+    Cluster.objects.update(mode="approve", isolate_before_approval=False)
     world.fault(62)
     world.work()
     rescue = world.rescue()
@@ -153,6 +164,102 @@ def test_in_approve_mode_nothing_is_done_before_the_yes() -> None:
     vote(world, "ann")
     world.work()
     assert world.kube.get_node(NODE).unschedulable
+    world.uninstall()
+
+
+def in_approve_mode(*, nodes: int = 2, **world: Any) -> World:
+    made = World(nodes=nodes, **world)
+    Cluster.objects.update(mode="approve")
+    return made
+
+
+def test_inv_43_in_approve_mode_the_node_is_isolated_before_a_person_is_asked() -> None:
+    world = in_approve_mode()
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold, rescue.gate) == ("held", "approval", 1)
+    assert world.kube.get_node(NODE).unschedulable
+    assert (world.step("cordon").state, world.step("drain").attempts) == ("done", 0)
+    assert codes_of(rescue.opened_because) == ["rule_matches", "approve_after_isolation"]
+    vote(world, "ann")
+    world.until_reboot_is_asked()
+    world.reboot()
+    assert world.until("succeeded").outcome == "healed"
+    assert proofs.broken_claim(world.rescue()) == ""
+    world.uninstall()
+
+
+def test_inv_43_a_plan_that_only_isolates_asks_nobody() -> None:
+    world = in_approve_mode(policy=CORDON_ONLY)
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.gate, rescue.state) == (None, "succeeded")
+    assert world.kube.get_node(NODE).unschedulable
+    assert proofs.broken_claim(rescue) == ""
+    world.uninstall()
+
+
+@pytest.mark.parametrize(
+    ("held_back", "code"),
+    [
+        ({"breaker": {"limit": 1}}, "breaker"),
+        ({"budget": {"limit": 1}}, "budget"),
+    ],
+)
+def test_inv_43_before_an_approval_the_guards_bound_the_isolation(held_back: dict[str, Any], code: str) -> None:
+    world = in_approve_mode(nodes=8)
+    Cluster.objects.update(guards=held_back)
+    for number in (1, 2, 3):
+        world.fault(62, node=f"gpu-{number}")
+    world.work()
+    names = ["gpu-1", "gpu-2", "gpu-3"]
+    assert [name for name in names if world.kube.get_node(name).unschedulable] == ["gpu-1"]
+    assert Rescue.objects.count() == 1
+    late = Decision.objects.filter(answer="hold").first()
+    assert late is not None
+    assert code in [reason.code for reason in late.reasons]
+    world.uninstall()
+
+
+@pytest.mark.parametrize("stop", [{"mode": "shadow"}, {"mode": "paused"}])
+def test_inv_43_shadow_and_pause_isolate_nothing(stop: dict[str, str]) -> None:
+    world = in_approve_mode()
+    Cluster.objects.update(**stop)
+    world.fault(62)
+    world.work()
+    assert not Rescue.objects.exists()
+    assert not world.kube.get_node(NODE).unschedulable
+    world.uninstall()
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_inv_43_a_worker_that_dies_at_the_cordon_isolates_and_asks(*, after: bool) -> None:
+    world = in_approve_mode()
+    worker_kills.kill_at(world.kube, "apply_node", call=1, after=after)
+    world.fault(62)
+    assert worker_kills.work(world)
+    for _ in range(3):
+        world.pass_time(10)
+    assert (world.rescue().state, world.rescue().hold, world.rescue().gate) == ("held", "approval", 1)
+    assert world.kube.get_node(NODE).unschedulable
+    assert (world.kube.called("evict"), world.step("drain").attempts) == ([], 0)
+    world.uninstall()
+
+
+def test_inv_44_who_denies_is_told_that_the_node_stays_isolated() -> None:
+    world = in_approve_mode()
+    world.fault(62)
+    world.work()
+    rescue = vote(world, "ann", yes=False)
+    assert (rescue.outcome, rescue.needs_human, codes_of(rescue.because)[-1]) == ("rejected", True, "stays_isolated")
+    assert world.kube.get_node(NODE).unschedulable
+    world.pass_time(600)
+    assert Rescue.objects.count() == 1  # nobody is asked again, and nothing more is done
+    services.request(world.node(), "release", actor="user:ann", reason="", now=world.now)
+    world.work()
+    assert not world.kube.get_node(NODE).unschedulable
     world.uninstall()
 
 

@@ -9,7 +9,7 @@ import pytest
 from kcover import audit, reasons
 from kcover.faults.fault import Fault
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.models import Maintenance
+from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
@@ -449,6 +449,7 @@ class TestBeginningLate:
     def approved(self, world: World, *numbers: int) -> None:
         """Rescues in approve mode that were opened one by one, and are approved together, long after."""
         fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+        Cluster.objects.update(isolate_before_approval=False)
         for number in numbers:
             hurt(world, number)
             world.work()

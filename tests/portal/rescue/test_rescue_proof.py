@@ -9,6 +9,7 @@ import pytest
 
 from kcover.faults.fault import Fault
 from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
@@ -147,6 +148,7 @@ def in_storm(*, late: bool) -> dict[str, Any]:
     world = World(policy=APPROVED if late else CORDON, nodes=24)
     if late:
         fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
+        Cluster.objects.update(isolate_before_approval=False)
     for number in (1, 2, 3):
         world.fault(62, node=f"gpu-{number}")
     world.work()
