@@ -136,7 +136,8 @@ def decide(situation: Situation) -> Decision:
         return Decision(answer="none", because=(refusal,), mode=installed)
     chosen, tried = situation.matched or match_rules(situation)
     if chosen is None:
-        return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried)
+        found = guards.storm(situation.settings, situation.counts)
+        return Decision(answer="none", because=_no_rule(tried), mode=installed, tried=tried, storm=found)
     matched = reasons.of(
         "rule_matches", rule=chosen.name, priority=chosen.rule.priority, kind=fault.kind, code=fault.code
     )
@@ -211,7 +212,7 @@ def _evaluate(situation: Situation, chosen: match.Candidate) -> Decision:
         return _hold(situation, decision, objection)
     verdict = _guards(situation, chosen, steps=decision.steps)
     if verdict is not None:
-        found = guards.storm(situation.settings, situation.counts) if situation.counts else None
+        found = guards.storm(situation.settings, situation.counts)
         decision = replace(decision, passed=verdict.passed, storm=found)
         if verdict.held:
             return _hold(situation, decision, *verdict.held, again_at=verdict.again_at)

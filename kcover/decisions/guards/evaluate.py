@@ -89,9 +89,9 @@ def destructive(
     return _verdict(_destructive(settings, facts, act=act, now=now), facts, overrides=overrides, now=now)
 
 
-def storm(settings: Settings, facts: Facts) -> Storm | None:
-    """The widest storm that the fault at hand belongs to. None if there is none or the guard is off."""
-    if not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
+def storm(settings: Settings, facts: Facts | None) -> Storm | None:
+    """The widest storm that the fault at hand belongs to. None if there is none, or nothing was counted."""
+    if facts is None or not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
     reached = settings.storm.reached_from(eligible=facts.eligible)
     widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))

@@ -40,7 +40,8 @@ class Situations:
     ``lock``: take the cluster's lock before counting, because the caller acts on the counts. ``rules``: candidates to
     use instead of those in force. ``external_queried``: see ``decide.Situation``. ``mode``: the cluster's mode and the
     reason of a pause, if the caller has just read them with a node (``fleet.mode_beside``). For incidents whose answer
-    does not depend on the guards, nothing is counted; if there are no others, nothing is locked.
+    does not depend on the guards, nothing is counted; if there are no others, nothing is locked. Without a rule, what
+    is counted shows storms only, and needs no lock.
     """
 
     def __init__(
@@ -62,7 +63,8 @@ class Situations:
         settings = fleet.guards_of(cluster)
         cluster_facts = _cluster_facts(cluster, mode or fleet.mode_of(cluster))
         self._facts: dict[int, decide.Situation] = {}
-        self._counting: dict[int, match.Candidate] = {}  # the rules of the nodes whose answer depends on the guards
+        # The rules of the nodes whose answer depends on the guards, None where no rule applies.
+        self._counting: dict[int, match.Candidate | None] = {}
         for node, incident in cases:
             facts = decide.Situation(
                 now=now,
@@ -75,19 +77,21 @@ class Situations:
             )
             matched = decide.match_rules(facts)
             self._facts[node.pk] = facts = replace(facts, matched=matched)
-            if matched.candidate is not None and decide.needs_counts(facts, matched.candidate):
-                self._counting[node.pk] = matched.candidate
+            chosen = matched.candidate
+            if _may_be_storm(facts) if chosen is None else decide.needs_counts(facts, chosen):
+                self._counting[node.pk] = chosen
         if self._counting:
             self._count(cases, lock=lock)
 
     def of(self, node: Node) -> decide.Situation:
         """The facts for the node's incident. They include the rescues that were added before."""
-        facts, chosen = self._facts[node.pk], self._counting.get(node.pk)
-        if chosen is None or self._counts is None:
+        facts = self._facts[node.pk]
+        if node.pk not in self._counting or self._counts is None:
             return facts
+        rules = [chosen for chosen in (self._counting[node.pk],) if chosen is not None]
         fault = facts.fault
         hardware = decide.is_hardware(fault)
-        counted = self._counts.of(node, kind=fault.kind, code=fault.code, hardware=hardware, rules=[chosen])
+        counted = self._counts.of(node, kind=fault.kind, code=fault.code, hardware=hardware, rules=rules)
         return replace(facts, counts=counted)
 
     def add(self, node: Node, decision: decide.Decision) -> None:
@@ -99,7 +103,8 @@ class Situations:
     def _count(self, cases: Sequence[tuple[Node, Incident]], *, lock: bool) -> None:
         """Counts what the guards evaluate; settings of the cluster are read again once the lock is held."""
         settings = fleet.guards_of(self.cluster)
-        locked = counts.lock(self.cluster, settings, self._counting.values()) if lock else None
+        rules = [chosen for chosen in self._counting.values() if chosen is not None]
+        locked = counts.lock(self.cluster, settings, rules) if lock and rules else None
         counted = [(node, incident) for node, incident in cases if node.pk in self._counting]
         if locked is not None:  # the previous holder of the lock may have changed the mode or the guards
             before, self.cluster = self.cluster, locked
@@ -128,6 +133,12 @@ class Situations:
             for node, _ in counted:
                 self._facts[node.pk] = replace(self._facts[node.pk], cluster=cluster_facts)
         return now_set
+
+
+def _may_be_storm(facts: decide.Situation) -> bool:
+    """Returns whether a storm is looked for although no rule applies: the fault speaks against its node."""
+    fault = facts.fault
+    return facts.settings.storm.enabled and not (fault.application or fault.harmless or fault.drill)
 
 
 def _answers(cluster: Cluster) -> tuple[str, str, str, bool]:

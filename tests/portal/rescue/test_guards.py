@@ -258,6 +258,35 @@ class TestStorm:
         with pytest.raises(incidents.CloseRefused):
             incidents.close_by_hand(storm, actor="user:ann", reason="again", now=world.now)
 
+    def test_inv_33_a_storm_needs_no_rule(self, make) -> None:
+        world = make(nodes=24, storm={"enabled": True})
+        hurt(world, *range(1, 10), code=74)
+        world.work()
+        assert {decision.answer for decision in Decision.objects.all()} == {"none"}
+        storm = Incident.objects.get(kind="storm")
+        assert (storm.trait, storm.symptom_kind, storm.symptom, len(storm.scope)) == ("code", "xid", "74", 9)
+        assert Entry.objects.filter(verb="storm.opened").count() == 1
+        assert isolated(world) == []
+
+    def test_a_storm_is_closed_by_a_person_also_without_a_rule(self, make) -> None:
+        world = make(nodes=24, storm={"enabled": True})
+        hurt(world, 1, 2, 3, code=74)
+        world.work()
+        incidents.close_by_hand(
+            Incident.objects.get(kind="storm"), actor="user:ann", reason="the switch", now=world.now
+        )
+        world.pass_time(600)
+        hurt(world, 4, code=74)
+        world.work()
+        assert not Incident.objects.filter(kind="storm", state="open").exists()
+
+    @pytest.mark.parametrize("code", [13, 31])
+    def test_programs_that_fail_on_many_nodes_are_no_storm_without_a_rule(self, make, code: int) -> None:
+        world = make(nodes=24, storm={"enabled": True})
+        hurt(world, *range(1, 10), code=code)
+        world.work()
+        assert not Incident.objects.filter(kind="storm").exists()
+
     def test_two_nodes_are_no_storm(self, make) -> None:
         world = make(nodes=8, storm={"enabled": True})
         hurt(world, 1, 2)
