@@ -12,20 +12,20 @@ SENTENCES: Mapping[str, str] = {
     "maintenance_because": _("Maintenance window ({scope}) until {until}: {why}"),
     "no_maintenance": _("No maintenance window is active here."),
     "storm_code": _(
-        "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is likely, so no node "
-        "is acted on."
+        "Storm: {value} on {nodes} nodes within {within} (threshold {limit}). A shared cause is likely, so the "
+        "action waits until a person closes the storm."
     ),
     "storm_job": _(
         "Storm: {nodes} nodes of job {value} failed within {within} (threshold {limit}). A shared cause is likely, "
-        "so no node is acted on."
+        "so the action waits until a person closes the storm."
     ),
     "storm_switch": _(
         "Storm: {nodes} nodes on switch {value} failed within {within} (threshold {limit}). A shared cause is "
-        "likely, so no node is acted on."
+        "likely, so the action waits until a person closes the storm."
     ),
     "storm_agent_version": _(
         "Storm: {nodes} nodes with agent {value} failed within {within} (threshold {limit}). A shared cause is "
-        "likely, so no node is acted on."
+        "likely, so the action waits until a person closes the storm."
     ),
     "storm_budget": _(
         "Storm: {taken} of {eligible} nodes are isolated or in rescue, the most allowed during a storm (limit {limit})."

@@ -21,6 +21,8 @@ from kcover_portal.rescue.control.requests import (
     request,
     request_plan,
 )
+from kcover_portal.rescue.decide.after_storm import AfterStorm
+from kcover_portal.rescue.decide.after_storm import preview as after_storm
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
 from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
 from kcover_portal.rescue.engine.probation_end import end as carry_out_probation_end
@@ -32,6 +34,7 @@ from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
 
 __all__ = [
     "MAX_NODES_AT_ONCE",
+    "AfterStorm",
     "LimitReached",
     "NodePreview",
     "NodeResult",
@@ -39,6 +42,7 @@ __all__ = [
     "Preview",
     "RecentRings",
     "RescueRefused",
+    "after_storm",
     "approve",
     "callback",
     "cancel",

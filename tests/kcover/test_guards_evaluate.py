@@ -461,27 +461,30 @@ def test_of_equals_the_first_trait_and_the_first_name_is_the_storm() -> None:
     [
         (
             "code",
-            ("Storm: xid X on 4 nodes within 5 min (threshold 3). A shared cause is likely, so no node is acted on."),
+            (
+                "Storm: xid X on 4 nodes within 5 min (threshold 3). A shared cause is likely, so "
+                "the action waits until a person closes the storm."
+            ),
         ),
         (
             "job",
             (
                 "Storm: 4 nodes of job X failed within 5 min (threshold 3). A shared cause is likely, so "
-                "no node is acted on."
+                "the action waits until a person closes the storm."
             ),
         ),
         (
             "switch",
             (
                 "Storm: 4 nodes on switch X failed within 5 min (threshold 3). A shared cause is likely, "
-                "so no node is acted on."
+                "so the action waits until a person closes the storm."
             ),
         ),
         (
             "agent_version",
             (
                 "Storm: 4 nodes with agent X failed within 5 min (threshold 3). A shared cause is likely, "
-                "so no node is acted on."
+                "so the action waits until a person closes the storm."
             ),
         ),
     ],

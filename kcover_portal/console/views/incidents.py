@@ -19,13 +19,12 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, incident_groups, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.reads import dashboards, fleet, needs, past_remedies
+from kcover_portal.console.reads import dashboards, needs, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.evidence.models import Bundle
-from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries, services
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import services as rescue
@@ -115,7 +114,8 @@ def incident(request: Request, pk: int) -> HttpResponse:
         "rescues": (rescues := list(row.rescues.all())),
         "has_evidence": numeric and bool(evidence.numbers_of([one.pk for one in rescues])),
         "occurrences": list(row.occurrences.all()[:MAX_OCCURRENCES]),
-        "scope": _scope(row),
+        "scope": (scope := storms.nodes_of(row, now=timezone.now()) if row.kind == STORM else ()),
+        "isolated": sum(one.isolated for one in scope),
         "context": queries.program_context_of(row, now=row.last_at),
         "jobs": jobs.of_incidents([row.pk]).get(row.pk, ()),
         "cards": needs.about(request.user, row.cluster, [row], now=timezone.now()),
@@ -146,15 +146,6 @@ def log_context(request: Request, pk: int) -> HttpResponse:
     return render(request, "console/parts/log_context.html", {"lines": lines, "rescue": bundle.rescue})
 
 
-def _scope(storm: Incident) -> list[tuple[str, fleet.Tile | None]]:
-    """The nodes of a storm by name, each with its map tile if it has one."""
-    nodes = Node.objects.filter(cluster=storm.cluster, name__in=storm.scope).values_list("pk", flat=True)
-    tiles = {
-        tile.name: tile for tile in fleet.tiles(accounts.Scope.of(storm.cluster), now=timezone.now(), nodes=list(nodes))
-    }
-    return [(name, tiles.get(name)) for name in storm.scope]
-
-
 @require_http_methods(["GET", "POST"])
 @signed_in
 def close(request: Request, pk: int) -> HttpResponse:
@@ -173,11 +164,15 @@ def close(request: Request, pk: int) -> HttpResponse:
             form.add_error(None, localization.say(error.reason))
         else:
             return lead(request, page)
+    shown: dict[str, Any] = {}
     if row.node is None:
         title = _("Close the storm")
         text = _("Confirms that the cause is gone. Its nodes are evaluated again at once.")
+        shown["after"] = rescue.after_storm(row, now=timezone.now()) if row.state == Incident.State.OPEN else ()
+        shown["is_storm"] = row.kind == STORM
     else:
         title = _("Close the incident")
         text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")
     address = reverse("console:incident-close", args=(pk,))
-    return form_dialog.ask(request, form, back=page, address=address, title=title, text=text, verb=title, icon="check")
+    shown |= {"address": address, "title": title, "text": text, "verb": title, "icon": "check"}
+    return form_dialog.ask(request, form, back=page, **shown)

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from kcover import audit, reasons
 from kcover.reasons import Reason
@@ -56,6 +57,13 @@ def close(
     return len(done)
 
 
+def held_by(storm: Incident) -> QuerySet[Incident]:
+    """The open faults of a storm's nodes that are decided again when it is closed."""
+    return Incident.objects.filter(
+        cluster=storm.cluster, node__name__in=storm.scope, state=Incident.State.OPEN, decide_at__isnull=False
+    )
+
+
 def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime) -> None:
     """Closes an incident because a person confirms that the fault is gone.
 
@@ -65,9 +73,7 @@ def close_by_hand(incident: Incident, *, actor: str, reason: str, now: datetime)
         if not close([incident.pk], because=reasons.with_why("closed_by", reason, by=actor), actor=actor, now=now):
             raise CloseRefused(reasons.of("incident_closed_already", incident=str(incident.pk)))
         if incident.node is None:
-            held = Incident.objects.filter(
-                cluster=incident.cluster, node__name__in=incident.scope, state="open", decide_at__isnull=False
-            )
+            held = held_by(incident)
             for pk in held.values_list("pk", flat=True):
                 doorbell.ring("rescue.decide", pk)
             held.update(decide_at=now)

@@ -12,6 +12,7 @@ from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Entry
+from kcover_portal.rescue import services as rescues
 from kcover_portal.rescue.models import Rescue, Step
 from tests.portal.console.test_approvals import text, words
 from tests.portal.rescue.world import HEAL, World
@@ -156,6 +157,36 @@ def test_a_storm_lists_its_nodes_and_is_closed_with_a_reason(person, ten: World)
     assert late.status_code == 422
     assert str(reasons.of("incident_closed_already", incident=storm.pk)) in text(late)
     assert "Close the storm" not in words(client.get(f"/incidents/{storm.pk}/"))
+
+
+def test_the_page_of_a_storm_says_what_happened_to_each_node(person, ten: World):
+    set_guards(ten, storm={"enabled": True}, budget={"limit": 1})
+    for number in (1, 2, 3):
+        ten.fault(62, node=f"gpu-{number}")
+    ten.work()
+    ten.sync()
+    storm = Incident.objects.get(kind="storm")
+    client = person("operator")
+    shown = client.get(f"/incidents/{storm.pk}/").context
+    assert shown["isolated"] == 1
+    assert [one.name for one in shown["scope"] if one.isolated] == ["gpu-1"]
+    assert all(one.because for one in shown["scope"])
+
+
+def test_what_closing_a_storm_would_do_is_shown_before_and_changes_nothing(person, ten: World):
+    set_guards(ten, storm={"enabled": True})
+    for number in (1, 2, 3, 4):
+        ten.fault(62, node=f"gpu-{number}")
+    ten.work()
+    storm = Incident.objects.get(kind="storm")
+    ten.pass_time(600)  # beyond the storm's window: only the storm holds them back
+    before = list(Incident.objects.order_by("pk").values()), Rescue.objects.count()
+    after = rescues.after_storm(storm, now=ten.now)
+    assert (list(Incident.objects.order_by("pk").values()), Rescue.objects.count()) == before
+    assert [(one.node.name, one.decision.answer) for one in after] == [("gpu-3", "rescue"), ("gpu-4", "rescue")]
+    assert [step.name for step in after[0].decision.steps][:3] == ["cordon", "drain", "reboot"]
+    shown = person("operator").get(f"/incidents/{storm.pk}/close/").context["after"]
+    assert [one.node.name for one in shown] == [one.node.name for one in after]
 
 
 def test_an_incident_is_vouched_for_by_an_operator_only(person, ten: World):
