@@ -3,7 +3,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("fleet", "0015_unallocatable_gpus"),
+        ("fleet", "0016_node_addresses"),
     ]
 
     operations = [
