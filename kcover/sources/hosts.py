@@ -2,7 +2,8 @@
 
 import ipaddress
 import re
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 _PORT: Final = re.compile(r":[0-9]{1,5}$")
@@ -39,17 +40,41 @@ def _is_of_all(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     return found.is_loopback or found.is_unspecified or found.is_link_local
 
 
-def fits(told: str, *, name: str, addresses: Collection[str]) -> bool:
-    """Return whether a host (in the spelling of ``host``) is the node with this name and these addresses.
+class Hosts:
+    """Finds the nodes that a host (in the spelling of ``host``) may be. Built once for all hosts of a report.
 
     A name with a domain is a node's whose name is the same without it, and the other way round. Two domains that differ
     are of two machines. A name in a cluster's own domain is of a service or a pod, whatever its first part is.
     """
-    address = _parsed(told)
-    if address is not None and _is_of_all(address):
-        return False
-    if told in {host(one) for one in addresses}:
-        return True
-    if address is not None or ip(name) or _INSIDE.search(told):
-        return False
-    return told.startswith(f"{name}.") or name.startswith(f"{told}.")
+
+    def __init__(self, nodes: Iterable[tuple[str, Collection[str]]]) -> None:
+        """``nodes``: the name of each, and its addresses and host names in the spelling of ``host``."""
+        self._names: set[str] = set()
+        self._by_address: defaultdict[str, list[str]] = defaultdict(list)
+        self._by_beginning: defaultdict[str, list[str]] = defaultdict(list)
+        for name, addresses in nodes:
+            for one in addresses:
+                self._by_address[one].append(name)
+            if not (name[:1].isdigit() and ip(name)):
+                self._names.add(name)
+                for beginning in _beginnings(name):
+                    self._by_beginning[beginning].append(name)
+
+    def find(self, told: str) -> list[str]:
+        """Return the names of the nodes, sorted; empty for an address that each host has."""
+        address = _parsed(told)
+        if address is not None and _is_of_all(address):
+            return []
+        found = set(self._by_address.get(told, ()))
+        if address is None and not _INSIDE.search(told):
+            found.update(one for one in _beginnings(told) if one in self._names)
+            found.update(self._by_beginning.get(told, ()))
+        return sorted(found)
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """``gpu-1`` and ``gpu-1.east`` of ``gpu-1.east.example``."""
+    at = name.find(".")
+    while at > 0:
+        yield name[:at]
+        at = name.find(".", at + 1)

@@ -361,7 +361,9 @@ class Node(models.Model):
     kubelet = models.CharField(max_length=60, blank=True)
     address = models.CharField(max_length=64, blank=True)
     addresses = models.JSONField(
-        default=list, db_default=[], help_text="all addresses and host names that the cluster shows for it"
+        default=list,
+        db_default=[],
+        help_text="all addresses and host names of it, in the spelling of kcover.sources.hosts",
     )
     driver = models.CharField(max_length=60, blank=True)
     kernel = models.CharField(max_length=120, blank=True)

@@ -45,4 +45,11 @@ def test_the_host_in_one_spelling(value: str, expected: str) -> None:
 )
 def test_which_hosts_are_a_node(told: str, name: str, expected: bool) -> None:
     addresses = (*ADDRESSES, "127.0.0.1") if told != "10.16.0.3" or name != "10" else ("127.0.0.1",)
-    assert hosts.fits(told, name=name, addresses=addresses) is expected
+    known = hosts.Hosts([(name, [hosts.host(one) for one in addresses]), ("gpu-77.east", [])])
+    assert known.find(told) == ([name] if expected else [])
+
+
+def test_a_host_that_fits_several_nodes_names_all_of_them() -> None:
+    known = hosts.Hosts([("gpu-5.west", ["10.0.0.5"]), ("gpu-5.east", ["10.0.0.5"]), ("gpu-6", [])])
+    assert known.find("gpu-5") == known.find("10.0.0.5") == ["gpu-5.east", "gpu-5.west"]
+    assert known.find("gpu-7") == []

@@ -13,7 +13,9 @@ class Migration(migrations.Migration):
             model_name="node",
             name="addresses",
             field=models.JSONField(
-                db_default=[], default=list, help_text="all addresses and host names that the cluster shows for it"
+                db_default=[],
+                default=list,
+                help_text="all addresses and host names of it, in the spelling of kcover.sources.hosts",
             ),
         ),
     ]

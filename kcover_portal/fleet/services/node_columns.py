@@ -3,6 +3,7 @@
 from typing import Any
 
 from kcover import marks
+from kcover.sources import hosts
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import storable_values
@@ -37,7 +38,7 @@ def shown(node: port.Node) -> dict[str, Any]:
         "runtime": text("runtime", node.runtime),
         "kubelet": text("kubelet", node.kubelet),
         "address": text("address", node.internal_ip),
-        "addresses": storable_values.json_value([address[:MAX_HOST] for address in node.addresses]),
+        "addresses": storable_values.json_value([hosts.host(address[:MAX_HOST]) for address in node.addresses]),
         "gone_at": None,
     }
 

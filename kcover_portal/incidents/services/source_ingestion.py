@@ -14,7 +14,7 @@ from django.db.models import Max, QuerySet
 from kcover import reasons
 from kcover.faults import device
 from kcover.faults.device import NONE, Device, Known
-from kcover.sources.hosts import fits
+from kcover.sources.hosts import Hosts
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -83,13 +83,13 @@ def known_nodes(cluster: Cluster, names: Collection[str]) -> dict[str, Node]:
 
 
 def nodes_of_hosts(cluster: Cluster, hosts: Collection[str]) -> dict[str, list[str]]:
-    """The names of the nodes that each of these hosts may be, by their addresses, domains or short names."""
-    rows = Node.objects.filter(cluster=cluster, in_cluster=True).order_by("name")
-    known = list(rows.values_list("name", "address", "addresses"))
-    return {
-        told: [name for name, first, others in known if fits(told, name=name, addresses=(first, *others))]
-        for told in hosts
-    }
+    """The names of the nodes that each of these hosts may be, by their addresses, domains or short names.
+
+    One query and one pass over the nodes of the cluster, however many hosts there are.
+    """
+    rows = Node.objects.filter(cluster=cluster, in_cluster=True).order_by()
+    known = Hosts(rows.values_list("name", "addresses"))
+    return {told: known.find(told) for told in hosts}
 
 
 def ingest_observed(

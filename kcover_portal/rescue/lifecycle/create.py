@@ -69,7 +69,7 @@ def opening_by_policy(
     assert chosen is not None  # the answer asks for a rescue, so a rule applies
     by_system = chosen.external
     held = decision.answer == "approve"
-    first = row.facts["cluster"]["isolate_before_approval"]
+    first = row.facts["cluster"].get("isolate_before_approval", False)  # a decision of an older portal has none
     gate = _gate(decision, chosen, isolate_first=first) if held else {}
     state = initial_state(gate, lease_until=lease_until, now=now)
     return opening(

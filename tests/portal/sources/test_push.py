@@ -346,7 +346,7 @@ def test_a_host_that_several_nodes_may_be_is_rejected(alertmanager: Sender, aler
 
 
 def test_a_health_event_about_an_address_is_of_its_node(sentinel: Sender, health: Make) -> None:
-    Node.objects.filter(name="gpu-2").update(address="10.0.15.233")
+    Node.objects.filter(name="gpu-2").update(addresses=["10.0.15.233"])
     event = health()
     event["data"]["healthEvent"]["nodeName"] = "10.0.15.233"
     assert took(sentinel.post(event, content_type="application/cloudevents+json")) == (1, 0, [])
