@@ -31,6 +31,7 @@ help: ## this list
 # ------------------------------------------------------------------------------------------------------------- running
 .PHONY: demo serve
 demo: .venv/.stamp ## the portal and a simulated GPU cluster beside it; no root, nothing else to install
+	@echo '== preparing the pages'
 	$(BIN)/python manage.py static_files --verbosity 0
 	KCOVER_DATABASE_URL=sqlite:///var/demo/kcover.sqlite3 KCOVER_DEMO_URL=http://127.0.0.1:$(SIM_PORT) \
 		$(BIN)/python manage.py standalone --demo

@@ -78,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         help="time until a fault that no reboot cures is repaired",
     )
     add("--faults-per-hour", type=_seconds(0, 10**6), default=0.0, help="random hardware faults in the whole fleet")
+    add("--quiet-seconds", type=_seconds(0, 10**6), default=0.0, help="time before the first of these faults")
     add("--preset", choices=mix.PRESETS, default="mid", help="failure rates of these faults")
     add("--noise", choices=(*mix.NOISE_LEVELS, "none"), default="mixed", help="level of program faults in addition")
     add("--seed", type=_whole(0, 2**32), default=0, help="seed of all random choices")
@@ -130,6 +131,7 @@ def _settings(options: argparse.Namespace) -> server.Settings:
         heartbeat=options.heartbeat_seconds,
         faults_per_hour=options.faults_per_hour,
         preset=options.preset,
+        quiet_seconds=options.quiet_seconds,
         noise="" if options.noise == "none" else options.noise,
     )
 

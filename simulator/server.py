@@ -26,7 +26,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings of a simulation. ``portal`` None starts no agents; ``faults_per_hour`` 0 means no random faults.
+    """Settings of a simulation. ``portal`` None starts no agents; ``faults_per_hour`` 0 means no random faults;
+    there is none of the hardware in the first ``quiet_seconds``.
 
     ``token`` is the bearer token of the Kubernetes API. Callers without a token are admitted too, because kubectl sends
     none over plain HTTP. The simulator needs no protection: by default it listens on this machine only.
@@ -45,6 +46,7 @@ class Settings:
     faults_per_hour: float = 0.0
     preset: str = "mid"
     noise: str = "mixed"
+    quiet_seconds: float = 0.0
     token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
 
 
@@ -70,6 +72,7 @@ class Simulation:
                 faults_per_hour=settings.faults_per_hour,
                 preset=settings.preset,
                 noise=settings.noise,
+                quiet_seconds=settings.quiet_seconds,
             )
 
     def application(self) -> web.Application:

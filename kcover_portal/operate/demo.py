@@ -34,6 +34,7 @@ GUARDS = {"rate": {"enabled": False}, "storm": {"nodes": 8}}
 BOOT_SECONDS = 8
 HEARTBEAT_SECONDS = 30  # the default of agents
 FAULTS_PER_HOUR = 12  # hardware faults; the more frequent user faults come in addition
+QUIET_SECONDS = 300  # until the first of them: a visitor sees the node heal that he asked for, and no other
 READY_TIMEOUT_SECONDS = 300
 START_SECONDS = 60.0
 
@@ -112,6 +113,8 @@ def _simulator(*, port: int, nodes: int, address: str, kubeconfig: Path, enrolme
             str(HEARTBEAT_SECONDS),
             "--faults-per-hour",
             str(FAULTS_PER_HOUR),
+            "--quiet-seconds",
+            str(QUIET_SECONDS),
         ],
         cwd=settings.WORK_DIR,
         start_new_session=True,

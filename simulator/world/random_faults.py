@@ -23,19 +23,21 @@ _JOB_DEATHS_PER_HOUR = 0.5
 @dataclass(slots=True)
 class RandomFaults:
     """``faults_per_hour``: hardware faults in the whole fleet. Program faults come on top, in the ratio that the fault
-    mix has for the level ``noise`` (``mix.NOISE_LEVELS``, empty for none)."""
+    mix has for the level ``noise`` (``mix.NOISE_LEVELS``, empty for none). ``quiet_seconds``: no hardware fails before.
+    """
 
     world: World
     rng: random.Random
     faults_per_hour: float
     preset: str = "mid"
     noise: str = "mixed"
+    quiet_seconds: float = 0.0
     odds: mix.FaultMix = field(default_factory=mix.load)
     seen: dict[str, int] = field(default_factory=dict)
 
     def start(self) -> None:
         """Plan the first hardware fault and the first program fault; each plans the next one."""
-        self._plan_fault()
+        self._plan_fault(after=self.quiet_seconds)
         if self.noise:
             self._plan_noise()
 
@@ -132,12 +134,12 @@ class RandomFaults:
         for time in range(times):
             self.world.agenda.after((time + 1) * _REPEAT_SECONDS, lambda: host.write(*lines))
 
-    def _plan_fault(self) -> None:
+    def _plan_fault(self, *, after: float = 0.0) -> None:
         def act() -> None:
             self._plan_fault()
             self.fail_hardware()
 
-        self.world.agenda.after(self.rng.expovariate(self.faults_per_hour / 3600), act)
+        self.world.agenda.after(after + self.rng.expovariate(self.faults_per_hour / 3600), act)
 
     def _plan_noise(self) -> None:
         def act() -> None:

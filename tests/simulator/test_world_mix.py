@@ -95,6 +95,16 @@ def test_the_weather_knows_how_fast_it_is(cluster):
     assert weather.noise_per_hour > 10 * 60
 
 
+def test_no_hardware_fails_while_the_weather_is_quiet(cluster):
+    weather = random_faults.RandomFaults(cluster.world, random.Random(1), faults_per_hour=600, quiet_seconds=300)
+    weather.start()
+    cluster.clock.advance(299, cluster.agenda)
+    assert set(weather.seen) == {"program"}
+    assert not any(host.faults or len(host.boots) > 1 for host in cluster.world.machines.values())
+    cluster.clock.advance(300, cluster.agenda)
+    assert any(host.faults or len(host.boots) > 1 for host in cluster.world.machines.values())
+
+
 def test_weather_shows_in_the_kernel_logs(cluster):
     weather = random_faults.RandomFaults(cluster.world, random.Random(1), faults_per_hour=600)
     weather.start()

@@ -41,9 +41,15 @@ class Command(BaseCommand):
                 return
             with demo.alone():
                 demo.begin_afresh()
+                self._tell("== making the database of the demo")
                 call_command("migrate", interactive=False, verbosity=0)
+                self._tell(f"== starting {options['nodes']} simulated nodes")
                 with demo.start(port=sockets.port_of(listener), nodes=options["nodes"], say=self.stdout.write):
                     asyncio.run(serve(listener))
+
+    def _tell(self, progress: str) -> None:
+        self.stdout.write(progress)
+        self.stdout.flush()  # a pipe would keep it back
 
 
 def _end(_signal: int, _frame: FrameType | None) -> None:
