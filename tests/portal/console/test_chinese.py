@@ -116,6 +116,7 @@ HERE = {
     # names of parts of GPUs, in the suggestions of codes
     *("JPEG", "Grace", "CPU", "SPI", "CUDA", "SAW", "RLW", "TLW", "TREX", "NVLPW", "NETIR", "MSE", "PCI", "Express"),
     *("SEC", "DMA", "kubelet", "zzz"),
+    *("decision", "mode", "external"),  # decision_mode external
     "gpu",
     "faults",
     "ann",

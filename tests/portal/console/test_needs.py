@@ -12,6 +12,7 @@ from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.reads import fleet as tiles
 from kcover_portal.console.reads import needs
 from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.needs.queries import causes
 from kcover_portal.rescue import services
@@ -20,6 +21,8 @@ from kcover_portal.views import filtersets, node_status
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db
+
+NO_STORMS = {"storm": {"enabled": False}}
 
 
 def listed(world: World) -> list[str]:
@@ -38,6 +41,7 @@ def counted(world: World) -> int:
 def denied(make):
     """A node whose rescue was rejected before anything was done: it still takes work."""
     world = make(policy=CORDON)
+    Cluster.objects.update(isolate_before_approval=False)
     fleet.resume(cluster=world.cluster, reason="", actor="user:ann", now=world.now, mode="approve")
     world.fault(62)
     world.work()
@@ -88,6 +92,7 @@ def test_a_denial_is_the_reason_at_once(denied: World):
 
 def test_every_faulty_node_is_listed_worst_first(make):
     world = make(policy="", nodes=20)
+    Cluster.objects.update(guards=NO_STORMS)
     for number in range(1, 20):
         world.fault(94, node=f"gpu-{number}")
         world.now += timedelta(seconds=1)
@@ -116,6 +121,7 @@ def test_a_node_with_many_faults_counts_once_with_its_worst(make):
 def test_what_is_too_much_to_read_is_counted_and_linked(make, monkeypatch, person):
     monkeypatch.setattr(causes, "MAX_READ", 3)
     world = make(policy="", nodes=5)
+    Cluster.objects.update(guards=NO_STORMS)
     for number in range(1, 6):
         world.fault(79, node=f"gpu-{number}")
     world.work()

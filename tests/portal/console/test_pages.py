@@ -28,7 +28,12 @@ APPROVE = """
 apiVersion: kcover.io/v1
 kind: RescuePolicy
 metadata: {name: ask}
-spec: {rules: [{priority: 10, mode: approve, errorCode: ["62"], actions: [{name: cordon}]}]}
+spec:
+  rules:
+    - priority: 10
+      mode: approve
+      errorCode: ["62"]
+      actions: [{name: cordon}, {name: drain}]
 """
 PAGES = ("/", "/nodes/", "/incidents/", "/rescues/", "/policies/", "/audit/", "/map.json", "/map/")
 
