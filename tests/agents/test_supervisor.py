@@ -128,8 +128,10 @@ def test_sigterm_ends_it_cleanly_and_the_next_one_goes_on(node, portal):
     assert b"Traceback" not in first.stderr.read()
     node.write(XID_62)
     node.start()
-    portal.wait_for(lambda: len(portal.faults) == 2)
-    assert [fault.code for fault in portal.faults] == [79, 62]
+    portal.wait_for(lambda: any(fault.code == 62 for fault in portal.faults))
+    # The signal may come before the answer to the first report: then the next agent sends the same batch again.
+    batches = {report.batch_id: report.faults for report in portal.reports if report.faults}
+    assert [fault.code for faults in batches.values() for fault in faults] == [79, 62]
 
 
 def test_sigterm_ends_it_also_where_another_thread_receives_it(node, portal):
