@@ -120,9 +120,9 @@ class Facts:
     ``eligible``: GPU nodes of the cluster that are not excluded and not before their first work. Isolated nodes count,
     so that the denominator does not shrink. ``isolated_lately``: distinct nodes that the portal isolated within the
     breaker's window. ``holds_slot``: the node has an open rescue or marks. ``serving``: it is Ready and schedulable;
-    False under a foreign cordon. ``slots``: those of the cluster's budget; of the whole cluster without one.
-    ``hardware``: the fault at hand is a hardware Xid or SXid of the node itself. ``rules``: by ``Candidate.name``, for
-    rules with a budget or cooldown.
+    False under a foreign cordon. ``slots``: those of the cluster's budget; without one, those that its storms have
+    taken. ``hardware``: the fault at hand is a hardware Xid or SXid of the node itself. ``rules``: by
+    ``Candidate.name``, for rules with a budget or cooldown.
     """
 
     cluster: str

@@ -56,6 +56,15 @@ def taken(cluster: Cluster | int, *, recheck: Recheck | None = None) -> QuerySet
     return rows.exclude(pk=recheck.rescue).filter(begun | Q(pk__lt=recheck.rescue))
 
 
+def isolated_by_rules(cluster: Cluster, *, since: datetime, recheck: Recheck | None = None) -> QuerySet[Rescue]:
+    """Rescues that rules or decision systems opened since then, and that isolate their node or are about to.
+
+    A rescue that waits for a person before it isolates does not count: the guards are evaluated again when it begins.
+    """
+    rows = taken(cluster, recheck=recheck).filter(opened_at__gte=since).exclude(origin=Rescue.Origin.MANUAL)
+    return rows.exclude(marks={}, isolating_at=None)
+
+
 def isolated(cluster: Cluster, *, since: datetime) -> int:
     """Distinct nodes that were isolated since then or are about to be."""
     return isolating(cluster, since=since).values("node").distinct().count()

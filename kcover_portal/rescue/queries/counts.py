@@ -114,12 +114,15 @@ class Counts:
     ) -> guards.Facts:
         """The node and its surroundings; see ``facts``."""
         settings, holds = self._settings, node.pk in self._taken
+        shared = self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else ()
         return guards.Facts(
             cluster=self._cluster.name,
             node=node.name,
             eligible=self._eligible,
             isolated_lately=len(self._isolating - {node.pk}),
-            slots=self._slots(node, settings.budget.by) if settings.budget.limit is not None else self._all_slots,
+            slots=self._slots(node, settings.budget.by)
+            if settings.budget.limit is not None
+            else self._storm_slots(shared),
             pool=self._pool(node)
             if settings.floor.percent is not None
             else guards.Pool(name=node.pool, eligible=0, healthy=0),
@@ -127,7 +130,7 @@ class Counts:
             serving=node.ready and not node.unschedulable and not holds,  # as the pool's healthy ones are counted
             holds_slot=holds,
             hardware=hardware,
-            symptoms=self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else (),
+            symptoms=shared,
             faulty=self._faulty if destructive and settings.rate.enabled else guards.FaultyNodes(),
             past=self._past if destructive and settings.rate.enabled else guards.FaultHistory(),
             last_rescue_ended_at=self._ended.get((node.pk, "")) if settings.cooldown else None,
@@ -153,10 +156,19 @@ class Counts:
         names = {"cluster": self._cluster.name, "pool": node.pool, "label": f"{by.label_key}={value or ''}"}
         return guards.Slots(by=by.kind, name=names[by.kind], eligible=eligible, taken=len(used | more))
 
-    @property
-    def _all_slots(self) -> guards.Slots:
-        """The slots of the cluster, which a storm takes where no budget is set."""
-        return guards.Slots(by="cluster", name=self._cluster.name, eligible=self._eligible, taken=len(self._taken))
+    def _storm_slots(self, shared: Iterable[guards.Symptom]) -> guards.Slots:
+        """The slots of the cluster, which a storm takes where no budget is set. None are taken without a storm."""
+        reached = self._settings.storm.reached_from(eligible=self._eligible)
+        is_storm = any(symptom.nodes >= reached for symptom in shared)
+        taken = self._isolated_in_storm | {it.node.pk for it in self._added if it.isolates} if is_storm else ()
+        return guards.Slots(by="cluster", name=self._cluster.name, eligible=self._eligible, taken=len(taken))
+
+    @cached_property
+    def _isolated_in_storm(self) -> set[int]:
+        begun = symptoms.begin_of_storms(self._cluster) or self._now
+        since = begun - self._settings.storm.window
+        rows = capacity.isolated_by_rules(self._cluster, since=since, recheck=self._recheck)
+        return set(rows.values_list("node", flat=True))
 
     def _count(self, node: Node, by: guards.BudgetScope, value: str | None) -> tuple[int, set[int]]:
         """The number of eligible nodes in a scope, and the nodes that use its slots.

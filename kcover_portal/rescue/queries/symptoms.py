@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, QuerySet
+from django.db.models import Exists, Min, QuerySet
 
 from kcover import topology
 from kcover.decisions import guards
@@ -131,6 +131,12 @@ def storm_scope(node: Node, symptom: guards.Symptom) -> list[str]:
     trait, kind, value = symptom.key
     storm = _open_storms(node.cluster_id).filter(trait=trait, symptom_kind=kind, symptom=value)
     return next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), [])
+
+
+def begin_of_storms(cluster: Cluster) -> datetime | None:
+    """When the first of the cluster's open storms was opened; None without one."""
+    found: datetime | None = _open_storms(cluster.pk).aggregate(first=Min("opened_at"))["first"]
+    return found
 
 
 def _open_storms(cluster: int) -> QuerySet[Incident]:

@@ -205,6 +205,24 @@ class TestStorm:
         assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
         assert Entry.objects.filter(verb="storm.opened").count() == 1
 
+    def test_inv_33_what_people_and_earlier_faults_isolated_leaves_a_storm_its_share(self, make) -> None:
+        world = make(HEAL, nodes=24, storm={"enabled": True})
+        hurt(world, 20)
+        world.work()
+        for number in (21, 22, 23):
+            services.request(world.node(f"gpu-{number}"), "cordon", actor="user:ann", reason="", now=world.now)
+        world.pass_time(3600)
+        before = isolated(world)
+        assert before == ["gpu-20", "gpu-21", "gpu-22", "gpu-23"]
+        hurt(world, *range(1, 13))
+        world.work()
+        assert len(isolated(world)) == len(before) + 6
+        assert latest_reason(world, "storm_budget") == {"taken": 6, "limit": 6, "eligible": 24}
+        world.pass_time(3600)  # the storm lasts, and its nodes with it
+        hurt(world, 13)
+        world.work()
+        assert len(isolated(world)) == len(before) + 6
+
     @pytest.mark.parametrize(("guard", "taken"), [({"budget": {"limit": 5}}, 5), ({"floor": {"percent": 90}}, 3)])
     def test_inv_33_a_storm_cordons_within_budget_and_floor(self, make, guard: dict[str, object], taken: int) -> None:
         world = make(HEAL, nodes=24, storm={"enabled": True}, **guard)
