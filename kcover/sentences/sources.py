@@ -48,6 +48,7 @@ SENTENCES: Mapping[str, str] = {
     "event_orders_many": _("More than {most} restarts wait for the API server. This one was left out."),
     # What ends an incident.
     "source_reports_healthy": _("Source {source} reports that {check} has passed."),
+    "ended_flapping": _("{why} The fault flaps, so it is closed when it has stayed away for {after}."),
     # A source and its settings.
     "source_exists": _("A source named {source} exists already."),
     "source_name_invalid": _(

@@ -1,11 +1,12 @@
 """Batches, incidents and occurrences. They are ordered by the portal's own time and ids, never by an agent's clock."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
+from kcover.decisions import health
 from kcover.faults import catalog, fault
 from kcover_portal.fleet.models import Cluster, Node
 
@@ -68,6 +69,14 @@ class Incident(models.Model):
     repaired_at = models.DateTimeField(
         null=True, help_text="when the repair that closed it was done; null: no repair closed it"
     )
+    ended_at = models.DateTimeField(
+        null=True, help_text="when a source told the end of a fault that flaps; null: it has not ended, or is closed"
+    )
+    ended_because = models.JSONField(default=dict, db_default={}, help_text="what the source told of the end")
+    ended_by = models.CharField(max_length=160, blank=True, db_default="", help_text="who told of the end")
+    moves = models.JSONField(
+        default=list, db_default=[], help_text="when it ended and came back while it stayed open, as ISO times"
+    )
     closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
     decided_at = models.DateTimeField(null=True)
     decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels when decided")
@@ -90,6 +99,7 @@ class Incident(models.Model):
         )
         indexes = (
             models.Index(fields=("decide_at",), condition=models.Q(decide_at__isnull=False), name="due_incidents"),
+            models.Index(fields=("ended_at",), condition=models.Q(ended_at__isnull=False), name="ended_incidents"),
             models.Index(fields=("node", "state"), name="incidents_of_node"),
             models.Index(fields=("cluster", "state", "-id"), name="incidents_of_cluster"),
         )
@@ -105,6 +115,18 @@ class Incident(models.Model):
     @property
     def closed_why(self) -> reasons.Reason | None:
         return reasons.kept(self.closed_because)
+
+    @property
+    def ended_why(self) -> reasons.Reason | None:
+        """Why it stays open although a source told of its end; None if none did."""
+        told = reasons.kept(self.ended_because) if self.ended_at is not None else None
+        return told and reasons.of("ended_flapping", why=told, after=reasons.span(health.FLAPPING_ENDS_AFTER))
+
+    @property
+    def moved_at(self) -> list[datetime]:
+        """When it opened, ended, came back and was closed."""
+        ends = () if self.closed_at is None else (self.closed_at,)
+        return [self.opened_at, *(datetime.fromisoformat(at) for at in self.moves), *ends]
 
     @property
     def is_harmless(self) -> bool:

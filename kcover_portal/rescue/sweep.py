@@ -67,10 +67,11 @@ def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
         seen.doubt_is_over(now=now),
+        seen.ended_for_good(now=now),
     )
 
 
-_UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE, _STANDING = range(5)
+_UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE, _STANDING, _ENDED = range(6)
 
 
 def _rare_work(now: datetime) -> QuerySet[Any, int]:
@@ -81,6 +82,7 @@ def _rare_work(now: datetime) -> QuerySet[Any, int]:
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
         seen.doubt_is_over(now=now),
+        seen.ended_for_good(now=now),
     )
     first, *others = (
         rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True) for kind, rows in enumerate(kinds)
@@ -97,12 +99,14 @@ def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
     rung = rung or RecentRings()
     rung.forget(now=now)
     found = set(_RARE_WORK.rows(now=now))
-    if _UNANSWERED in found:
-        approvals.expire(now=now)
-    if _REPLACED in found:
-        replaced_machine.look(now=now)
-    if _STANDING in found:
-        incidents.settle_doubt(now=now)
+    for kind, work in (
+        (_UNANSWERED, approvals.expire),
+        (_REPLACED, replaced_machine.look),
+        (_STANDING, incidents.settle_doubt),
+        (_ENDED, incidents.close_ended),
+    ):
+        if kind in found:
+            work(now=now)
     reevaluation.reevaluate(now=now)
     for task, due in (  # withdrawals first: they prevent reboots that are no longer wanted
         ("rescue.withdraw", queries.to_withdraw(now=now)),

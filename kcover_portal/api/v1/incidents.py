@@ -55,6 +55,7 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
     closed_because = SentenceField()
     program = serializers.BooleanField(source="is_user_fault", read_only=True, help_text="the same as is_user_fault")
     closed_because_reason = ReasonSerializer(source="closed_why", read_only=True, allow_null=True)
+    ended_because_reason = ReasonSerializer(source="ended_why", read_only=True, allow_null=True)
     witnesses = serializers.SerializerMethodField()
     jobs = serializers.SerializerMethodField(help_text="of an incident of kind pod")
 
@@ -87,6 +88,8 @@ class IncidentSerializer(serializers.ModelSerializer[Incident]):
             "boot_id",
             "opened_at",
             "last_at",
+            "ended_at",
+            "ended_because_reason",
             "closed_at",
             "closed_because",
             "closed_because_reason",

@@ -248,18 +248,18 @@ def _faults(nodes: Collection[int], *, since: datetime) -> defaultdict[int, list
     lately = Q(state=Incident.State.OPEN) | Q(closed_at__gte=since)
     rows = Incident.objects.filter(lately, node__in=nodes, is_user_fault=False)
     runs: defaultdict[tuple[int | None, str, str, str], list[Incident]] = defaultdict(list)
-    columns = ("node_id", "kind", "code", "device", "gpu_uuid", "severity", "state", "opened_at", "closed_at")
-    for row in rows.order_by("pk").only(*columns):
+    columns = ("node_id", "kind", "code", "device", "gpu_uuid", "severity", "state", "opened_at", "closed_at", "moves")
+    for row in rows.order_by("pk").only(*columns, "ended_at"):
         runs[row.node_id, row.kind, row.code, row.device].append(row)
     found: defaultdict[int, list[health.Fault]] = defaultdict(list)
     for (node, kind, code, device), run in runs.items():
-        moves = [at for row in run for at in (row.opened_at, row.closed_at) if at is not None and at >= since]
+        moves = [at for row in run for at in row.moved_at if at >= since]
         fault = health.Fault(
             kind=kind,
             code=code,
             severity=run[-1].severity,
             devices=_names(device, run[-1].gpu_uuid),
-            open=any(row.state == Incident.State.OPEN for row in run),
+            open=any(row.state == Incident.State.OPEN and row.ended_at is None for row in run),
             moves=tuple(moves),
         )
         found[node or 0].append(fault)

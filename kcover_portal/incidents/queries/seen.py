@@ -6,6 +6,7 @@ from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
+from kcover.decisions import health
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.prepared import Prepared
@@ -25,6 +26,12 @@ def of_earlier_machine() -> Q:
     """
     in_present_boot = Q(boot_id=F("node__boot_id"), node__boot_id__gt="")
     return Q(last_at__lt=F("node__machine_since")) & ~in_present_boot
+
+
+def ended_for_good(now: datetime) -> QuerySet[Incident]:
+    """Open incidents whose flapping fault ended, and has stayed away for so long that it is over."""
+    rows = Incident.objects.filter(state=Incident.State.OPEN, ended_at__lte=now - health.FLAPPING_ENDS_AFTER)
+    return rows.select_related("cluster").order_by("pk")
 
 
 def seen_after(at: datetime) -> Q:

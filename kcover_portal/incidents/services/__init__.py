@@ -3,6 +3,7 @@
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
 from kcover_portal.incidents.services.decided_incidents import DecidedIncident, mark_decided
+from kcover_portal.incidents.services.flapping import close_ended
 from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs
@@ -32,6 +33,7 @@ __all__ = [
     "SourceFault",
     "close",
     "close_by_hand",
+    "close_ended",
     "decided_with_other_labels",
     "ingest",
     "ingest_observed",

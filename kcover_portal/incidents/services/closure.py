@@ -47,6 +47,7 @@ def close(
                 closed_at=now,
                 closed_because=because.to_json(),
                 decide_at=None,
+                ended_at=None,
                 repaired_at=repaired_at,
             )
         ]

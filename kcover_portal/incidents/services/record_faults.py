@@ -18,6 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.incidents.services import (
+    flapping,
     joins,
     late_reports,
     new_incidents,
@@ -148,7 +149,7 @@ def _add(
     changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
     is_late = timed_fault.are_late(group.fresh)
     if not is_late:
-        changes["last_at"] = now
+        changes |= {"last_at": now, **flapping.changes_of_return(incident, now=now)}
     if worse:
         changes |= reading
     changes |= {**source_fault.changes_of(group.fresh), **columns}

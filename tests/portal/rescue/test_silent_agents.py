@@ -16,6 +16,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.engine import silent_agents
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import needs_person
 from kcover_portal.runtime.services import heartbeats
 from tests.codes import code_of
 from tests.portal.rescue.world import World
@@ -200,3 +201,12 @@ def test_coming_and_going_is_damped(world: Quiet) -> None:
         world.listen()
     assert Incident.objects.count() <= 8
     assert Agent.objects.count() == 1
+
+
+def test_a_hung_node_needs_a_person_within_a_minute_of_its_silence(world: Quiet) -> None:
+    world.listen(50)
+    world.unready()
+    world.listen(70)
+    assert not needs_person.unhandled_incidents().exists()
+    world.listen(60)
+    assert needs_person.unhandled_incidents().count() == 1
