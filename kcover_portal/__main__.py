@@ -3,10 +3,11 @@
 import os
 import sys
 import tomllib
-from importlib import metadata
 from pathlib import Path
 
 from django.core.management import execute_from_command_line
+
+from kcover_portal import version
 
 
 def main() -> None:
@@ -20,11 +21,10 @@ def main() -> None:
 
 def _version() -> str:
     """The version of the installed portal; in a checkout, that of its pyproject.toml."""
-    try:
-        return metadata.version("kcover-portal")
-    except metadata.PackageNotFoundError:
-        project = Path(__file__).parents[1] / "pyproject.toml"
-        return f"{tomllib.loads(project.read_text(encoding='utf-8'))['project']['version']} (source)"
+    if (found := version.installed()) is not None:
+        return found
+    project = Path(__file__).parents[1] / "pyproject.toml"
+    return f"{tomllib.loads(project.read_text(encoding='utf-8'))['project']['version']} (source)"
 
 
 if __name__ == "__main__":

@@ -4,11 +4,10 @@ import importlib.util
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 from urllib.parse import urlsplit
 
-from kcover_portal import setting_values
+from kcover_portal import setting_values, version
 from kcover_portal.setting_values import Variable
 
 TRACES_PATH = "/v1/traces"  # of the protocol, OTLP over HTTP
@@ -106,10 +105,7 @@ def sentry(values: Mapping[str, Any]) -> dict[str, str] | None:
 
 def release() -> str:
     """The version of the installed portal, or "source" in a checkout."""
-    try:
-        return metadata.version("kcover-portal")
-    except metadata.PackageNotFoundError:
-        return "source"
+    return version.installed() or "source"
 
 
 def _require(setting: str, module: str, *, extra: str) -> None:

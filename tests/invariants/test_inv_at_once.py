@@ -17,6 +17,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Approval, Decision, Rescue
 from tests import waiting
 from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
+from tests.portal.row_locks import another_session_waits
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -154,7 +155,7 @@ class Closing:
             with transaction.atomic():
                 first()
                 other = pool.submit(run)
-                waiting.until(lambda: other.done() or blocks_others(), "an act that waits for the row")
+                waiting.until(lambda: other.done() or another_session_waits(), "an act that waits for the row")
             other.result(60)
 
 
@@ -167,11 +168,3 @@ def test_inv_55_a_late_line_that_meets_the_closing_of_its_incident_is_not_new(
     one.one_after_the_other(*acts)
     found = Incident.objects.get()
     assert (found.state, found.count) == ("closed", 2)
-
-
-def blocks_others() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid)))"
-        )
-        return bool(cursor.fetchone()[0])

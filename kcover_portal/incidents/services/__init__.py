@@ -3,6 +3,7 @@
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
 from kcover_portal.incidents.services.decided_incidents import DecidedIncident, mark_decided
+from kcover_portal.incidents.services.doubtful_states import settle as settle_doubt
 from kcover_portal.incidents.services.flapping import close_ended
 from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
@@ -20,10 +21,10 @@ from kcover_portal.incidents.services.record_faults import (
 )
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.source_ingestion import PassedCheck, ingest_observed, known_nodes, nodes_of_hosts
-from kcover_portal.incidents.services.standing import settle as settle_doubt
-from kcover_portal.incidents.services.timed_fault import STATES
+from kcover_portal.incidents.services.timed_fault import LASTING, STATES
 
 __all__ = [
+    "LASTING",
     "STATES",
     "CloseRefused",
     "DecidedIncident",

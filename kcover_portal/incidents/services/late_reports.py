@@ -18,7 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import joins, occurrences, standing
+from kcover_portal.incidents.services import doubtful_states, joins, occurrences
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.timed_fault import TimedFault, are_late, is_in_doubt
 from kcover_portal.prepared import Prepared
@@ -50,7 +50,7 @@ def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]
     if boot is None or boot is known.boots[0]:
         return boot.id if boot else "", placed
     ahead = known.clock_ahead if one.by_node_clock else timedelta()
-    return boot.id, standing.in_doubt(_late(placed, now=now), known.boots[0], clock_ahead=ahead, now=now)
+    return boot.id, doubtful_states.in_doubt(_late(placed, now=now), known.boots[0], clock_ahead=ahead, now=now)
 
 
 def _late(one: Timed, *, now: datetime) -> Timed:

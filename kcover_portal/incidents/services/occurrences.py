@@ -10,9 +10,9 @@ from django.db.models import F
 from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services.doubtful_states import doubt_of
 from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import witness_of
-from kcover_portal.incidents.services.standing import doubt_of
 from kcover_portal.incidents.services.timed_fault import TimedFault, earliest_of, late_seconds_of
 
 MAX_ROWS = 50  # per incident

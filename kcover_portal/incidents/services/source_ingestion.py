@@ -18,7 +18,7 @@ from kcover.sources.hosts import Hosts
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import flapping, inventory, late_reports, overflow, record_faults, standing
+from kcover_portal.incidents.services import doubtful_states, flapping, inventory, late_reports, overflow, record_faults
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
@@ -116,7 +116,7 @@ def ingest_observed(
                     # One after the other: two names of one fault share an incident.
                     record_faults.keep_faults(node, alike, boot_id=boot_id, now=now)
         for node, one in passed:
-            standing.end(node, witness, kind=one.kind, check=one.check, device=one.device, still=one.still)
+            doubtful_states.end(node, witness, kind=one.kind, check=one.check, device=one.device, still=one.still)
         if passed:
             _close(passed, witness=witness, now=now)
 

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 
 from kcover.faults import fault
 
-STATES = ("alert", "condition")  # kinds of faults that last
+STATES = ("alert", "condition")  # kinds of which all faults last
+LASTING = (*STATES, "gpud")  # kinds of which some do
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

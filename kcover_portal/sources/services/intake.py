@@ -209,7 +209,9 @@ def _earliest(source: Source, one: Observation, *, ahead: timedelta, now: dateti
 
 def _lasts(one: Observation) -> bool:
     """An alert, a condition and a state of gpud last. An Xid is a moment, also where a state still shows the last."""
-    return one.kind in incidents.STATES or (one.kind == "gpud" and one.earliest is not None and one.alias is None)
+    if one.kind in incidents.STATES:
+        return True
+    return one.kind in incidents.LASTING and one.earliest is not None and one.alias is None
 
 
 def _doubt(source: Source, one: Observation) -> timedelta:

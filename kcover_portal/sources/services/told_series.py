@@ -26,7 +26,7 @@ PRUNE_BATCH: Final = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is known of the series of which a request tells, including what it tells itself."""
+    """The known starts and ends of the series in one request, with those that the request tells."""
 
     rows: Sequence[ToldSeries] = ()
 

@@ -19,6 +19,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from tests import waiting
 from tests.portal.api.door import Answer, Door, loop, report
+from tests.portal.row_locks import another_session_waits
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -220,7 +221,7 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
     def made_slowly(*given: Any, **named: Any) -> Any:
         made = make_token(*given, **named)
         revoking.start()
-        waiting.until(lambda: waits_for_us() or not revoking.is_alive(), "the revocation to wait")
+        waiting.until(lambda: another_session_waits() or not revoking.is_alive(), "the revocation to wait")
         waited.append(revoking.is_alive())
         return made
 
@@ -230,14 +231,6 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
     revoking.join()
     assert waited == [True]
     assert in_force() == []
-
-
-def waits_for_us() -> bool:
-    """Returns whether another session of PostgreSQL waits for a lock of this one."""
-    with connection.cursor() as cursor:
-        blocking = "pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-        cursor.execute(f"SELECT EXISTS (SELECT 1 FROM pg_locks WHERE NOT granted AND {blocking})")
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite has no locks of rows")

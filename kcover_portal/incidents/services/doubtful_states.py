@@ -15,14 +15,14 @@ from kcover.sources.observation import is_of_check
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.queries import seen
 from kcover_portal.incidents.services import inventory
 from kcover_portal.incidents.services.fault_readings import identity_of
-from kcover_portal.incidents.services.timed_fault import STATES, TimedFault
+from kcover_portal.incidents.services.timed_fault import LASTING, TimedFault
 from kcover_portal.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
-LASTING = (*STATES, "gpud")
-END_WITHIN = timedelta(seconds=60)  # of a state that is told when the doubt is over; a source is read once a minute
+END_WITHIN = timedelta(seconds=60)  # a source is read once a minute, so it tells of an end by then
 
 
 def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -> Timed:
@@ -36,12 +36,12 @@ def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -
     return replace(one, doubt_until=until, doubt_boot=boot.id)
 
 
-def doubt_of(seen: Any) -> dict[str, Any]:
-    """What is stored of a state in doubt: the boot, and the names by which its end is recognized; {} without doubt."""
-    if not isinstance(seen, TimedFault) or seen.doubt_until is None:
+def doubt_of(told: Any) -> dict[str, Any]:
+    """The columns by which the end of a state in doubt is recognized, and its boot; {} without doubt."""
+    if not isinstance(told, TimedFault) or told.doubt_until is None:
         return {}
-    kind, code, device = identity_of(seen)
-    return {"boot": seen.doubt_boot, "kind": kind, "code": code, "device": device, "uuid": seen.gpu_uuid or ""}
+    kind, code, device = identity_of(told)
+    return {"boot": told.doubt_boot, "kind": kind, "code": code, "device": device, "uuid": told.gpu_uuid or ""}
 
 
 def end(node: Node, witness: str, *, kind: str, check: str, device: Device, still: Iterable[Device]) -> None:
@@ -74,7 +74,7 @@ def settle(*, now: datetime, node: Node | None = None) -> None:
 
     Incidents that people or a repair have closed meanwhile stay closed.
     """
-    due = Occurrence.objects.filter(doubt_until__lte=now).select_related("incident__node")
+    due = seen.doubt_is_over(now=now).select_related("incident__node")
     for row in due if node is None else due.filter(node=node):
         boot, incident = row.doubt["boot"], row.incident
         if not Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until).update(
