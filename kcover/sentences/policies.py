@@ -157,6 +157,10 @@ SENTENCES: Mapping[str, str] = {
     "second_never_runs": _("; {second} never runs"),
     "rule_covered": _("{second} never runs: {first} comes before it and matches the same faults{note}"),
     "rule_shadowed": _("{second} does not act on {fault}: {first} comes before it{note}"),
+    "rule_of_any_fault": _(
+        "{rule} names no fault and selects no node: it takes work away for every Xid and SXid of a node, on every node."
+        " List codes in errorCode, or select nodes"
+    ),
     "overlaps_left_out": _("Only the first {most} overlaps of rules are listed. Correct them and validate again."),
     "shadow_does_nothing": _("; {first} is in shadow mode and does nothing"),
     # Changes of a rule in a text.

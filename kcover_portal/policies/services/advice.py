@@ -4,9 +4,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kcover import masked_addresses, reasons
+from kcover import actions, masked_addresses, plan, reasons
 from kcover.decisions import match, overlap, rule_pairs
 from kcover.faults import catalog
+from kcover.policy import document
 from kcover.reasons import Reason, Value
 
 MAX_COMPARED = 50_000  # pairs of rules; half a second
@@ -51,10 +52,19 @@ def _pairs(
 
 def _about_one(candidate: match.Candidate) -> Iterator[Advice]:
     yield from _about_codes(candidate)
+    if _takes_work_for_anything(candidate.rule):
+        at_rule = ("spec", "rules", candidate.rule.index)
+        yield Advice(candidate.policy, at_rule, reasons.of("rule_of_any_fault", rule=candidate.name))
     for index, action in enumerate(candidate.rule.actions):
         if any(masked_addresses.has_key(str(value)) for value in action.attribute.values()):
             at = ("spec", "rules", candidate.rule.index, "actions", index)
             yield Advice(candidate.policy, at, reasons.of("address_with_key", action=action.name))
+
+
+def _takes_work_for_anything(rule: document.Rule) -> bool:
+    if not rule.any_fault or rule.labels or rule.mode == "shadow":
+        return False
+    return any(actions.ACTIONS[step.name].takes_away(step.args) for step in plan.of_rule(rule, code=""))
 
 
 def _about_codes(candidate: match.Candidate) -> Iterator[Advice]:

@@ -72,6 +72,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "repeat_zone_unknown": "IANA Europe Berlin",
     "claim_not_bound_by_class": "ReadWriteMany",
     "codes_type": "errorCode",
+    "rule_of_any_fault": "errorCode",
     "condition_reason": "DockerHung",
     "condition_row": "type status reason for",
     "condition_severity": "info warning degraded fatal",

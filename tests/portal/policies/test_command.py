@@ -141,3 +141,18 @@ def test_a_pack_is_installed_in_a_mode() -> None:
     run("install", "konduktor")
     modes = {one.policy: one.rule.mode for one in queries.candidates()}
     assert (modes["kce-global"], modes["konduktor"]) == ("approve", "shadow")
+
+
+def test_a_rule_that_takes_work_away_for_any_fault_is_named_before_it_is_published() -> None:
+    wide = "{priority: 1, actions: [{name: cordon}, {name: drain}]}"
+    assert warned_of(wide) == ["rule_of_any_fault"]
+    assert warned_of(wide.replace(", {name: drain}", "")) == []
+    assert warned_of(wide.replace("1,", '1, errorCode: ["79"],')) == []
+    assert warned_of(wide.replace("1,", "1, mode: shadow,")) == []
+
+
+def warned_of(rule: str) -> list[str]:
+    header = "apiVersion: kcover.io/v1\nkind: RescuePolicy\nmetadata: {name: wide}\n"
+    reading = services.validate(f"{header}spec: {{rules: [{rule}]}}\n")
+    assert reading.problems == ()
+    return [warning.reason.code for warning in reading.warnings]

@@ -63,8 +63,7 @@ class Command(BaseCommand):
     def _apply(self, options: dict[str, Any]) -> None:
         for path in options["file"]:
             text = _read(path)
-            for warning in services.validate(text).warnings:
-                self.stderr.write(f"warning: {path}:{warning.line}:{warning.column}: {warning.message}")
+            self._warn(text, path)
             before = {(row.kind, row.name): row.revision for row in Policy.objects.all()}
             try:
                 applied = services.apply(
@@ -76,6 +75,10 @@ class Command(BaseCommand):
             for policy in applied:
                 result = "unchanged" if before.get((policy.kind, policy.name)) == policy.revision else "applied"
                 self.stdout.write(f"{_label(policy)} revision {policy.revision} {result}")
+
+    def _warn(self, text: str | bytes, place: str) -> None:
+        for warning in services.validate(text).warnings:
+            self.stderr.write(f"warning: {place}:{warning.line}:{warning.column}: {warning.message}")
 
     def _export(self, options: dict[str, Any]) -> None:
         known = {row.name for row in Policy.objects.filter(revision__gt=0)}
@@ -122,6 +125,7 @@ class Command(BaseCommand):
         self.stdout.write(f"policy {options['name']} disabled")
 
     def _install(self, options: dict[str, Any]) -> None:
+        self._warn(services.pack_text(options["pack"], options["mode"]), options["pack"])
         applied = services.install_pack(
             options["pack"],
             options["mode"],
