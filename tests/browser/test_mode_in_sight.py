@@ -1,0 +1,26 @@
+"""The mode of the automation stays in sight: nobody reads a green "Live" above a portal that does nothing."""
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import Open
+from tests.browser.pages import settled
+from tests.story.product import Product
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_a_page_that_is_scrolled_down_still_says_that_automation_is_paused(
+    open_page: Open, product: Product, width: int
+):
+    assert product.post("/api/v1/pause", {"reason": "fire drill", "cluster": "sim"})[0] == 200
+    try:
+        page = open_page("/nodes/", width=width)
+        settled(page)
+        banner = page.locator("#banner")
+        expect(banner).to_contain_text("fire drill")
+        page.locator("table.rows tbody tr").last.scroll_into_view_if_needed()
+        expect(page.locator("table.rows tbody tr").last).to_be_in_viewport()
+        assert page.evaluate("window.scrollY") > 0
+        expect(banner.get_by_text("fire drill")).to_be_in_viewport()
+    finally:
+        product.post("/api/v1/resume", {"reason": "over", "cluster": "sim"})
