@@ -6,6 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet, Value
 
+from kcover.decisions import health
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet_services
@@ -67,22 +68,25 @@ def sweepable(*, now: datetime) -> tuple[QuerySet[Any], ...]:
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
         seen.doubt_is_over(now=now),
-        seen.ended_for_good(now=now),
+        seen.ended_until(now - health.FLAPPING_ENDS_AFTER),
     )
 
 
 _UNANSWERED, _REPLACED, _LEFT_OVER, _OVERDUE, _STANDING, _ENDED = range(6)
 
 
-def _rare_work(now: datetime) -> QuerySet[Any, int]:
-    """Which work there is of the kinds that a sweep seldom has, in one statement."""
+def _rare_work(now: datetime, stable: datetime) -> QuerySet[Any, int]:
+    """Which work there is of the kinds that a sweep seldom has, in one statement.
+
+    ``stable``: a flapping fault that ended by then is over.
+    """
     kinds: tuple[QuerySet[Any], ...] = (
         approvals.unanswered(now=now),
         queries.replaced(),
         standbys.left_over(),
         fleet_queries.commands_overdue(now=now),
         seen.doubt_is_over(now=now),
-        seen.ended_for_good(now=now),
+        seen.ended_until(stable),
     )
     first, *others = (
         rows.order_by().annotate(found=Value(kind)).values_list("found", flat=True) for kind, rows in enumerate(kinds)
@@ -91,14 +95,14 @@ def _rare_work(now: datetime) -> QuerySet[Any, int]:
     return found
 
 
-_RARE_WORK = Prepared(_rare_work, now=datetime)
+_RARE_WORK = Prepared(_rare_work, now=datetime, stable=datetime)
 
 
 def sweep(*, now: datetime, rung: RecentRings | None = None) -> None:
     """Ends what is over, and rings for what is due. ``rung``: the rows that earlier sweeps of this worker rang for."""
     rung = rung or RecentRings()
     rung.forget(now=now)
-    found = set(_RARE_WORK.rows(now=now))
+    found = set(_RARE_WORK.rows(now=now, stable=now - health.FLAPPING_ENDS_AFTER))
     for kind, work in (
         (_UNANSWERED, approvals.expire),
         (_REPLACED, replaced_machine.look),

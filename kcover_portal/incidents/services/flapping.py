@@ -47,7 +47,7 @@ def changes_of_return(incident: Incident, *, now: datetime) -> dict[str, object]
 
 def close_ended(*, now: datetime) -> None:
     """Closes the incidents whose flapping fault has stayed away for long enough."""
-    for row in seen.ended_for_good(now=now):
+    for row in seen.ended_until(now - health.FLAPPING_ENDS_AFTER):
         because = reasons.kept(row.ended_because)
         if because is not None:
             closure.close([row.pk], because=because, actor=row.ended_by, before=row.ended_at, now=now)

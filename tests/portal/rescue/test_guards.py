@@ -219,8 +219,6 @@ class TestStorm:
         assert len(isolated(world)) == len(before) + 6
         assert latest_reason(world, "storm_budget") == {"taken": 6, "limit": 6, "eligible": 24}
         world.pass_time(3600)  # the storm lasts, and its nodes with it
-        hurt(world, 13)
-        world.work()
         assert len(isolated(world)) == len(before) + 6
 
     @pytest.mark.parametrize(("guard", "taken"), [({"budget": {"limit": 5}}, 5), ({"floor": {"percent": 90}}, 3)])

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from kcover.decisions import health
+from kcover_portal.api.v1 import sources
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident
@@ -40,6 +41,7 @@ class Flapper:
         return self.at
 
     def _post(self, status: str, ends: str) -> None:
+        sources.request_rates.forget()
         told = self.alert(self.name, status=status) | {"startsAt": stamp(self.since), "endsAt": ends}
         answer = self.sender.post(notification(told))
         assert (answer.status_code, answer.json()["accepted"]) == (202, 1)
@@ -71,7 +73,7 @@ def test_it_is_closed_when_it_has_stayed_away(flapper: Flapper) -> None:
     for _ in range(3):
         flapper.fire()
         flapper.end()
-    stable = flapper.at + health.FLAPPING_ENDS_AFTER
+    stable = Incident.objects.get(state="open").ended_at + health.FLAPPING_ENDS_AFTER
     rescue.sweep(now=stable - timedelta(seconds=1))
     assert states() == ["closed", "open"]
     rescue.sweep(now=stable)
