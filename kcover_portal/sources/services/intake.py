@@ -55,12 +55,16 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
     new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
+    repeated = [one for digest, one in by_digest.items() if digest not in fresh]
+    again = told_series.fire_again(source, repeated, now=now)
+    new += again
     told = told_series.tell(source, new, nodes, now=now)
     faults, passed = _split(source, new, nodes, told, now=now)
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
-    taken = IntakeResult(accepted=len(fresh), duplicates=sent - len(fresh), rejected=tuple(rejected))
+    accepted = len(fresh) + len(again)
+    taken = IntakeResult(accepted=accepted, duplicates=sent - accepted, rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
 

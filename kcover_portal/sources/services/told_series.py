@@ -7,7 +7,7 @@ still fire, so that the end of one is not the end of another about the same devi
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -22,6 +22,7 @@ from kcover_portal.sources.models import Source, ToldSeries
 SENDING: Final = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS)
 KNOWN_FOR: Final = timedelta(days=14)  # longer than the repetition of an event is recognized
 PRUNE_BATCH: Final = 5_000
+FIRES_AGAIN_AFTER: Final = timedelta(minutes=10)  # longer than a message that was overtaken is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +73,19 @@ def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node],
     passes = Q(digest__in=series) | _of_checks(events, nodes)
     wanted = (Q(passed_at__isnull=False) & passes) | (Q(fault_at__isnull=False) & fires & _of_checks(ended, nodes))
     return Told(list(ToldSeries.objects.filter(wanted, source=source)))
+
+
+def fire_again(source: Source, seen: Iterable[Observation], *, now: datetime) -> list[Observation]:
+    """The alerts that fire although their end was told a while ago, by the time at which that was told.
+
+    Alertmanager ends an alert of which it hears nothing. If Prometheus then sends it again, it has its first start.
+    """
+    firing = {_digest(one): one for one in seen if one.series and not one.healthy}
+    if source.kind not in SENDING or not firing:
+        return []
+    over = Q(passed_at__isnull=False) & (Q(fault_at=None) | Q(fault_at__lte=F("passed_at")))
+    rows = ToldSeries.objects.filter(over, source=source, digest__in=list(firing), at__lt=now - FIRES_AGAIN_AFTER)
+    return [replace(firing[row.digest], seen_at=row.at) for row in rows.order_by("pk")]
 
 
 def _of_checks(seen: Iterable[Observation], nodes: Mapping[str, Node]) -> Q:

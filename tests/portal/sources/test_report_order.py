@@ -13,6 +13,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
 from kcover_portal.sources.models import ToldSeries
 from kcover_portal.sources.services import told_series
+from tests import moment
 from tests.portal.sources.conftest import Sender, notification, stamp
 
 Make = Callable[..., dict[str, Any]]
@@ -40,6 +41,24 @@ def test_inv_04_a_firing_older_than_its_resolve_opens_nothing(alertmanager: Send
     assert open_codes() == ["HighMem"]
 
 
+def test_an_alert_that_fires_again_from_its_first_start_was_told_away_wrongly(
+    alertmanager: Sender, alert: Make, now: datetime
+) -> None:
+    """Prometheus could not reach Alertmanager, which ended the alert. Then it is sent again, with its first start."""
+    began, ended = now - 60 * MINUTE, now - 2 * MINUTE
+    alertmanager.post(notification(fired(alert, began)))
+    alertmanager.post(notification(fired(alert, began, ended)))
+    moment.move_to(now + 5 * MINUTE)
+    alertmanager.post(notification(fired(alert, began)))  # may have been overtaken
+    assert open_codes() == []
+    moment.move_to(now + 30 * MINUTE)
+    answer = alertmanager.post(notification(fired(alert, began)))
+    assert (answer.json()["accepted"], open_codes()) == (1, ["HighMem"])
+    moment.move_to(now + 90 * MINUTE)
+    answer = alertmanager.post(notification(fired(alert, began)))
+    assert (answer.json()["accepted"], Incident.objects.get(state="open").count) == (0, 1)
+
+
 @pytest.mark.parametrize("order", [*itertools.permutations(range(4))])
 def test_four_reports_of_one_alert_end_alike_in_any_order(
     alertmanager: Sender, alert: Make, now: datetime, order: tuple[int, ...]
@@ -51,7 +70,7 @@ def test_four_reports_of_one_alert_end_alike_in_any_order(
         alertmanager.post(notification(told[number]))
     assert open_codes() == ["HighMem"]
     alertmanager.post(notification(fired(alert, at[2], now)))
-    assert open_codes() == []
+    assert not Incident.objects.filter(state="open", ended_at=None).exists()
 
 
 @pytest.mark.parametrize("together", [True, False])
