@@ -3,10 +3,10 @@
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from django.db.models import F, Q, QuerySet, Sum, Window
+from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
 from kcover import turns
@@ -15,7 +15,14 @@ from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.queries.seen import LateReport, seen_after, seen_in, seen_since, told_late
+from kcover_portal.incidents.queries.seen import (
+    LateReport,
+    seen_after,
+    seen_in,
+    seen_since,
+    seen_within,
+    told_late,
+)
 from kcover_portal.prepared import Prepared
 
 __all__ = [
@@ -129,14 +136,6 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
         first, total = (known.first_seen_at, known.count) if known else (at, 0)
         found[incident][source] = Witness(source, first, at, total + count)
     return {incident: list(named.values()) for incident, named in found.items()}
-
-
-def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
-    """The number of occurrences in the last ``seconds``, by the best witness, because all saw the same fault."""
-    rows = incident.occurrences.filter(at__gte=now - timedelta(seconds=seconds), at__lte=now).order_by()
-    rows = rows.filter(late_seconds=None)  # what was told late is no repeat
-    counts = rows.values("witness").annotate(total=Sum("count")).values_list("total", flat=True)
-    return max(counts, default=1)
 
 
 def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple[str, str]]:

@@ -1,12 +1,12 @@
 """When incidents were seen: in which boot, and after which time, whenever it was told."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from kcover.decisions import health
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.prepared import Prepared
@@ -28,9 +28,9 @@ def of_earlier_machine() -> Q:
     return Q(last_at__lt=F("node__machine_since")) & ~in_present_boot
 
 
-def ended_for_good(now: datetime) -> QuerySet[Incident]:
-    """Open incidents whose flapping fault ended, and has stayed away for so long that it is over."""
-    rows = Incident.objects.filter(state=Incident.State.OPEN, ended_at__lte=now - health.FLAPPING_ENDS_AFTER)
+def ended_until(at: datetime) -> QuerySet[Incident]:
+    """Open incidents whose flapping fault ended by this time, and has stayed away since."""
+    rows = Incident.objects.filter(state=Incident.State.OPEN, ended_at__lte=at)
     return rows.select_related("cluster").order_by("pk")
 
 
@@ -49,6 +49,25 @@ def _seen(at: datetime, *, later: str, earlier: str) -> Q:
     told = rows.filter(**{f"at__{later}": at, f"earliest_at__{earlier}": at})
     seen = rows.filter(Q(**{f"earliest_at__{later}": at}) | Q(**{f"at__{later}": at, "earliest_at": None}))
     return Q(**{f"last_at__{later}": at}) & (~Q(Exists(told)) | Q(Exists(seen)))
+
+
+def seen_within(incident: Incident, seconds: int, *, now: datetime) -> int:
+    """The number of occurrences in the last ``seconds``, by the best witness, because all saw the same fault.
+
+    What a source tells at once after an outage counts by its own times.
+    """
+    within = timedelta(seconds=seconds)
+    rows = incident.occurrences.filter(at__gte=now - within, at__lte=now).order_by()
+    found: defaultdict[str, list[tuple[datetime, int]]] = defaultdict(list)
+    for witness, earliest, at, count in rows.filter(late_seconds=None).values_list(
+        "witness", "earliest_at", "at", "count"
+    ):
+        found[witness].append((earliest or at, count))
+    latest = {witness: max(at for at, _ in told) for witness, told in found.items()}
+    return max(
+        (sum(count for at, count in told if at >= latest[witness] - within) for witness, told in found.items()),
+        default=1,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,9 @@ from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs
 from kcover_portal.incidents.services.portal_fault import PortalFault
-from kcover_portal.incidents.services.record_faults import (
+from kcover_portal.incidents.services.record_faults import keep_cluster_incident, keep_fault, keep_found, keep_storm
+from kcover_portal.incidents.services.redecisions import (
     decided_with_other_labels,
-    keep_cluster_incident,
-    keep_fault,
-    keep_found,
-    keep_storm,
     redecide_cluster,
     redecide_if_labels_changed,
     redecide_nodes,

@@ -8,7 +8,7 @@ from django.db import connection
 
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services.record_faults import labels_digest
+from kcover_portal.incidents.services.redecisions import labels_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

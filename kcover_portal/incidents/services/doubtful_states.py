@@ -9,6 +9,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from django.db import transaction
+
 from kcover.decisions.boots import Boot
 from kcover.faults.device import Device, covers
 from kcover.sources.observation import is_of_check
@@ -74,16 +76,23 @@ def settle(*, now: datetime, node: Node | None = None) -> None:
 
     Incidents that people or a repair have closed meanwhile stay closed.
     """
-    due = seen.doubt_is_over(now=now).select_related("incident__node")
+    due = seen.doubt_is_over(now=now).order_by("node_id", "incident_id", "pk")
     for row in due if node is None else due.filter(node=node):
-        boot, incident = row.doubt["boot"], row.incident
-        if not Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until).update(
-            boot_id=boot, late_seconds=None, doubt_until=None
-        ):
-            continue
-        changes: dict[str, Any] = {"last_at": now, "decide_at": now}
-        if incident.node is not None and incident.node.boot_id == boot:
-            changes["boot_id"] = boot
-        if Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
-            doorbell.ring("rescue.decide", incident.pk)
-            doorbell.ring("rescue.nudge", row.node_id)
+        with transaction.atomic():
+            _settle(row, now=now)
+
+
+def _settle(row: Occurrence, *, now: datetime) -> None:
+    # The incident first, as reports lock it. Closing waits for it, or is seen here.
+    incident = Incident.objects.select_for_update(no_key=True).select_related(None).get(pk=row.incident_id)
+    boot = row.doubt["boot"]
+    still = Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until)
+    seen_now = {"boot_id": boot, "late_seconds": None, "doubt_until": None, "earliest_at": now}  # it still stands
+    if not still.update(**seen_now) or incident.state != Incident.State.OPEN:
+        return
+    changes: dict[str, Any] = {"last_at": now, "decide_at": now}
+    if incident.node_id is not None and Node.objects.filter(pk=incident.node_id, boot_id=boot).exists():
+        changes["boot_id"] = boot
+    Incident.objects.filter(pk=incident.pk).update(**changes)
+    doorbell.ring("rescue.decide", incident.pk)
+    doorbell.ring("rescue.nudge", row.node_id)

@@ -80,9 +80,9 @@ def sorted_out(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: d
     """
     left = []
     for group in groups:
-        incident = _earlier(node, group, boot_id=boot_id)
+        incident, waits_until = _earlier(node, group, boot_id=boot_id)
         if incident is None:
-            left.append(group)
+            left.append(group if waits_until is None else _waiting(group, waits_until))
         elif incident.state == Incident.State.OPEN:
             left.append(joins.moved(group, incident))
         else:
@@ -90,18 +90,37 @@ def sorted_out(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: d
     return left
 
 
-def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> Incident | None:
-    """The incident that the group belongs to, if it is not the open one of its own name."""
+def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> tuple[Incident | None, datetime | None]:
+    """The incident that the group belongs to, if it is not the open one of its own name.
+
+    Without one, until when a state may be of before a repair in this boot: if it ends by then, it was.
+    """
     since = [one.earliest for one in group.fresh if isinstance(one, TimedFault) and one.earliest is not None]
     if len(since) != len(group.fresh) or (group.is_open and not are_late(group.fresh)):
-        return None
+        return None, None
     found = [row for row in _SINCE.rows(node=node.pk, since=min(since)) if joins.is_same(group, row)]
     if any(map(is_in_doubt, group.fresh)):  # what may be of the present boot is not told away
         found = [row for row in found if row.state == Incident.State.OPEN]
     if are_late(group.fresh):
-        return _of_boot([row for row in found if _is_in_question(row)], boot_id)
-    closed = (row for row in found if row.state == Incident.State.CLOSED and _is_in_question(row))
-    return next((row for row in closed if _is_from_before(group, row, boot_id=boot_id)), None)
+        return _of_boot([row for row in found if _is_in_question(row)], boot_id), None
+    closed = [row for row in found if row.state == Incident.State.CLOSED and _is_in_question(row)]
+    incident = next((row for row in closed if _is_from_before(group, row, boot_id=boot_id)), None)
+    ends = [_end_of_doubt(group, row) for row in closed if row.repaired_at is not None]
+    return incident, max((end for end in ends if end is not None), default=None)
+
+
+def _end_of_doubt(group: FaultGroup, repaired: Incident) -> datetime | None:
+    """Until when the states of the group may be those that the repair ended; None if they cannot be."""
+    at = repaired.repaired_at
+    doubts = [one.doubt for one in group.fresh if isinstance(one, TimedFault) and one.doubt is not None]
+    if at is None or len(doubts) != len(group.fresh):
+        return None
+    return at + max(doubts)
+
+
+def _waiting(group: FaultGroup, until: datetime) -> FaultGroup:
+    fresh = [replace(one, decide_from=until) if isinstance(one, TimedFault) else one for one in group.fresh]
+    return replace(group, fresh=fresh)
 
 
 def _is_from_before(group: FaultGroup, closed: Incident, *, boot_id: str) -> bool:
@@ -117,7 +136,7 @@ def _is_from_before(group: FaultGroup, closed: Incident, *, boot_id: str) -> boo
     if closed.boot_id not in ("", boot_id) and not closed.occurrences.filter(boot_id=boot_id).exists():
         return False
     if closed.repaired_at is not None:
-        return all(one.earliest is not None and one.earliest < closed.repaired_at for one in seen)
+        return all(at is not None and at < closed.repaired_at for at in map(_own_time, seen))
     return all(at is not None and at <= closed.last_at for at in map(_own_time, seen))
 
 

@@ -1,17 +1,17 @@
 """Records faults: one path for every source and kind of fault."""
 
 import hashlib
-import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any
 
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.db.models.functions import Coalesce, Least
 
-from kcover import marks, reasons
+from kcover import reasons
 from kcover.decisions import guards
 from kcover.faults import fault, xid
 from kcover_portal import doorbell
@@ -29,9 +29,8 @@ from kcover_portal.incidents.services import (
     timed_fault,
 )
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
-from kcover_portal.incidents.services.fault_readings import Identity, identity_of, worst
+from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, worst
 from kcover_portal.incidents.services.timed_fault import TimedFault
-from kcover_portal.prepared import Prepared
 
 MAX_CODE = 160  # characters; the length of the column
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)
@@ -95,7 +94,8 @@ def keep_faults(
     beyond = overflow.exceeding(groups, open_now=open_now, limit=overflow.limit_of(node))
     own = [group for group in groups if group.identity not in beyond]
     opened = new_incidents.open_together(node, [group for group in own if not group.is_open], boot_id=boot_id, now=now)
-    for group in own:
+    # Closing locks the incidents of a node in this order, too.
+    for group in sorted(own, key=lambda one: one.incident.pk if one.incident is not None else sys.maxsize):
         if group.identity not in opened:
             _keep(node, group, boot_id=boot_id, now=now)
     if beyond:
@@ -139,28 +139,9 @@ def _add(
     node: Node, incident: Incident, group: FaultGroup, columns: Mapping[str, Any], *, boot_id: str, now: datetime
 ) -> bool:
     """Adds to an open incident and schedules its decision. Returns False if it is no longer open."""
-    current = {
-        "is_user_fault": incident.is_user_fault,
-        "severity": incident.severity,
-        "message": incident.message,
-    }
-    reading = worst(current, group.fresh, drill=incident.drill)
-    worse = reading is not current
-    changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
-    is_late = timed_fault.are_late(group.fresh)
-    if not is_late:
-        changes |= {"last_at": now, **flapping.changes_of_return(incident, now=now)}
-    if worse:
-        changes |= reading
-    changes |= {**source_fault.changes_of(group.fresh), **columns}
-    if not is_late and not late_reports.sets_back(node, incident, boot_id):
-        changes["boot_id"] = boot_id
-    if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
-        changes["counted_records"] = group.counted
-    # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
-    if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
-        changes["drill"] = False
-    if is_late and incident.decided_at is not None:
+    changes, worse = _changes(node, incident, group, boot_id=boot_id, now=now)
+    changes |= columns
+    if timed_fault.are_late(group.fresh) and (incident.decided_at is not None or incident.boot_id != boot_id):
         doorbell.ring("rescue.nudge", node.pk)  # its verification shows what does not count
         return bool(Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes))
     another_boot = incident.boot_id != changes.get("boot_id", incident.boot_id)
@@ -178,6 +159,48 @@ def _add(
     if at_once and (worse or another_boot or incident.decide_at is None or incident.decide_at > now):
         doorbell.ring("rescue.decide", incident.pk)
     return True
+
+
+def _changes(
+    node: Node, incident: Incident, group: FaultGroup, *, boot_id: str, now: datetime
+) -> tuple[dict[str, Any], bool]:
+    """The columns of an open incident that more faults change, and whether they make it worse."""
+    changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
+    if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
+        changes["counted_records"] = group.counted
+    is_late = timed_fault.are_late(group.fresh)
+    if is_late and incident.boot_id not in ("", boot_id):
+        return changes, False  # what an earlier boot had does not say how bad the fault of this one is
+    if not is_late:
+        changes |= {"last_at": now, **flapping.changes_of_return(incident, now=now)}
+        if not late_reports.sets_back(node, incident, boot_id):
+            changes["boot_id"] = boot_id
+    reading = _worse_reading(incident, group)
+    changes |= {**(reading or {}), **source_fault.changes_of(group.fresh)}
+    # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
+    if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
+        changes["drill"] = False
+    return changes, reading is not None
+
+
+def _worse_reading(incident: Incident, group: FaultGroup) -> Reading | None:
+    """The reading of the faults if it is worse than that of their incident; None if it is not."""
+    current = _reading_of(incident)
+    if worst(current, group.fresh, drill=incident.drill) is current:
+        return None
+    # Another reporter may have told of something worse meanwhile.
+    locked = Incident.objects.select_for_update(no_key=True).get(pk=incident.pk)
+    current = _reading_of(locked)
+    found = worst(current, group.fresh, drill=locked.drill)
+    return None if found is current else found
+
+
+def _reading_of(incident: Incident) -> Reading:
+    return {
+        "is_user_fault": incident.is_user_fault,
+        "severity": incident.severity,
+        "message": incident.message,
+    }
 
 
 def keep_storm(
@@ -236,59 +259,3 @@ def keep_cluster_incident(
             **fields,
         },
     )
-
-
-def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:
-    """Schedules a new decision of incidents that were decided when the node had other labels.
-
-    A removed exclusion, or a changed label that a rule selects by, may change the answer just as a new occurrence may.
-    """
-    rows = _decided().filter(node=node)
-    for pk in rows.exclude(decided_labels=labels_digest(node.labels)).values_list("pk", flat=True):
-        if rows.filter(pk=pk).update(decide_at=now):
-            doorbell.ring("rescue.decide", pk)
-
-
-def decided_with_other_labels(nodes: Collection[Node]) -> set[int]:
-    """The nodes (by key) with an open incident that was decided when the node had other labels."""
-    labels = {node.pk: node.labels for node in nodes}
-    decided: Iterable[tuple[int, str]]
-    if len(labels) == 1:
-        decided = _DECIDED_LABELS.rows(node=next(iter(labels)))
-    else:
-        decided = _decided().filter(node__in=labels).values_list("node_id", "decided_labels")
-    return {node for node, digest in decided if digest != labels_digest(labels[node])}
-
-
-def _decided() -> QuerySet[Incident]:
-    """The open incidents that were decided by the labels of their node and are not due again."""
-    rows = Incident.objects.order_by().filter(state=Incident.State.OPEN, decide_at=None, decided_at__isnull=False)
-    return rows.exclude(decided_labels="")
-
-
-_DECIDED_LABELS: Prepared[tuple[int, str]] = Prepared(
-    lambda node: _decided().filter(node=node).values_list("node_id", "decided_labels"), node=int
-)
-
-
-def labels_digest(labels: Mapping[str, str]) -> str:
-    """A digest of the labels, without the portal's own state label, by which no rule selects."""
-    relevant = sorted((key, value) for key, value in labels.items() if key != marks.STATE_LABEL)
-    return hashlib.sha256(json.dumps(relevant).encode()).hexdigest()[:16]
-
-
-def redecide_cluster(cluster: Cluster, *, seen_since: datetime, now: datetime) -> int:
-    """Schedules new decisions in a cluster whose rules, mode or decider changed. Returns how many.
-
-    ``seen_since``: incidents that last occurred before this have expired (invariant 32).
-    """
-    rows = Incident.objects.filter(cluster=cluster, state=Incident.State.OPEN, decide_at=None, last_at__gte=seen_since)
-    return rows.exclude(node=None).exclude(decided_at=None).update(decide_at=now)
-
-
-def redecide_nodes(nodes: Collection[Node], *, now: datetime) -> None:
-    """Schedules new decisions of all open incidents of the nodes, after what held them back has gone."""
-    rows = Incident.objects.filter(node__in=nodes, state=Incident.State.OPEN)
-    if nodes and rows.update(decide_at=now):
-        for pk in rows.values_list("pk", flat=True):
-            doorbell.ring("rescue.decide", pk)

@@ -80,4 +80,6 @@ def first_decision(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:
     if are_late(seen):
         return now + LATE_DECIDED_AFTER
     is_old = all(isinstance(one, SourceFault) and one.seen_at and one.seen_at < now - OLD_AFTER for one in seen)
-    return now + SETTLING_TIME if is_old else now
+    waits = [one.decide_from for one in seen if isinstance(one, TimedFault) and one.decide_from is not None]
+    at_once = now + SETTLING_TIME if is_old else now
+    return max(at_once, min(waits)) if len(waits) == len(seen) else at_once

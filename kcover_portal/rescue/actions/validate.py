@@ -15,11 +15,12 @@ from kcover.actions import validate as core
 from kcover.node_stage import Stage
 from kcover.validation import fault_classes
 from kcover_portal.incidents import queries as incidents
+from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import seen as when_seen
 from kcover_portal.kube import port
 from kcover_portal.rescue.queries import device_isolations
-from kcover_portal.rescue.step import burn_in, matched_rule, node_marks, validator
+from kcover_portal.rescue.step import burn_in, doubtful_reports, matched_rule, node_marks, validator
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, Wait
@@ -75,13 +76,14 @@ def _passed(context: Context, node: port.Node, named: dict[str, str]) -> Outcome
     """The outcome of a validation that passed: the boot must be the same, without a fault since the step began."""
     if node.boot_id != context.step.progress_as(core.Progress).boot_id:
         return Failed(reasons.of("rebooted_again"))
+    services.settle_doubt(node=context.node, now=context.now)
     seen = incidents.faults_since(context.node, context.step.started_at or context.now)
     if seen:
         faults = reasons.named([_named(one) for one in seen], most=MAX_NAMES_SHOWN)
         return Failed(reasons.of("validation_with_faults", faults=faults, **named), outcome=core.FAILED_OUTCOME)
     if not node.ready:
         return Poll(POLL_SECONDS, reasons.of("verify_not_ready"))
-    return Done(reasons.of("validation_of_node_passed", **named))
+    return doubtful_reports.wait(context) or Done(reasons.of("validation_of_node_passed", **named))
 
 
 def _request(context: Context, node: port.Node) -> Outcome:

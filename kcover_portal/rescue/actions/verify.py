@@ -21,10 +21,9 @@ from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.queries import seen
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
-from kcover_portal.rescue.step import matched_rule, node_marks, out_of_service, plan_steps
+from kcover_portal.rescue.step import doubtful_reports, matched_rule, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait
 
@@ -46,14 +45,7 @@ def run(context: Context) -> Outcome:
 
 
 def _not_counted(late: Sequence[incidents.LateReport]) -> reasons.Reason:
-    return reasons.of("late_reports", reports=_told(late))
-
-
-def _told(reports: Sequence[incidents.LateReport]) -> tuple[reasons.Reason, ...]:
-    return tuple(
-        reasons.of("late_report", source=one.source, fault=one.fault, late=reasons.span(timedelta(seconds=one.seconds)))
-        for one in reports
-    )
+    return reasons.of("late_reports", reports=doubtful_reports.named(late))
 
 
 def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
@@ -82,7 +74,7 @@ def _verify(context: Context, *, since: datetime, boot_id: str) -> Outcome:
     if left > timedelta(0):
         return Wait(left.total_seconds(), reasons.of("hold_down", seconds=context.cluster.hold_down))
     missing = _unproved(context, since=since, boot_id=node.boot_id) or _without_gpus(context, node, since=since)
-    return missing or _in_doubt(context) or Done(reasons.of("verified_healthy"))
+    return missing or doubtful_reports.wait(context) or Done(reasons.of("verified_healthy"))
 
 
 def _may_settle(context: Context) -> bool:
@@ -128,17 +120,6 @@ def _without_gpus(context: Context, node: port.Node, *, since: datetime) -> Outc
     if context.now - since > GPUS_WITHIN:
         return Hold(reasons.of("gpus_still_unallocatable", **numbers))
     return Wait(CHECK_SECONDS, reasons.of("verify_waits_for_gpus", **numbers))
-
-
-def _in_doubt(context: Context) -> Outcome | None:
-    """Waits for states that may be of the present boot: they end, or they still stand when the doubt is over."""
-    found = seen.in_doubt(context.node)
-    if found is None:
-        return None
-    reports, until = found
-    return Wait(
-        CHECK_SECONDS, reasons.of("verify_waits_for_doubt", reports=_told(reports), until=reasons.moment(until))
-    )
 
 
 def _same_rule(context: Context, fault: Incident) -> bool:

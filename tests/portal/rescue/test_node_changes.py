@@ -10,7 +10,7 @@ from kcover import marks
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services.record_faults import labels_digest
+from kcover_portal.incidents.services.redecisions import labels_digest
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.rescue import services
 from kcover_portal.rescue.engine import node_changes
