@@ -139,7 +139,7 @@ def probes(settings: config.Config, *, gpus: ExpectedGpuCount) -> list[Probe]:
         vendor = NvidiaProbe(interval_seconds=poll, expected=gpus)
     return [
         vendor,
-        infiniband.InfinibandProbe(expected=settings.hcas or settings.metax.hca_ids),
+        infiniband.InfinibandProbe(expected=_adapters(settings)),
         hardware.HardwareProbe(),
         clock.ClockProbe(limit_ms=settings.metax.ntp_max_offset_ms),
         storage.StorageProbe(folders=_folders(settings), mounts=settings.mounts),
@@ -147,6 +147,12 @@ def probes(settings: config.Config, *, gpus: ExpectedGpuCount) -> list[Probe]:
         sel.SelProbe(),
         kubelet.KubeletProbe(),
     ]
+
+
+def _adapters(settings: config.Config) -> tuple[str, ...]:
+    """The adapters that must be there. kcover's sample lists some under ``metaX``, whatever GPUs the nodes have."""
+    of_metax = settings.metax.hca_ids if settings.vendor == "metax" else ()
+    return settings.hcas or of_metax
 
 
 def check_runner(settings: config.Config, *, fetch_peers: Callable[[], tuple[str, ...]] | None = None) -> CheckRunner:

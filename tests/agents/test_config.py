@@ -6,7 +6,7 @@ from datetime import time, timedelta
 
 import pytest
 
-from agents import config, errors
+from agents import config, errors, setup
 
 
 @pytest.fixture
@@ -202,3 +202,12 @@ def test_every_setting_is_explained():
     for variables, key in config.SETTINGS.values():
         assert f"`{variables[0]}`" in text
         assert f"`{key}`" in text
+
+
+@pytest.mark.parametrize(("vendor", "expected"), [("nvidia", ()), ("metax", ("mlx5_0",))])
+def test_the_adapters_of_kcovers_sample_are_expected_on_metax_nodes_only(
+    vendor: str, expected: tuple[str, ...]
+) -> None:
+    settings = config.Config(node="gpu-1", vendor=vendor, metax=config.MetaX(hca_ids=("mlx5_0",)))
+    [probe] = [one for one in setup.probes(settings, gpus=lambda: 0) if one.name == "infiniband"]
+    assert probe.expected == expected

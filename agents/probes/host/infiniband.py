@@ -56,7 +56,7 @@ class InfinibandProbe:
     ) -> None:
         """``expected``: adapters (``mlx5_0``) whose ports must all be active."""
         self.interval_seconds = interval_seconds
-        self._expected, self._root = expected, root
+        self.expected, self._root = expected, root
         self._ports: dict[str, _Port] = {}
         self._growth = Growth()
 
@@ -70,12 +70,12 @@ class InfinibandProbe:
                 name = f"{adapter.name}/{port.name}"
                 shown.add(name)
                 self._ports.setdefault(name, _new_port(adapter))
-                findings += self._port(name, port, adapter.name in self._expected, now=now)
+                findings += self._port(name, port, adapter.name in self.expected, now=now)
         findings += (
             _missing(name, port, now=now) for name, port in self._ports.items() if name not in shown and port.is_missed
         )
         present = {adapter.name for adapter in adapters}
-        for name in self._expected:
+        for name in self.expected:
             message = "the adapter is missing"
             findings.append(finding("ib_port", Severity.FAULT.when(name not in present), device=name, message=message))
         return Observation(findings=tuple(findings))
