@@ -37,6 +37,13 @@ class RescueActions(base.ActionView):
 
     decision_systems = True
 
+    def handle_exception(self, exc: Exception) -> Response:
+        """Returns KCE's response also to a request that is not read, such as one without a token."""
+        found = super().handle_exception(exc)
+        found.data = {"code": "Error", "message": found.data["detail"]}
+        found.content_type = "application/json"
+        return found
+
     @extend_schema(
         operation_id="rescue_actions_create",
         parameters=[

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
@@ -32,6 +33,19 @@ def caller(cluster: Cluster | None, now: datetime, *scopes: str, kind: str = "de
 def asked(node: str = "gpu-1", *actions: str, **more: Any) -> dict[str, Any]:
     named = [{"name": name, "waittime": "", "maps": []} for name in actions or ("cordon",)]
     return {"nodeName": node, "xid": 79, "escalateTime": "", "actions": named, **more}
+
+
+def test_what_is_not_read_gets_kces_error_too(node: Node, east: Cluster, now: datetime) -> None:
+    headers = caller(east, now).headers
+    for status, answer in (
+        (401, Client().post("/api/v1/rescue-actions", asked(), content_type="application/json")),
+        (
+            415,
+            Client().post("/api/v1/rescue-actions", "x", content_type="text/plain", headers=headers),
+        ),
+    ):
+        assert (answer.status_code, set(answer.json()), answer.json()["code"]) == (status, {"code", "message"}, "Error")
+        assert answer.json()["message"]
 
 
 def test_success_is_kces_and_names_the_rescue(node: Node, east: Cluster, now: datetime) -> None:
