@@ -86,16 +86,11 @@ def burn_in(profile: str, *, taints: bool) -> tuple[PlannedStep, ...]:
 
 
 def first_to_approve(steps: Sequence[PlannedStep]) -> int | None:
-    """The first step that does more than keep new work off the node and call people; None if no step does.
+    """The first step that does more than keep new work off the node and tell people; None if no step does.
 
     In approve mode the steps before it run first, so that a faulty node takes no new work while people are asked.
     """
-    harmless = (actions.Stage.KEEP_AWAY, actions.Stage.NOTIFY, actions.Stage.HAND_OVER)
-    asks = (
-        index
-        for index, step in enumerate(steps)
-        if actions.ACTIONS[step.name].place[0] not in harmless or actions.takes_away(step.name, step.args)
-    )
+    asks = (index for index, step in enumerate(steps) if not actions.only_isolates(step.name, step.args))
     return next(asks, None)
 
 

@@ -48,7 +48,8 @@ ELSEWHERE: Mapping[str, Iterable[str]] = {
 # Codes that a call gets from elsewhere: every value, by "file::function::code as it is written".
 CODES: Mapping[str, Iterable[str]] = {
     "kcover/decisions/decide.py::_evaluate::why": (
-        *("nothing_holds_back", "approval_required", "approve", "approve_after_isolation", "approve_isolates_only"),
+        *("nothing_holds_back", "approval_required", "approve", "approve_after_isolation", "approve_after_notice"),
+        "approve_isolates_only",
     ),
     "kcover/decisions/guards/evaluate.py::_storm::f'storm_{symptom.trait}'": [f"storm_{trait}" for trait in TRAITS],
     "kcover/decisions/guards/facts.py::scope_name::f'scope_{kind}'": SCOPES,

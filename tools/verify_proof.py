@@ -100,7 +100,8 @@ ISOLATES = (
     *("offline", "replace", "repair"),
 )
 TAKES_AWAY = ("restart_jobs", "stop_jobs", "drain", "reset", *BOOTS, "replace")
-HARMLESS = ("cordon", "taint", "label", "quarantine_device", "notify", "escalate")  # approve mode asks before others
+HARMLESS = ("cordon", "taint", "quarantine_device", "notify", "escalate")  # approve mode asks before others
+SYSTEM_KEY = re.compile(r"([^/]+\.)?(kubernetes|k8s)\.io/.*")  # and before a taint on which a controller may act
 MENDS = ("reset", *BOOTS, "replace")
 RETURNS = ("uncordon", "release")
 MAKES = {"cordon": "cordon", "taint": "taint", "label": "label", "uncordon": "uncordon"}  # steps that always call
@@ -645,6 +646,12 @@ def takes_away(step: Json) -> bool:
     return step["name"] in TAKES_AWAY or evicts
 
 
+def only_isolates(step: Json) -> bool:
+    """True if the step does no more than keep new work off the node and tell people."""
+    signals = step["name"] == "taint" and SYSTEM_KEY.fullmatch(step["args"]["key"]) is not None
+    return step["name"] in HARMLESS and not takes_away(step) and not signals
+
+
 class Decision:
     """The decision, derived again from its facts."""
 
@@ -674,7 +681,7 @@ class Decision:
         first = self._first_gate(mode, steps)
         asks = rule.approval is not None or (mode == "approve" and first is not None)
         self._check_guards(rule)
-        self._check_reasons(rule, mode, asks, first, opened)
+        self._check_reasons(rule, self._answer(mode, steps, asks, first), mode, asks, opened)
         self._check_gate(rule, asks, first, details)
 
     def _check_rules(self) -> None:
@@ -750,15 +757,23 @@ class Decision:
             return next((place for place, step in enumerate(steps) if takes_away(step)), 0)
         if not self.facts["cluster"].get("isolate_before_approval", False):
             return 0
-        asks = (place for place, step in enumerate(steps) if step["name"] not in HARMLESS or takes_away(step))
-        return next(asks, None)
+        return next((place for place, step in enumerate(steps) if not only_isolates(step)), None)
 
-    def _check_reasons(self, rule: Rule, mode: str, asks: bool, first: int | None, opened: Json) -> None:
+    @staticmethod
+    def _answer(mode: str, steps: Sequence[Json], asks: bool, first: int | None) -> str:
+        """The code of the reason for what is done first, and for whether a person is asked."""
+        if mode != "approve":
+            return "approval_required" if asks else "nothing_holds_back"
+        if not asks:
+            return "approve_isolates_only"
+        if not first:
+            return "approve"
+        isolates = any(step["name"] in ISOLATES for step in steps[:first])
+        return "approve_after_isolation" if isolates else "approve_after_notice"
+
+    def _check_reasons(self, rule: Rule, answer: str, mode: str, asks: bool, opened: Json) -> None:
         fault = self.facts["fault"]
         matched = {"rule": rule.name, "priority": rule.priority, "kind": fault["kind"], "code": fault["code"]}
-        answer = "approval_required" if asks else "nothing_holds_back"
-        if mode == "approve":
-            answer = "approve" if first == 0 else "approve_after_isolation" if asks else "approve_isolates_only"
         expected = [{"code": "rule_matches", "params": matched}, {"code": answer, "params": {}}]
         claim(self.data["because"] == expected, "reasons", "the reasons are not those that follow from the facts")
         claim(self.entry["verb"] == ("decision.approve" if asks else "decision.rescue"), "answer", "the answer differs")

@@ -50,6 +50,7 @@ __all__ = [
     "in_order",
     "in_policies",
     "names",
+    "only_isolates",
     "takes_away",
 ]
 
@@ -86,3 +87,12 @@ def takes_away(name: str, args: Mapping[str, Any]) -> bool:
     Such a step needs the approval and passes the guards right before it runs.
     """
     return ACTIONS[name].takes_away(args)
+
+
+def only_isolates(name: str, args: Mapping[str, Any]) -> bool:
+    """Return whether the step only keeps new work off the node, tells people, or leaves the rest to a person.
+
+    In approve mode such a step waits for nobody.
+    """
+    harmless = ACTIONS[name].place[0] in (Stage.KEEP_AWAY, Stage.NOTIFY, Stage.HAND_OVER)
+    return harmless and not takes_away(name, args) and not ACTIONS[name].signals(args)

@@ -1,4 +1,8 @@
-"""label: set a label for whatever selects nodes by it. By itself the label does not keep work away."""
+"""label: set a label for whatever selects nodes by it. By itself the label does not keep work away.
+
+A controller may take work away when it sees the label: a MIG manager that is told to partition the GPUs anew takes them
+from running pods. So approve mode asks before it.
+"""
 
 from dataclasses import dataclass
 
@@ -42,4 +46,5 @@ SPEC = ActionSpec(
     ),
     plan=_plan,
     args=Args,
+    signals_if=lambda _args: True,
 )

@@ -104,6 +104,7 @@ class ActionSpec:
     isolates: bool = False  # takes the node out of scheduling, or work off it: the guards of isolation apply
     takes_work_away: bool = False  # ends running work: needs the approval, and the guards are evaluated right before it
     takes_work_away_if: Callable[[Any], bool] | None = None  # the same, depending on its arguments
+    signals_if: Callable[[Any], bool] | None = None  # other controllers may act on it: approve mode asks before it
     mends: bool = False  # counted and limited, because a fault that keeps returning would repeat it for ever
     ends_boot: bool = False  # the machine boots anew; only another boot ID shows it
     destroys_evidence: bool = False  # ends what shows why the node is faulty: evidence is collected before it
@@ -125,6 +126,10 @@ class ActionSpec:
         if self.takes_work_away or self.takes_work_away_if is None:
             return self.takes_work_away
         return self.takes_work_away_if(self.args.from_json(args))
+
+    def signals(self, args: Mapping[str, Any]) -> bool:
+        """Return whether another controller may act on what a step with these arguments sets."""
+        return self.signals_if is not None and self.signals_if(self.args.from_json(args))
 
     @property
     def event_reason(self) -> str:

@@ -1,7 +1,8 @@
 """taint: keep away new pods that do not tolerate the taint.
 
 With the effect NoExecute, Kubernetes also ends every running pod that does not tolerate the taint, regardless of
-disruption budgets.
+disruption budgets. The keys of Kubernetes' own domains are signals to its controllers: with ``out-of-service`` they
+delete the pods of a silent node, whatever the effect.
 """
 
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from kcover.sentences.i18n import gettext_noop as _
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_KEY = "kcover.io/unhealthy"
 DEFAULT_EFFECT = "NoSchedule"
+SYSTEM_DOMAINS = ("kubernetes.io", "k8s.io")  # keys of these domains and their subdomains are Kubernetes' own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +35,11 @@ def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     )
 
 
+def _is_system(args: Args) -> bool:
+    domain, slash, _name = args.key.rpartition("/")
+    return bool(slash) and any(f".{domain}".endswith(f".{system}") for system in SYSTEM_DOMAINS)
+
+
 SPEC = ActionSpec(
     name="taint",
     title=_("Taint"),
@@ -49,4 +56,5 @@ SPEC = ActionSpec(
     args=Args,
     isolates=True,
     takes_work_away_if=lambda args: args.effect == "NoExecute",
+    signals_if=_is_system,
 )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kcover import plan
+from kcover import actions, plan
 from kcover.policy import document
 
 
@@ -18,4 +18,7 @@ def answer(
     first = plan.first_to_approve(steps) if isolate_first else 0
     if first is None and rule.approval is None:
         return "rescue", "approve_isolates_only"
-    return "approve", "approve" if first == 0 else "approve_after_isolation"
+    if not first:  # a rule that wants an approval gets it before a plan of which no step needs one
+        return "approve", "approve"
+    isolates = any(actions.ACTIONS[step.name].isolates for step in steps[:first])
+    return "approve", "approve_after_isolation" if isolates else "approve_after_notice"

@@ -37,6 +37,7 @@ SENTENCES: Mapping[str, str] = {
     "shadow": _("Shadow mode: the portal recorded this plan and did not run it."),
     "approve": _("Approve mode: a person must approve first."),
     "approve_after_isolation": _("Approve mode: the node is isolated at once. A person must approve the other steps."),
+    "approve_after_notice": _("Approve mode: people are told at once. A person must approve the other steps."),
     "approve_isolates_only": _("Approve mode: the plan takes no running work away, so nobody has to approve it."),
     "nothing_holds_back": _("No guard, pause or mode blocks the action."),
     "approval_required": _("The rule requires approval first."),

@@ -275,6 +275,8 @@ def test_any_of_the_three_modes_can_bound_it(place: str, mode: str, answer: str)
 
 
 CORDON, DRAIN = document.Action(name="cordon"), document.Action(name="drain")
+NOTIFY, STOP_JOBS = document.Action(name="notify"), document.Action(name="stopJobs")
+LABEL = document.Action(name="label", attribute={"key": "nvidia.com/mig.config"})
 
 
 @pytest.mark.parametrize(
@@ -284,7 +286,10 @@ CORDON, DRAIN = document.Action(name="cordon"), document.Action(name="drain")
         ({"actions": (CORDON, DRAIN)}, False, ("approve", "approve")),
         ({"actions": (CORDON,)}, True, ("rescue", "approve_isolates_only")),
         ({"actions": (CORDON,)}, False, ("approve", "approve")),
-        ({"actions": (CORDON,), "approval": document.Approval()}, True, ("approve", "approve_after_isolation")),
+        ({"actions": (CORDON,), "approval": document.Approval()}, True, ("approve", "approve")),
+        ({"actions": (CORDON, LABEL)}, True, ("approve", "approve_after_isolation")),
+        ({"actions": (LABEL,)}, True, ("approve", "approve")),
+        ({"actions": (NOTIFY, STOP_JOBS)}, True, ("approve", "approve_after_notice")),
     ],
 )
 def test_in_approve_mode_what_only_isolates_waits_for_nobody(

@@ -7,6 +7,7 @@ import pytest
 
 from kcover import checkpoint_query, plan
 from kcover.policy import document
+from tests.proof_verifier import verifier
 
 Step = plan.PlannedStep
 CORDON, READY, UNCORDON = Step(name="cordon"), Step(name="ready"), Step(name="uncordon")
@@ -237,3 +238,31 @@ def test_the_hash_tells_plans_apart() -> None:
         (Step(name="cordon", args={"seconds": 600}),),
     ]
     assert len({plan.digest(one) for one in plans}) == len(plans)
+
+
+@pytest.mark.parametrize(
+    ("asked", "first"),
+    [
+        (("cordon", "drain"), 1),
+        (("cordon",), None),
+        (("cordon", "taint", "notify"), None),
+        ((("taint", {"key": "team/faulty"}),), None),
+        ((("taint", {"effect": "NoExecute"}),), 0),
+        ((("taint", {"key": "node.kubernetes.io/out-of-service"}), "cordon"), 1),
+        ((("taint", {"key": "sub.node.k8s.io/a"}),), 0),
+        ((("taint", {"key": "mykubernetes.io/a"}),), None),
+        ((("taint", {"key": "kubernetes.io"}),), None),
+        ((("label", {"key": "nvidia.com/mig.config"}), "cordon", "drain"), 1),
+        ((("label", {"key": "a"}),), 0),
+        (("cordon", "notify", ("webhook", {"url": "https://x.example/"})), 2),
+        (("quarantineDevice",), None),
+        ((("quarantineDevice", {"effect": "NoExecute"}),), 0),
+    ],
+)
+def test_approve_mode_asks_before_the_first_step_that_does_more_than_isolate_and_tell(
+    asked: tuple[str | tuple[str, dict[str, str]], ...], first: int | None
+) -> None:
+    steps = of(*asked)
+    assert plan.first_to_approve(steps) == first
+    by_proof = [verifier.only_isolates({"name": step.name, "args": dict(step.args)}) for step in steps]
+    assert next((index for index, harmless in enumerate(by_proof) if not harmless), None) == first

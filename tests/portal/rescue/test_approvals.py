@@ -201,6 +201,84 @@ def test_inv_43_a_plan_that_only_isolates_asks_nobody() -> None:
     world.uninstall()
 
 
+def planned(*actions: str) -> str:
+    """A policy with one rule for Xid 62 and these actions."""
+    return f"""
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {{name: planned}}
+spec: {{rules: [{{priority: 10, errorCode: ["62"], actions: [{", ".join(actions)}]}}]}}
+"""
+
+
+DRAIN = "{name: drain}"
+MIG = "nvidia.com/mig.config"
+LABEL = f"{{name: label, attribute: {{key: {MIG}, value: all-disabled}}}}"
+DELETES = "{name: taint, attribute: {key: node.kubernetes.io/out-of-service, value: nodeshutdown}}"
+
+
+@pytest.mark.parametrize(
+    ("actions", "done"),
+    [
+        (("{name: cordon}", LABEL, "{name: notify}", DRAIN, "{name: reboot}"), ["cordon"]),
+        (("{name: cordon}", "{name: taint}", LABEL, DRAIN, "{name: reboot}"), ["cordon", "taint"]),
+        (("{name: cordon}", LABEL), ["cordon"]),
+        (("{name: cordon}", DELETES, "{name: notify}"), ["cordon"]),
+        (("{name: cordon}", "{name: notify}", DRAIN, "{name: reboot}"), ["cordon", "notify"]),
+    ],
+)
+def test_inv_43_in_approve_mode_a_person_is_asked_before_what_another_controller_may_act_on(
+    actions: tuple[str, ...], done: list[str]
+) -> None:
+    world = in_approve_mode(policy=planned(*actions))
+    world.fault(62)
+    for _ in range(5):  # nobody has to receive a message
+        world.pass_time(60)
+    rescue = world.rescue()
+    assert (rescue.state, rescue.hold, rescue.gate) == ("held", "approval", len(done))
+    assert [step.name for step in rescue.steps.order_by("index") if step.state != "pending"] == done
+    node = world.kube.get_node(NODE)
+    assert node.unschedulable
+    assert MIG not in node.labels
+    assert {taint.key for taint in node.taints} <= {"kcover.io/unhealthy", "node.kubernetes.io/unschedulable"}
+    assert world.kube.called("ensure_job") == []
+    vote(world, "ann")
+    world.pass_time(60)
+    assert world.rescue().state != "held"
+    assert (MIG in world.kube.get_node(NODE).labels) == (LABEL in actions)
+    assert proofs.broken_claim(world.rescue()) == ""
+    world.uninstall()
+
+
+def test_in_approve_mode_a_rule_with_an_approval_is_asked_about_before_its_cordon() -> None:
+    asks = "{priority: 10, approval: {required: true},"
+    world = in_approve_mode(policy=planned("{name: cordon}").replace("{priority: 10,", asks))
+    world.fault(62)
+    world.work()
+    rescue = world.rescue()
+    assert (rescue.state, rescue.gate) == ("held", 0)
+    assert codes_of(rescue.opened_because) == ["rule_matches", "approve"]
+    assert not world.kube.get_node(NODE).unschedulable
+    vote(world, "ann")
+    world.work()
+    assert world.kube.get_node(NODE).unschedulable
+    assert proofs.broken_claim(world.rescue()) == ""
+    world.uninstall()
+
+
+def test_in_approve_mode_the_reason_claims_no_isolation_where_people_are_only_told() -> None:
+    world = in_approve_mode(policy=planned("{name: notify}", "{name: webhook, attribute: {url: 'https://x.example/'}}"))
+    world.fault(62)
+    for _ in range(5):
+        world.pass_time(60)
+    rescue = world.rescue()
+    assert (rescue.state, rescue.gate) == ("held", 1)
+    assert codes_of(rescue.opened_because) == ["rule_matches", "approve_after_notice"]
+    assert not world.kube.get_node(NODE).unschedulable
+    assert proofs.broken_claim(rescue) == ""
+    world.uninstall()
+
+
 @pytest.mark.parametrize(
     ("held_back", "code"),
     [
