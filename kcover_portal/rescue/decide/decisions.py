@@ -13,25 +13,21 @@ from functools import partial
 
 from django.db import transaction
 
-from kcover import audit
 from kcover.decisions import decide as core
-from kcover.decisions import guards
 from kcover_portal import doorbell, log_context
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
-from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs
+from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs, storm_rows
 from kcover_portal.rescue.decide.decision_rows import DecidedCase, DecisionCase
 from kcover_portal.rescue.decide.external_decider import ExternalAnswer
 from kcover_portal.rescue.engine import batch, runner
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import symptoms
 from kcover_portal.rescue.step import node_lock
 
 log = logging.getLogger(__name__)
@@ -231,6 +227,7 @@ def _answers(cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, 
 
 def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
     """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
+    storms = storm_rows.keep(decided)
     incidents.mark_decided(
         [
             incidents.DecidedIncident(
@@ -267,9 +264,7 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
             context = runner.context_of(new.rescue, new.steps[0], new.steps, clock=clock)
             opened.append((context, new.steps))
             drafts += [*new.drafts, *(cordon.begin(context) if new.rescue.calls_begun else ())]
-        if it.decision.storm is not None:
-            drafts += _open_storm(it.case.node, it.situation, it.decision.storm)
-    ledger.append(decided[0].case.node.cluster.name, drafts)
+    ledger.append(decided[0].case.node.cluster.name, [*drafts, *storms])
     return opened
 
 
@@ -277,21 +272,3 @@ def _may_run(decided: DecidedCase, *, alone: bool, now: datetime) -> bool:
     """Returns whether the rescue that is opened may be claimed with its opening."""
     begins_short = alone or cordon.comes_first(decided.decision.steps)
     return begins_short and not node_lock.is_locked(decided.case.node, now=now)
-
-
-def _open_storm(node: Node, situation: core.Situation, storm: guards.Storm) -> list[ledger.Draft]:
-    """Record the storm's one incident. Returns the ledger entry, if the storm is new."""
-    symptom, now = storm.symptom, situation.now
-    names = symptoms.storm_nodes(node, symptom, since=now - situation.settings.storm.window)
-    row, opened = incidents.keep_storm(node.cluster, symptom, nodes=names, now=now)
-    if not opened:
-        return []
-    act = audit.StormOpened(
-        incident=row.pk,
-        trait=symptom.trait,
-        kind=symptom.kind,
-        value=symptom.value,
-        nodes=symptom.nodes,
-        reached=storm.reached,
-    )
-    return [ledger.Draft(act=act, actor="system", at=now)]
