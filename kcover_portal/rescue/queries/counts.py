@@ -7,19 +7,17 @@ would both see the last free slot (invariant 29).
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cache, cached_property
-from typing import Any
+from functools import cached_property
 
-from django.db.models import Exists, Max, Q, QuerySet
+from django.db.models import Max, Q
 
 from kcover import lifecycle
 from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
-from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.queries import capacity, symptoms
-from kcover_portal.rescue.queries.numbers import as_keys, number_of, values_of
+from kcover_portal.rescue.queries import capacity, guard_numbers, symptoms
+from kcover_portal.rescue.queries.numbers import as_keys
 
 NO_SLOTS = guards.Slots(by="rule", name="", eligible=0, taken=0)
 
@@ -73,6 +71,7 @@ class Counts:
 
     ``nodes``: those that are asked about, and ``codes`` the kinds and codes of their faults. ``add`` counts a rescue
     that the caller is about to open, so that one transaction can decide several nodes one after the other.
+    ``without_storm``: the key of a storm that is left out, as if it was closed.
     """
 
     def __init__(
@@ -84,20 +83,23 @@ class Counts:
         nodes: Collection[Node],
         codes: Iterable[symptoms.Code] = (),
         recheck: capacity.Recheck | None = None,
+        without_storm: int | None = None,
     ) -> None:
         self._cluster, self._settings, self._now = cluster, settings, now
-        self._nodes, self._recheck = nodes, recheck
+        self._nodes, self._recheck, self._without_storm = nodes, recheck, without_storm
         self._added: list[_Counted] = []
         codes = sorted(set(codes)) if settings.storm.enabled else []
         since = now - settings.storm.window
-        known = _numbers(cluster, settings=settings, now=now, since=since, codes=codes, recheck=recheck)
+        known = guard_numbers.read(cluster, settings=settings, now=now, since=since, codes=codes, recheck=recheck)
         self._eligible: int = known["eligible"]
         self._has_windows = bool(known["windows"])
         self._taken = as_keys(known["taken"])
         self._isolating = as_keys(known.get("isolating"))
-        self._symptoms = (
-            symptoms.Symptoms(cluster, since=since, nodes=nodes, codes=codes, known=known) if codes else None
-        )
+        self._symptoms: symptoms.Symptoms | None = None
+        if codes:
+            self._symptoms = symptoms.Symptoms(
+                cluster, since=since, nodes=nodes, codes=codes, known=known, without_storm=without_storm
+            )
         self._used: dict[tuple[guards.BudgetScope, str | None], tuple[int, set[int]]] = {}
         self._pools: dict[str, tuple[int, int]] = {}
         self._rules: dict[str, tuple[int, set[int]]] = {}
@@ -111,10 +113,13 @@ class Counts:
         hardware: bool = False,
         rules: Iterable[match.Candidate] = (),
         destructive: bool = False,
+        code_only: bool = False,
     ) -> guards.Facts:
-        """The node and its surroundings; see ``facts``."""
+        """The node and its surroundings; see ``facts``. ``code_only``: see ``symptoms.Symptoms.of``."""
         settings, holds = self._settings, node.pk in self._taken
-        shared = self._symptoms.of(node, kind, code) if self._symptoms is not None and kind else ()
+        shared: tuple[guards.Symptom, ...] = ()
+        if self._symptoms is not None and kind:
+            shared = self._symptoms.of(node, kind, code, code_only=code_only)
         return guards.Facts(
             cluster=self._cluster.name,
             node=node.name,
@@ -165,7 +170,7 @@ class Counts:
 
     @cached_property
     def _isolated_in_storm(self) -> set[int]:
-        begun = symptoms.begin_of_storms(self._cluster) or self._now
+        begun = symptoms.begin_of_storms(self._cluster, without=self._without_storm) or self._now
         since = begun - self._settings.storm.window
         rows = capacity.isolated_by_rules(self._cluster, since=since, recheck=self._recheck)
         return set(rows.values_list("node", flat=True))
@@ -240,59 +245,6 @@ class Counts:
     def _windows(self) -> tuple[Maintenance, ...]:
         """The windows of now: those of a series that have not begun may be many."""
         return tuple(fleet.maintenance(self._cluster, now=self._now).filter(starts_at__lte=self._now))
-
-
-def _numbers(
-    cluster: Cluster,
-    *,
-    settings: guards.Settings,
-    now: datetime,
-    since: datetime,
-    codes: Collection[symptoms.Code],
-    recheck: capacity.Recheck | None,
-) -> dict[str, Any]:
-    """The counts that guards nearly always need, and signs that more must be read, in one statement."""
-    statement = _prepared(breaker=settings.breaker.enabled, codes=len(codes), recheck=recheck is not None)
-    values: dict[str, Any] = {"cluster": cluster.pk, "now": now}
-    if settings.breaker.enabled:
-        values["lately"] = now - settings.breaker.window
-    if recheck is not None:
-        values |= {"rescue": recheck.rescue, "recheck_since": recheck.since}
-    if codes:
-        values["since"] = since
-    for index, (kind, code) in enumerate(codes):
-        values |= {f"kind_{index}": kind, f"code_{index}": code}
-    return statement.get(**values)
-
-
-@cache
-def _prepared(*, breaker: bool, codes: int, recheck: bool) -> Prepared[dict[str, Any]]:
-    """The statement of ``_numbers``. There are as many as combinations that occur; ``codes`` is usually 1."""
-
-    def build(cluster: int, now: datetime, **more: Any) -> QuerySet[Any, Any]:
-        again = capacity.Recheck(more["rescue"], more["recheck_since"]) if recheck else None
-        wanted: dict[str, Any] = {
-            "eligible": number_of(capacity.eligible(cluster)),
-            "taken": values_of(capacity.taken(cluster, recheck=again), "node"),
-            "windows": Exists(fleet.maintenance(cluster, now=now)),
-        }
-        if breaker:
-            wanted["isolating"] = values_of(capacity.isolating(cluster, since=more["lately"]), "node")
-        if codes:
-            pairs = [(more[f"kind_{index}"], more[f"code_{index}"]) for index in range(codes)]
-            wanted |= symptoms.expressions(cluster, since=more["since"], codes=pairs)
-        return Cluster.objects.filter(pk=cluster).order_by().values(**wanted)
-
-    types: dict[str, type] = {"cluster": int, "now": datetime}
-    if breaker:
-        types["lately"] = datetime
-    if recheck:
-        types |= {"rescue": int, "recheck_since": datetime}
-    if codes:
-        types["since"] = datetime
-    for index in range(codes):
-        types |= {f"kind_{index}": str, f"code_{index}": str}
-    return Prepared(build, **types)
 
 
 def _group(node: Node, by: guards.BudgetScope) -> str | None:

@@ -41,7 +41,7 @@ class Situations:
     use instead of those in force. ``external_queried``: see ``decide.Situation``. ``mode``: the cluster's mode and the
     reason of a pause, if the caller has just read them with a node (``fleet.mode_beside``). For incidents whose answer
     does not depend on the guards, nothing is counted; if there are no others, nothing is locked. Without a rule, what
-    is counted shows storms only, and needs no lock.
+    is counted shows storms of the same fault only, and needs no lock. ``without_storm``: see ``counts.Counts``.
     """
 
     def __init__(
@@ -54,9 +54,10 @@ class Situations:
         rules: tuple[match.Candidate, ...] | None = None,
         external_queried: bool = False,
         mode: tuple[str, str] | None = None,
+        without_storm: int | None = None,
     ) -> None:
         self.cluster = cluster  # as it is under the lock, once that is held
-        self._now = now
+        self._now, self._without_storm = now, without_storm
         self._counts: counts.Counts | None = None
         self._past = PastRescues([node for node, _ in cases])
         rules = policies.candidates(cluster.pk) if rules is None else rules
@@ -90,8 +91,14 @@ class Situations:
             return facts
         rules = [chosen for chosen in (self._counting[node.pk],) if chosen is not None]
         fault = facts.fault
-        hardware = decide.is_hardware(fault)
-        counted = self._counts.of(node, kind=fault.kind, code=fault.code, hardware=hardware, rules=rules)
+        counted = self._counts.of(
+            node,
+            kind=fault.kind,
+            code=fault.code,
+            hardware=decide.is_hardware(fault),
+            rules=rules,
+            code_only=not rules,
+        )
         return replace(facts, counts=counted)
 
     def add(self, node: Node, decision: decide.Decision) -> None:
@@ -117,6 +124,7 @@ class Situations:
             now=self._now,
             nodes=[node for node, _ in counted],
             codes=[(incident.kind, incident.code) for _, incident in counted],
+            without_storm=self._without_storm,
         )
 
     def _read_again(

@@ -4,6 +4,7 @@ Only nodes that the cluster has are counted, so that invented nodes make no stor
 because that may be the symptom.
 """
 
+import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -44,7 +45,8 @@ def expressions(cluster: int, *, since: datetime, codes: Collection[Code]) -> di
 class Symptoms:
     """The symptoms of faults of one cluster. Counts that several faults share are taken once.
 
-    ``nodes``: the nodes whose faults are asked about. ``known``: the result of ``expressions``.
+    ``nodes``: the nodes whose faults are asked about. ``known``: the result of ``expressions``. ``without_storm``: the
+    key of an open storm that is left out, as if it was closed.
     """
 
     def __init__(
@@ -55,24 +57,33 @@ class Symptoms:
         nodes: Collection[Node],
         codes: Iterable[Code],
         known: Mapping[str, Any],
+        without_storm: int | None = None,
     ) -> None:
         self._cluster, self._since, self._nodes, self._known = cluster, since, nodes, known
-        self._counted = {("code", kind, code): known[f"code_{index}"] for index, (kind, code) in enumerate(codes)}
+        self._without_storm = without_storm
+        # By the key of the symptom, and the label that names the switch: a value of one label is not that of another.
+        self._counted = {("code", kind, code, ""): known[f"code_{index}"] for index, (kind, code) in enumerate(codes)}
 
-    def of(self, node: Node, kind: str, code: str) -> tuple[guards.Symptom, ...]:
+    def of(self, node: Node, kind: str, code: str, *, code_only: bool = False) -> tuple[guards.Symptom, ...]:
         """The symptoms of a fault and on how many nodes each was seen.
 
         An open storm counts with all its nodes until a person closes it. Time alone does not end it.
+
+        ``code_only``: only the same fault on other nodes counts. For faults without a rule: these are often warnings (a
+        fan, a clock), and different ones behind one switch must not hold back the repair of a real fault.
         """
         found = []
-        for symptom in self._of_one(node, kind, code):
+        for symptom in itertools.islice(self._of_one(node, kind, code), 1 if code_only else None):
             scope = self._storms.get(symptom.key, [])
             in_storm = len(scope) if node.name in scope else 0
             found.append(replace(symptom, nodes=max(self._count(node, symptom), in_storm)))
         return tuple(found)
 
     def _of_one(self, node: Node, kind: str, code: str) -> Iterable[guards.Symptom]:
-        """The symptoms of the fault that a common cause would leave on other nodes too; other nodes are not counted."""
+        """The symptoms of the fault that a common cause would leave on other nodes too, the code first.
+
+        Other nodes are not counted.
+        """
         yield guards.Symptom(trait="code", kind=kind, value=code, nodes=1)
         version = self._versions.get(node.pk)
         if version:
@@ -84,21 +95,22 @@ class Symptoms:
             yield guards.Symptom(trait="job", value=job, nodes=1)
 
     def _count(self, node: Node, symptom: guards.Symptom) -> int:
-        """The number of nodes that show the symptom. A value of one label is not that of another."""
-        if symptom.key in self._counted:
-            return int(self._counted[symptom.key])
-        rows = _sharing(node, symptom, since=self._since)
-        number = rows.values("node").distinct().count()
-        if symptom.trait != "switch":
-            self._counted[symptom.key] = number
-        return number
+        """The number of nodes that show the symptom."""
+        label = _switch_label(node) if symptom.trait == "switch" else None
+        key = (*symptom.key, label or "")
+        if key not in self._counted:
+            rows = _sharing(node, symptom, since=self._since)
+            self._counted[key] = rows.values("node").distinct().count()
+        return int(self._counted[key])
 
     @cached_property
     def _storms(self) -> dict[tuple[str, str, str], list[str]]:
         """The nodes of each open storm by its symptom's key."""
         if not self._known["storms"]:
             return {}
-        rows = _open_storms(self._cluster.pk).values_list("trait", "symptom_kind", "symptom", "scope")
+        rows = _open_storms(self._cluster.pk, without=self._without_storm).values_list(
+            "trait", "symptom_kind", "symptom", "scope"
+        )
         return {(trait, kind, value): scope for trait, kind, value, scope in rows}
 
     @cached_property
@@ -133,14 +145,15 @@ def storm_scope(node: Node, symptom: guards.Symptom) -> list[str]:
     return next((scope for scope in storm.values_list("scope", flat=True) if node.name in scope), [])
 
 
-def begin_of_storms(cluster: Cluster) -> datetime | None:
-    """When the first of the cluster's open storms was opened; None without one."""
-    found: datetime | None = _open_storms(cluster.pk).aggregate(first=Min("opened_at"))["first"]
+def begin_of_storms(cluster: Cluster, *, without: int | None = None) -> datetime | None:
+    """When the first of the cluster's open storms was opened; None without one. ``without``: one that is left out."""
+    found: datetime | None = _open_storms(cluster.pk, without=without).aggregate(first=Min("opened_at"))["first"]
     return found
 
 
-def _open_storms(cluster: int) -> QuerySet[Incident]:
-    return Incident.objects.filter(cluster=cluster, node=None, kind=STORM, state="open")
+def _open_storms(cluster: int, *, without: int | None = None) -> QuerySet[Incident]:
+    rows = Incident.objects.filter(cluster=cluster, node=None, kind=STORM, state="open")
+    return rows if without is None else rows.exclude(pk=without)
 
 
 def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:

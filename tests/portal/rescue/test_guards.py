@@ -5,9 +5,12 @@ away.
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from kcover import audit, reasons
 from kcover.faults.fault import Fault
+from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings
@@ -19,6 +22,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.engine import runner
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.rescue.queries import counts
 from kcover_portal.rescue.step import recheck_guards
 from tests.codes import code_of, found_in, refused
 from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
@@ -283,6 +287,57 @@ class TestStorm:
         assert (storm.trait, storm.symptom_kind, storm.symptom, len(storm.scope)) == ("code", "xid", "74", 9)
         assert Entry.objects.filter(verb="storm.opened").count() == 1
         assert isolated(world) == []
+
+    def test_inv_33_different_warnings_behind_one_switch_are_no_storm(self, make) -> None:
+        world = make(HEAL, nodes=10, storm={"enabled": True})
+        for number in range(1, 11):
+            world.kube.label_node(f"gpu-{number}", {"kcover.io/switch": "leaf-1" if number <= 5 else "leaf-2"})
+        world.sync()
+        for number, code in enumerate(("FanLow", "PsuLost", "ClockSkew"), start=1):
+            seen = incidents.SourceFault(
+                witness="am",
+                seen_at=world.now,
+                severity="warning",
+                kind="alert",
+                code=code,
+                source="alertmanager",
+                earliest=world.now,
+            )
+            incidents.ingest_observed("am", [(world.node(f"gpu-{number}"), seen)], [], now=world.now)
+        world.work()
+        assert not Incident.objects.filter(kind="storm").exists()
+        world.now += timedelta(days=2)
+        world.sync()
+        hurt(world, 1)
+        world.until_reboot_is_asked()
+
+    @pytest.mark.parametrize("policy", [HEAL, ""])
+    def test_the_storms_of_a_batch_are_written_in_a_fixed_order_and_before_the_incidents(self, make, policy) -> None:
+        world = make(policy, nodes=24, storm={"enabled": True})
+        hurt(world, 1, 2, 3, code=64)
+        hurt(world, 4, 5, 6, code=62)
+        due = list(Incident.objects.order_by("pk").values_list("pk", flat=True))
+        with CaptureQueriesContext(connection) as captured:
+            services.decide_and_run(due, clock=world.clock)
+        storms = Incident.objects.filter(kind="storm").order_by("pk")
+        assert [storm.symptom for storm in storms] == ["62", "64"]
+        written = [query["sql"] for query in captured.captured_queries if "incidents_incident" in query["sql"]]
+        inserts = [index for index, sql in enumerate(written) if sql.startswith("INSERT")]
+        updates = [index for index, sql in enumerate(written) if sql.startswith("UPDATE") and "SET decided_at" in sql]
+        assert max(inserts) < min(updates)
+
+    def test_nodes_behind_one_switch_are_counted_once_in_a_batch(self, make) -> None:
+        world = make(HEAL, nodes=24, storm={"enabled": True})
+        for number in range(1, 25):
+            world.kube.label_node(f"gpu-{number}", {"kcover.io/switch": f"leaf-{number // 13}"})
+        world.sync()
+        nodes = [world.node(f"gpu-{number}") for number in range(1, 25)]
+        settings = fleet_queries.guards_of(world.cluster)
+        counted = counts.Counts(world.cluster, settings=settings, now=world.now, nodes=nodes, codes=[("xid", "62")])
+        with CaptureQueriesContext(connection) as captured:
+            for node in nodes:
+                counted.of(node, kind="xid", code="62")
+        assert len([query for query in captured.captured_queries if "kcover.io/switch" in query["sql"]]) == 2
 
     def test_a_storm_is_closed_by_a_person_also_without_a_rule(self, make) -> None:
         world = make(nodes=24, storm={"enabled": True})
