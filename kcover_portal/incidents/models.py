@@ -102,6 +102,7 @@ class Incident(models.Model):
             models.Index(fields=("ended_at",), condition=models.Q(ended_at__isnull=False), name="ended_incidents"),
             models.Index(fields=("node", "state"), name="incidents_of_node"),
             models.Index(fields=("cluster", "state", "-id"), name="incidents_of_cluster"),
+            models.Index(fields=("cluster", "last_at"), name="recent_incidents"),
         )
 
     def __str__(self) -> str:

@@ -8,10 +8,12 @@ from django.core.management import call_command
 from django.core.management.base import CommandError
 from django.core.management.commands import migrate as djangos
 from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.operations import AddField
 from django.db.migrations.recorder import MigrationRecorder
 from django.db.models.fields import NOT_PROVIDED
+from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.operate.management.commands import migrate
 
@@ -126,3 +128,21 @@ def test_the_former_version_can_write_while_a_new_one_is_installed() -> None:
         if not operation.field.null and operation.field.db_default is NOT_PROVIDED and migration.initial is not True
     ]
     assert not unknown, "add db_default: " + "; ".join(unknown)
+
+
+@on_postgresql
+@pytest.mark.django_db(transaction=True)
+def test_an_index_whose_build_was_interrupted_is_built_anew_beside_writers():
+    before, after = [("incidents", "0003_flapping")], [("incidents", "0004_recent_incidents")]
+    MigrationExecutor(connection).migrate(before)
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE INDEX recent_incidents ON incidents_incident (severity)")
+    with CaptureQueriesContext(connection) as captured:
+        MigrationExecutor(connection).migrate(after)
+    built = [query["sql"] for query in captured.captured_queries if "recent_incidents" in query["sql"]]
+    assert ["CONCURRENTLY" in sql for sql in built if "INDEX" in sql] == [True, True]
+    with connection.cursor() as cursor:
+        constraints = connection.introspection.get_constraints(cursor, "incidents_incident")
+        cursor.execute("SELECT indisvalid FROM pg_index WHERE indexrelid = 'recent_incidents'::regclass")
+        assert cursor.fetchone() == (True,)
+    assert constraints["recent_incidents"]["columns"] == ["cluster_id", "last_at"]
