@@ -21,7 +21,8 @@ from kcover_portal.rescue.control.requests import (
     request,
     request_plan,
 )
-from kcover_portal.rescue.decide.after_storm import AfterStorm
+from kcover_portal.rescue.decide.after_storm import AfterStorm, HeldByStorm
+from kcover_portal.rescue.decide.after_storm import held_rescues as held_by_storm
 from kcover_portal.rescue.decide.after_storm import preview as after_storm
 from kcover_portal.rescue.decide.decisions import decide, decide_and_run
 from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
@@ -35,6 +36,7 @@ from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
 __all__ = [
     "MAX_NODES_AT_ONCE",
     "AfterStorm",
+    "HeldByStorm",
     "LimitReached",
     "NodePreview",
     "NodeResult",
@@ -50,6 +52,7 @@ __all__ = [
     "decide",
     "decide_and_run",
     "end_probation",
+    "held_by_storm",
     "is_held_question",
     "lacking",
     "nudge",

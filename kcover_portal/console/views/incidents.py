@@ -168,8 +168,10 @@ def close(request: Request, pk: int) -> HttpResponse:
     if row.node is None:
         title = _("Close the storm")
         text = _("Confirms that the cause is gone. Its nodes are evaluated again at once.")
-        shown["after"] = rescue.after_storm(row, now=timezone.now()) if row.state == Incident.State.OPEN else ()
         shown["is_storm"] = row.kind == STORM
+        if row.kind == STORM and row.state == Incident.State.OPEN:
+            now = timezone.now()
+            shown |= {"held": rescue.held_by_storm(row, now=now), "after": rescue.after_storm(row, now=now)}
     else:
         title = _("Close the incident")
         text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")

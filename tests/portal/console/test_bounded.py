@@ -3,10 +3,13 @@
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kcover import reasons
 from kcover.decisions import guards
+from kcover_portal.fleet import services as fleet_services
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
@@ -187,6 +190,59 @@ def test_what_closing_a_storm_would_do_is_shown_before_and_changes_nothing(perso
     assert [step.name for step in after[0].decision.steps][:3] == ["cordon", "drain", "reboot"]
     shown = person("operator").get(f"/incidents/{storm.pk}/close/").context["after"]
     assert [one.node.name for one in shown] == [one.node.name for one in after]
+
+
+def test_rescues_that_wait_for_a_storm_are_listed_before_it_is_closed(person, ten: World):
+    set_guards(ten, storm={"enabled": True}, rate={"enabled": False})
+    for number in (1, 2, 3, 4):
+        ten.fault(62, node=f"gpu-{number}")
+    ten.work()
+    storm = Incident.objects.get(kind="storm")
+    ten.pass_time(600)
+    with CaptureQueriesContext(connection) as captured:
+        shown = person("operator").get(f"/incidents/{storm.pk}/close/").context
+    touching = [query["sql"] for query in captured.captured_queries if "incidents_incident" in query["sql"]]
+    assert touching
+    assert [sql for sql in touching if "FOR UPDATE" in sql or not sql.startswith("SELECT")] == []
+    held = shown["held"]
+    assert [(one.node.name, [step.name for step in one.steps][:2]) for one in held] == [
+        ("gpu-1", ["drain", "reboot"]),
+        ("gpu-2", ["drain", "reboot"]),
+    ]
+    assert [(tuple(one.held_back), one.asks) for one in held] == [((), False)] * 2
+    named = {one.node.name for one in [*held, *shown["after"]]}
+    incidents.close_by_hand(storm, actor="user:omar", reason="r", now=ten.now)
+    for _ in range(30):
+        ten.pass_time(20)
+    begun = {rescue.node.name for rescue in Rescue.objects.filter(steps__name="drain", steps__attempts__gt=0)}
+    assert begun == named == {"gpu-1", "gpu-2", "gpu-3", "gpu-4"}
+
+
+def test_what_would_hold_such_a_rescue_all_the_same_is_said(person, ten: World):
+    set_guards(ten, storm={"enabled": True}, rate={"enabled": False})
+    for number in (1, 2, 3):
+        ten.fault(62, node=f"gpu-{number}")
+    ten.work()
+    storm = Incident.objects.get(kind="storm")
+    client, address = person("operator"), f"/incidents/{storm.pk}/close/"
+    held = client.get(address).context["held"]
+    assert [[reason.code for reason in one.held_back] for one in held] == [
+        ["storm_code"]
+    ] * 2  # still within the window
+    ten.pass_time(600)
+    maintain(ten)
+    fleet_services.resume(cluster=ten.cluster, reason="", actor="user:ann", now=ten.now, mode="approve")
+    held = client.get(address).context["held"]
+    assert [([reason.code for reason in one.held_back], one.asks) for one in held] == [
+        (["maintenance_because"], True),
+        (["maintenance_because"], True),
+    ]
+
+
+def test_a_storm_that_holds_nothing_says_so(person, ten: World):
+    storm = storm_on(ten, "gpu-1", "gpu-2")
+    shown = person("operator").get(f"/incidents/{storm.pk}/close/").context
+    assert (list(shown["held"]), list(shown["after"])) == ([], [])
 
 
 def test_an_incident_is_vouched_for_by_an_operator_only(person, ten: World):
