@@ -10,6 +10,7 @@ from drf_spectacular.views import SpectacularAPIView
 from kcover_portal.api.docs import Docs
 from kcover_portal.api.v1 import (
     account,
+    after_close,
     approval_links,
     approvals,
     audit,
@@ -141,6 +142,7 @@ urlpatterns = [
     path("v1/resume", pause.Resume.as_view(), name="resume"),
     path("v1/incidents", incidents.Incidents.as_view(LIST), name="incidents"),
     path("v1/incidents/<int:pk>", incidents.Incidents.as_view(ITEM), name="incident"),
+    path("v1/incidents/<int:pk>/after-close", after_close.AfterClose.as_view(), name="incident-after-close"),
     path("v1/incidents/<int:pk>/close", incidents.Close.as_view(), name="incident-close"),
     path("v1/events", incidents.Occurrences.as_view(LIST), name="occurrences"),
     path("v1/decisions", rescues.Decisions.as_view(LIST), name="decisions"),
