@@ -24,7 +24,7 @@ _STAMP: Final = (
 _ZONE: Final = r"(?: [A-Z]{3,4})?"
 _BOOT_STAMP: Final = r"\[ {0,11}[0-9]{1,10}\.[0-9]{3,9}\](?: ?\[ {0,6}[TC][0-9]{1,7}\])?"
 _RING: Final = (  # as dmesg prints a time
-    rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ *(?:{_STAMP})? *[<+][^\]\n]{{1,20}}\]"
+    rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ {{0,20}}(?:{_STAMP} {{0,20}})?[<+][^\]\n]{{1,20}}\]"
     r"|\[[A-Z][a-z]{2}[ 0-9][0-9] [0-9]{2}:[0-9]{2}\])"
 )
 _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"

@@ -81,6 +81,12 @@ def test_the_lines_of_programs(before: str) -> None:
     assert kernel_line.is_of_program(before + XID)
 
 
+def test_many_spaces_are_no_form_of_the_kernel() -> None:
+    """Each way to divide them would be tried: the time to read such a line grew with its square."""
+    for before in ("[" + " " * 4000, "Nov 28 10:00:00 h kernel: [" + " " * 4000):
+        assert not kernel_line.is_of_kernel(before + XID)
+
+
 @pytest.mark.parametrize("before", ["2026-11-28T10:00:00Z stderr F ", '{"log":"'])
 def test_a_line_that_does_not_tell(before: str) -> None:
     assert kernel_line.writer(before + XID) == ""

@@ -1,0 +1,55 @@
+"""Which values of Prometheus are the numbers of Xids."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover.sources import prometheus
+from kcover.sources.prometheus_samples import XID_METRIC
+
+NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
+METRIC = XID_METRIC
+
+
+def read(query: str, *series: tuple[dict[str, str], str], before: prometheus.Before, at: datetime = NOW) -> Any:
+    rows = [{"metric": {"Hostname": "gpu-1", **labels}, "value": [at.timestamp(), value]} for labels, value in series]
+    body = {"status": "success", "data": {"resultType": "vector", "result": rows}}
+    return prometheus.read(body, query=query, before=before, now=at)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind"),
+    [
+        (METRIC, "xid"),
+        (f"{METRIC} > 0", "xid"),
+        (f"max by (Hostname, gpu) ({METRIC})", "xid"),
+        (f"last_over_time({METRIC}[5m])", "xid"),
+        (f"changes({METRIC}[5m]) > 0", "alert"),
+        (f"count by (Hostname) ({METRIC}) > 1", "alert"),
+        (f"increase( {METRIC}{{gpu='1'}}[5m])", "alert"),
+        (f"{METRIC} > bool 0", "alert"),
+    ],
+)
+def test_the_value_of_a_function_is_no_xid(query: str, kind: str) -> None:
+    found = read(query, ({"gpu": "2", "err_code": "43"}, "79"), before=prometheus.Before()).reading
+    assert [(one.kind, one.alias or one.code) for one in found.observations] == [(kind, 79 if kind == "xid" else 43)]
+
+
+def test_a_second_xid_of_one_gpu_is_another_fault() -> None:
+    query = "DCGM_EXP_XID_ERRORS_COUNT > 0"
+    series = {"__name__": "DCGM_EXP_XID_ERRORS_COUNT", "gpu": "2"}
+    first = read(query, ({**series, "xid": "43"}, "1"), before=prometheus.Before())
+    both = (({**series, "xid": "43"}, "1"), ({**series, "xid": "79"}, "1"))
+    later = NOW + timedelta(minutes=1)
+    second = read(query, *both, before=first.after, at=later)
+    assert [(one.alias, one.weight) for one in first.reading.observations] == [(43, "program")]
+    assert [(one.alias, one.weight) for one in second.reading.observations] == [(79, "node")]
+    assert read(query, *both, before=second.after, at=later).reading.observations == ()
+
+
+def test_what_an_older_portal_has_told_is_not_told_again() -> None:
+    query = "DCGM_EXP_XID_ERRORS_COUNT > 0"
+    series = {"__name__": "DCGM_EXP_XID_ERRORS_COUNT", "gpu": "2", "xid": "43"}
+    place = "gpu-1\tDCGM_EXP_XID_ERRORS_COUNT\tgpu 2"
+    assert read(query, (series, "1"), before=prometheus.Before(at=NOW, shown={place: "1"})).reading.observations == ()
