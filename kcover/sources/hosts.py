@@ -50,11 +50,13 @@ class Hosts:
     def __init__(self, nodes: Iterable[tuple[str, Collection[str]]]) -> None:
         """``nodes``: the name of each, and its addresses and host names in the spelling of ``host``."""
         self._names: set[str] = set()
+        self._full: dict[str, list[str]] = {}  # the names with a domain that the node itself has
         self._by_address: defaultdict[str, list[str]] = defaultdict(list)
         self._by_beginning: defaultdict[str, list[str]] = defaultdict(list)
         for name, addresses in nodes:
             for one in addresses:
                 self._by_address[one].append(name)
+            self._full[name] = [one for one in addresses if one.startswith(f"{name}.")]
             if not (name[:1].isdigit() and ip(name)):
                 self._names.add(name)
                 for beginning in _beginnings(name):
@@ -67,9 +69,18 @@ class Hosts:
             return []
         found = set(self._by_address.get(told, ()))
         if address is None and not _INSIDE.search(told):
-            found.update(one for one in _beginnings(told) if one in self._names)
+            found.update(one for one in _beginnings(told) if one in self._names and self._may_be(one, told))
             found.update(self._by_beginning.get(told, ()))
         return sorted(found)
+
+    def _may_be(self, node: str, told: str) -> bool:
+        """Whether a name with a domain may be the node's, by the domains that the cluster has for it."""
+        full = self._full[node]
+        return not full or any(_is_beginning(told, one) or _is_beginning(one, told) for one in full)
+
+
+def _is_beginning(name: str, of: str) -> bool:
+    return of == name or of.startswith(f"{name}.")
 
 
 def _beginnings(name: str) -> Iterator[str]:

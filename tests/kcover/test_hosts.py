@@ -32,7 +32,10 @@ def test_the_host_in_one_spelling(value: str, expected: str) -> None:
         ("10.16.0.4", "gpu-4", False),
         ("127.0.0.1", "gpu-4", False),
         ("gpu-4.internal.example", "ip-10-16-0-3", True),
-        ("gpu-4.cluster.example.com", "gpu-4", True),
+        ("gpu-4.internal", "gpu-4", True),
+        ("gpu-4.internal.example.net", "gpu-4", True),
+        ("gpu-4.cluster.example.com", "gpu-4", False),  # the node has another domain
+        ("gpu-4.monitoring", "gpu-4", False),
         ("gpu-4", "gpu-4.cluster.example.com", True),
         ("gpu-4.other.example", "gpu-4.cluster.example.com", False),
         ("gpu-40.example", "gpu-4", False),
@@ -47,6 +50,17 @@ def test_which_hosts_are_a_node(told: str, name: str, expected: bool) -> None:
     addresses = (*ADDRESSES, "127.0.0.1") if told != "10.16.0.3" or name != "10" else ("127.0.0.1",)
     known = hosts.Hosts([(name, [hosts.host(one) for one in addresses]), ("gpu-77.east", [])])
     assert known.find(told) == ([name] if expected else [])
+
+
+def test_a_node_whose_domain_is_not_known_is_found_by_its_name() -> None:
+    known = hosts.Hosts([("gpu-4", ["10.16.0.3", "gpu-4"])])
+    assert known.find("gpu-4.cluster.example.com") == ["gpu-4"]
+
+
+def test_nodes_of_two_sites_with_one_name_are_told_apart() -> None:
+    known = hosts.Hosts([("gpu-5", ["gpu-5.sitea.example.com", "10.0.0.5", "gpu-5"])])
+    assert known.find("gpu-5.siteb.example.com") == []
+    assert known.find("gpu-5.sitea.example.com") == ["gpu-5"]
 
 
 def test_a_host_that_fits_several_nodes_names_all_of_them() -> None:

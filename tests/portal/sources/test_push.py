@@ -324,7 +324,7 @@ def test_the_tokens_of_a_removed_source_end(alertmanager: Sender, alert: Make, e
         "[2345:425:2ca1::567:5673:23b5]:9100",
         "203.0.113.9",
         "GPU-2.internal.example",
-        "gpu-2.example.com",
+        "gpu-2.internal",
     ],
 )
 def test_a_node_is_known_by_each_name_of_its_host(told: str, alertmanager: Sender, alert: Make) -> None:
@@ -334,6 +334,8 @@ def test_a_node_is_known_by_each_name_of_its_host(told: str, alertmanager: Sende
     assert Incident.objects.get().node == Node.objects.get(name="gpu-2")
     assert took(alertmanager.post(notification(alert(node=told, status="resolved")))) == (1, 0, [])
     assert open_incidents() == []
+    foreign = alertmanager.post(notification(alert(node="gpu-2.example.com")))
+    assert took(foreign)[2] == [("alerts/0", "source_node_unknown")]
 
 
 def test_a_host_that_several_nodes_may_be_is_rejected(alertmanager: Sender, alert: Make) -> None:
