@@ -10,7 +10,7 @@ import hashlib
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final, Self
 
 from kcover import reasons
@@ -21,12 +21,11 @@ from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, sample, shows_xids
 
-XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *series_labels.NODE_LABELS)
-MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them
-MAX_SECONDS: Final = 10**10  # since 1970: in the year 2286; milliseconds are more
+NO_XID: Final = "1"  # what a series shows that names no Xid
 
 # Node, code and device -> the values that were faults when they were last read, apart by spaces. Those of an Xid have a
 # key for each exporter: two exporters of one GPU may each keep a last Xid of their own.
@@ -133,7 +132,7 @@ def read(
             keys.add(key)
             names = {key, series.place, series.old_key(before)}
             seen |= names
-            value = _xid_of(series) if is_xid else "1"
+            value = _xid_of(series) if is_xid else _alert_value(series)
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
             continue
@@ -142,18 +141,20 @@ def read(
             current[key] = " ".join(sorted({*current.get(key, "").split(), value}))
             became.append((series, value, _earliest(before, series, key, is_xid=is_xid)))
     for series, value, earliest in became:
-        if value not in told[series.place]:
+        # An older portal stored 1, whatever the labels said.
+        is_told = value in told[series.place] or (NO_XID in told[series.place] and not _is_xid(query, series.labels))
+        if not is_told:
             told[series.place].add(value)
             found.append(_fault(series, value, query=query, earliest=earliest, now=now))
     gone = {key: value for key, value in before.shown.items() if key not in seen}
-    if XID_METRIC in query:  # an exporter that does not answer proves nothing; its series come back as they were
+    if shows_xids(query):  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
         # What named no device may be of any device of its check, so that it ends with the last of them.
         checks = {place[: place.rindex("\t") + 1] for place in told}
         for key in dict.fromkeys(key if _is_place(key) else key[: key.rindex("\t") + 1] for key in before.shown):
             if key in checks:
-                current[key] = "1"
+                current[key] = NO_XID
             elif key not in seen:
                 found.append(_passed(key, now=now))
     after = Before(
@@ -177,31 +178,14 @@ def _digest(key: str) -> str:
     return hashlib.blake2b(key.encode(), digest_size=6).hexdigest()
 
 
-def newest_moment(body: object, *, now: datetime) -> datetime | None:
-    """The latest of the answer's values, which are Unix times in seconds; None if it has no series. Raises Unreadable.
-
-    One series whose value is not a time invalidates the answer.
-    """
-    found: list[datetime] = []
-    for index, item in enumerate(observation.query_result(body, "vector", code="prometheus_result", most=MAX_SERIES)):
-        path = f"result/{index}"
-        if not isinstance(item, Mapping):
-            raise Unreadable(path, reasons.of("source_not_object", value=short_repr(item)))
-        value, _ = _sample(item, now=now)
-        if not 0 < value < MAX_SECONDS:  # also refuses NaN
-            raise Unreadable(f"{path}/value/1", reasons.of("source_time_invalid", value=short_repr(item.get("value"))))
-        at = datetime.fromtimestamp(value, tz=UTC)
-        found.append(observation.not_ahead(at, f"{path}/value/1", now=now))
-    return max(found, default=None)
-
-
 def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], now: datetime) -> _Series:
     if not isinstance(item, Mapping):
         raise Unreadable("", reasons.of("source_not_object", value=short_repr(item)))
     given = observation.mapping(item, "metric")
     labels = {name: observation.text(given, name) for name in given}
-    value, at = _sample(item, now=now)
-    name = labels.get("alertname") or labels.get("__name__", "")
+    value, at = sample(item, now=now)
+    of_query = XID_METRIC if XID_METRIC in query else ""  # a function takes the name off
+    name = labels.get("alertname") or labels.get("__name__") or of_query
     code = "xid" if _is_xid(query, labels) else observation.code(name, "metric/__name__")
     device = series_labels.device(labels)
     return _Series(
@@ -216,29 +200,18 @@ def _series(item: object, path: str, *, query: str, node_labels: Sequence[str], 
 
 
 def _is_xid(query: str, labels: Json) -> bool:
-    return XID_METRIC in query or labels.get("__name__") == XID_METRIC
-
-
-def _sample(item: Json, *, now: datetime) -> tuple[float, datetime]:
-    """The value and its time, which Prometheus writes as ``[1700000000.123, "79"]``."""
-    sample = item.get("value")
-    if not isinstance(sample, list) or len(sample) != 2 or not isinstance(sample[1], str):
-        raise Unreadable("value", reasons.of("prometheus_value", value=short_repr(sample)))
-    stamp = sample[0]
-    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not 0 <= stamp < MAX_SECONDS:
-        raise Unreadable("value/0", reasons.of("source_time_invalid", value=short_repr(stamp)))
-    try:
-        value = float(sample[1][:100])
-    except ValueError as error:
-        raise Unreadable("value/1", reasons.of("prometheus_value", value=short_repr(sample))) from error
-    at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=stamp)
-    return value, observation.not_ahead(at, "value/0", now=now)
+    return shows_xids(query) or labels.get("__name__") == XID_METRIC
 
 
 def _xid_of(series: _Series) -> str:
     if not (series.value.is_integer() and 0 <= series.value <= xid_lines.MAX_CODE):
         raise Unreadable("value/1", reasons.of("prometheus_xid", value=str(series.value)))
     return str(int(series.value))
+
+
+def _alert_value(series: _Series) -> str:
+    """What a series of alerts shows: the Xid in its labels, as two Xids of one GPU are two faults; else 1."""
+    return str(series_labels.xid(series.labels) or NO_XID)
 
 
 def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: datetime) -> Observation:

@@ -13,7 +13,7 @@ from typing import Final
 
 from kcover import checkpoint_query, reasons
 from kcover.actions import moved_jobs
-from kcover.sources import prometheus
+from kcover.sources import prometheus_samples
 from kcover.sources.observation import Unreadable
 from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster
@@ -66,7 +66,7 @@ def _ask(row: Source, jobs: Iterable[Job], *, query: str, now: datetime) -> Mapp
                 _note_silence(row, error.reason, now=now)
             continue
         try:
-            answers[key(job)] = prometheus.newest_moment(body, now=now)
+            answers[key(job)] = prometheus_samples.newest_moment(body, now=now)
         except Unreadable as error:
             answers[key(job)] = error.reason
     return answers
