@@ -26,14 +26,25 @@ SEVERITIES: Final = {
     **dict.fromkeys(("error", "err", "major", "high", "degraded"), "degraded"),
     **dict.fromkeys(("info", "information", "informational", "notice", "none", "ok", "normal", "debug"), "info"),
 }
+_NUMBER: Final = r"[0-9]{1,10}"
+# ``XID 31, 79 detected`` names two; ``Xid 79, 2 GPUs`` and ``XID error 3 times`` count something else.
+_OF_OTHERS: Final = (
+    r"(?! *(?:gpus?|times?|errors?|devices?|nodes?|min(?:ute)?s?|s(?:ec(?:ond)?s?)?|h(?:ours?)?|days?)\b)"
+)
 _XID: Final = re.compile(
-    r"(?<![Ss])XID(?:[ _]?(?:error|code))?(?:[ _#=(-]{0,3}|: ?)([0-9]{1,10})(?!\.?[0-9%])", re.IGNORECASE
+    r"(?<![Ss])XID(?:[ _]?(?:error|code)s?)?(?:[ _#=(-]{0,3}| ?: ?)"
+    rf"({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)(?!\.?[0-9%]| times?\b)",
+    re.IGNORECASE,
 )
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
-_GONE: Final = r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable))"
+_GONE: Final = (
+    r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable|reporting)"
+    r"|crash[ _-]?loop|scrape[ _-]?(?:fail|err))"
+)
 _MONITOR: Final = re.compile(
-    rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine|target)s?[ _-]?(?:is[ _-]?)?{_GONE}"
-    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:is[ _-]?)?{_GONE}",
+    rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine)s?[ _-]?(?:is[ _-]?)?{_GONE}"
+    rf"|(?:^|prometheus|scrape)[ _-]?targets?[ _-]?(?:is[ _-]?)?{_GONE}|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?{_GONE}"
+    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}",
     re.IGNORECASE,
 )
 _CANNOT: Final = r"(?:failed|unable|cannot|could not)(?: to)? (?:connect|reach|talk)(?: to)?"
@@ -65,7 +76,8 @@ def of_xid(code: int, text: str = "") -> Weight:
 
 def named_xid(*texts: str) -> int | None:
     """The Xid that these texts name (``XID 145``, ``Xid: 79``); None if they name none, or several."""
-    found = {int(number) for text in texts for number in _XID.findall(text)}
+    named = (numbers for text in texts for numbers in _XID.findall(text))
+    found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
     lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}
     codes = {code for code in found if 0 < code <= xid.MAX_CODE}

@@ -13,20 +13,20 @@ from typing import Any, Final
 
 from kcover import reasons
 from kcover.faults.device import Device, named
-from kcover.faults.weight import Weight, is_of_monitor, of_xid
+from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
 from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.wire import fields
 
-HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
-SEVERITIES: Final = {UNHEALTHY: "fatal", "Degraded": "degraded"}  # of states; "Initializing" says nothing
+HEALTHY, UNHEALTHY, INITIALIZING = "Healthy", "Unhealthy", "Initializing"
+SEVERITIES: Final = {UNHEALTHY: "fatal", "Degraded": "degraded"}  # of states
+_WORDS: Final = {word.lower(): word for word in (HEALTHY, INITIALIZING, *SEVERITIES)}
 RUNTIMES: Final = ("docker", "containerd", "crio", "cri-o", "podman")  # components about a container runtime
 NO_ACTION, OF_PROGRAM = "IGNORE_NO_ACTION_REQUIRED", "CHECK_USER_APP_AND_GPU"  # repair actions
 EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
 MAX_COMPONENTS, MAX_EVENTS = 500, 1_000  # of a node
 MAX_SHOWN: Final = 500  # states of a node that are compared with the next reading; a node must not fill the position
-_XID: Final = re.compile(r"\bXID[ :]{1,2}([0-9]{1,10})\b", re.IGNORECASE)
 _PCI: Final = re.compile(r"\b(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b", re.IGNORECASE)
 _UUID: Final = re.compile(r"\bGPU-[0-9a-f-]{8,40}\b", re.IGNORECASE)
 _XID_COMPONENT: Final = re.compile(r"s?xid", re.IGNORECASE)
@@ -73,8 +73,10 @@ def read(
         reported.add(component)
         try:
             health, name = _health(state), observation.text(state, "name", most=80)
-            if health in SEVERITIES or health == HEALTHY:
-                known.add(f"{component}\t{name}")
+            if health == INITIALIZING:  # a gpud that has just started does not know yet: nothing has ended
+                unread.add(component)
+                continue
+            known.add(f"{component}\t{name}")
             if health in SEVERITIES:
                 seen = _state(state, component, health, path, node=node, runtime=runtime, now=now)
                 # Without the text, whose figures change all the time.
@@ -134,9 +136,15 @@ def _items(body: object, key: str, rejected: list[Rejected], *, most: int) -> It
 
 
 def _health(state: Json) -> str:
-    """The health of a state. An older gpud tells ``healthy: false`` in its place. Raises Unreadable without both."""
+    """The health of a state. An older gpud tells ``healthy: false`` in its place.
+
+    Raises Unreadable without both, and for a word that gpud does not have.
+    """
     if health := observation.text(state, "health", most=80):
-        return health
+        if health.lower() not in _WORDS:
+            known = ", ".join(_WORDS.values())
+            raise Unreadable("health", reasons.of("value_not_one_of", value=short_repr(health), known=known))
+        return _WORDS[health.lower()]
     if not isinstance(state.get("healthy"), bool):
         raise Unreadable("health", reasons.of("gpud_health_missing", value=short_repr(state.get("healthy"))))
     return HEALTHY if state["healthy"] else UNHEALTHY
@@ -169,6 +177,9 @@ def _events(body: object, rejected: list[Rejected], *, node: str, now: datetime)
                 at = observation.moment(event, "time", now=now)
                 said = observation.text(event, "message") or observation.text(event, "name") or component
                 extra = observation.mapping(event, "extra_info")
+                number = observation.text(extra, "data", most=300)  # an older gpud tells an Xid here alone
+                if re.fullmatch("[0-9]{1,10}", number) and named_xid(said) is None:
+                    said = f"{said}: XID {number}"
                 yield _observation(
                     " ".join((said, *(observation.text(extra, name, most=300) for name in sorted(extra)))).strip(),
                     component,
@@ -205,8 +216,7 @@ def _observation(
     is_unused: bool = False,
     at: datetime | None,
 ) -> Observation:
-    match = _XID.search(said) if _XID_COMPONENT.search(component) and "sxid" not in component.lower() else None
-    alias = int(match[1]) if match is not None else None
+    alias = named_xid(said) if _XID_COMPONENT.search(component) and "sxid" not in component.lower() else None
     weight = _weight(component, said, alias=alias, advice=advice, is_unused=is_unused)
     return Observation(
         path=path,

@@ -97,13 +97,15 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
         raise Unreadable("checkName", reasons.of("source_code_missing"))
     node = observation.node(health, "nodeName")
     codes = [str(code) for code in observation.listed(health, "errorCode", most=MAX_ENTITIES) if code not in (None, "")]
-    code = observation.code("/".join([check, *codes[:1]]), "errorCode" if codes else "checkName")
+    xids = _xids(check, codes)
+    detail = codes[:1] if len(xids) < 2 else []  # of several Xids none is the fault's name
+    code = observation.code("/".join([check, *detail]), "errorCode" if codes else "checkName")
     healthy = observation.boolean(health, "isHealthy")
     fatal = observation.boolean(health, "isFatal")
     if health.get("processingStrategy") in (STORE_ONLY, 2) and not healthy:
         return []
     message, advice = observation.text(health, "message") or code, _advice(health)
-    alias = None if healthy else _alias(check, codes, message)
+    alias = None if healthy else _alias(check, xids, message)
     weight = _weight(check, message, alias=alias, fatal=fatal, advice=advice)
     devices = impacted.devices(_entities(health))
     if LOG_CHECK.search(check):
@@ -124,10 +126,16 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
             healthy=healthy,
             alias=alias,
             advice=advice,
-            seen_at=observation.moment(health, "generatedTimestamp", now=now) or event.time,
+            seen_at=_generated_at(health, now=now) or event.time,
         )
         for device in devices or [NONE]
     ]
+
+
+def _generated_at(health: Json, *, now: datetime) -> datetime | None:
+    """When the event was made; None where the producer left the time out, which protobuf writes as the epoch."""
+    at = observation.moment(health, "generatedTimestamp", now=now)
+    return None if at is not None and at.timestamp() == 0 else at
 
 
 def _weight(check: str, message: str, *, alias: int | None, fatal: bool, advice: str) -> Weight:
@@ -153,14 +161,19 @@ def _entities(health: Json) -> list[tuple[str, str]]:
     return found
 
 
-def _alias(check: str, codes: list[str], message: str) -> int | None:
-    """The Xid that the event is about: its code if the check reads Xids, else the one that its message names."""
+def _xids(check: str, codes: list[str]) -> set[int]:
+    """The Xids in the codes of an event, if its check reads Xids or the codes say that they are some."""
     if _SXID_CHECK.search(check):
+        return set()
+    told = [(code, match) for code in codes if (match := _XID_CODE.fullmatch(code)) is not None]
+    return {int(match[1]) for code, match in told if "xid" in check.lower() or code.lower().startswith("xid")}
+
+
+def _alias(check: str, xids: set[int], message: str) -> int | None:
+    """The Xid that the event is about: its code, else the one that its message names; None of several."""
+    if _SXID_CHECK.search(check) or len(xids) > 1:
         return None
-    match = _XID_CODE.fullmatch(codes[0]) if codes else None
-    if match is not None and ("xid" in check.lower() or codes[0].lower().startswith("xid")):
-        return int(match[1])
-    return named_xid(message)
+    return next(iter(xids)) if xids else named_xid(message)
 
 
 def _advice(health: Json) -> str:

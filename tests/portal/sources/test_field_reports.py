@@ -513,3 +513,16 @@ def test_a_last_xid_of_a_program_is_no_fault_of_the_node(east: Cluster, stand_in
     pull(source, at=now)
     row = Incident.objects.get()
     assert (row.kind, row.code, row.is_user_fault, row.device) == ("xid", "43", True, "0000:3a:00")
+
+
+@pytest.mark.parametrize("codes", [["31", "79"], ["79", "31"]])
+def test_an_event_about_several_xids_hides_none(sentinel: Sender, health: Make, codes: list[str]) -> None:
+    sentinel.post(health(errorCode=codes, message="two lines"))
+    row = Incident.objects.get()
+    assert (row.code, row.is_user_fault, row.alias) == ("SysLogsXIDError", False, "health SysLogsXIDError")
+
+
+def test_an_event_without_a_time_of_its_own_has_that_of_its_envelope(sentinel: Sender, health: Make) -> None:
+    """Protobuf writes the epoch for a time that was left out."""
+    assert took(sentinel.post(health(generatedTimestamp="1970-01-01T00:00:00Z"))) == (1, 0, [])
+    assert Incident.objects.filter(state="open").count() == 1

@@ -13,7 +13,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
-from tests.portal.sources.conftest import Sender, add, pull
+from tests.portal.sources.conftest import Sender, add, pull, stamp
 from tests.portal.sources.stand_ins import PCI, Answered, StandIns
 
 COMPONENT = "accelerator-nvidia-error-xid"
@@ -241,3 +241,41 @@ def test_an_address_that_a_kubelet_forged_stops_no_other_node(
     row = pull(source, at=now + SECOND)
     assert seen() == [("gpu-2", COMPONENT, "open", 1)]
     assert (row.error["code"], row.error["params"]["node"], row.attempts) == ("source_nodes_silent", "gpu-1", 0)
+
+
+@pytest.mark.parametrize("word", ["Initializing", "initializing", "Unknown", "OK"])
+def test_only_healthy_ends_a_fault(now: datetime, word: str) -> None:
+    """A gpud that has just started does not know yet."""
+
+    def state(health: str) -> list[dict[str, Any]]:
+        told = {"name": "error_xid", "health": health, "reason": "XID 79 detected on GPU PCI:0000:2a:00"}
+        return [{"component": "accelerator-nvidia-error-xid", "states": [told]}]
+
+    first = kcover_gpud.read(state("UNHEALTHY"), [], node="gpu-1", shown={}, now=now)
+    assert [(one.alias, one.severity) for one in first.reading.observations] == [(79, "fatal")]
+    then = kcover_gpud.read(state(word), [], node="gpu-1", shown=first.shown, now=now + 60 * SECOND)
+    assert (then.reading.observations, then.shown) == ((), first.shown)
+    rejected = [] if word.lower() == "initializing" else ["value_not_one_of"]
+    assert [one.reason.code for one in then.reading.rejected] == rejected
+    last = kcover_gpud.read(state("healthy"), [], node="gpu-1", shown=then.shown, now=now + 120 * SECOND)
+    assert [one.healthy for one in last.reading.observations] == [True]
+
+
+def test_several_xids_in_one_state_have_the_weight_of_their_sender(now: datetime) -> None:
+    said = "XID 13 detected on GPU PCI:0000:2a:00; XID 79 detected on GPU PCI:0000:3b:00"
+    states = [{"component": "accelerator-nvidia-error-xid", "states": [{"health": "Unhealthy", "reason": said}]}]
+    [seen] = kcover_gpud.read(states, [], node="gpu-1", shown={}, now=now).reading.observations
+    assert (seen.alias, seen.weight) == (None, "node")
+
+
+def test_an_older_gpud_tells_an_xid_in_the_data_of_an_event(now: datetime) -> None:
+    event = {
+        "time": stamp(now),
+        "name": "error_xid",
+        "type": "Fatal",
+        "message": "",
+        "extra_info": {"data": "43", "device_uuid": "PCI:0000:2a:00"},
+    }
+    events = [{"component": "accelerator-nvidia-error-xid", "events": [event]}]
+    [seen] = kcover_gpud.read([], events, node="gpu-1", shown={}, now=now).reading.observations
+    assert (seen.alias, seen.weight, seen.device.slot) == (43, "program", "0000:2a:00")
