@@ -14,9 +14,11 @@ from typing import Final
 from kcover.faults import xid
 
 UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9A-Za-z/-]{1,64}", re.IGNORECASE)
+_BARE_UUID: Final = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")  # as some exporters cut it
 _WORD: Final = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/@-]{0,63}")
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
-_GPU_FILE: Final = re.compile(r"nvidia([0-9]{1,4})")  # DCGM's index; that of /dev/nvidia3 is a minor number
+# DCGM's index; that of /dev/nvidia3 is a minor number.
+_GPU_FILE: Final = re.compile(r"(?:nvidia|[Gg][Pp][Uu][ _-]?)([0-9]{1,4})")
 _SWITCH_FILE: Final = re.compile(r"(?:/dev/)?nvidia-nvswitch([0-9]{1,4})")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _MOST_NAME, _MOST_PART = 72, 54  # characters; a key must fit into 128
@@ -69,6 +71,8 @@ def named(*, pci: str = "", uuid: str = "", unit: str = "", part: str = "") -> D
     """
     slot = xid.slot(pci.strip().lower().removeprefix("pci:")) or ""
     uuid, unit, part = uuid.strip(), _short(unit, _MOST_NAME), _short(part, _MOST_PART)
+    if _BARE_UUID.fullmatch(uuid):
+        uuid = f"GPU-{uuid}"
     if not UUID.fullmatch(uuid):
         return Device(slot=slot, unit=unit, part=part)
     kind, _, rest = uuid.partition("-")
@@ -94,8 +98,9 @@ def unit_of(kind: str, value: str) -> str:
         return f"gpu {int(file[1])}"
     if file := _SWITCH_FILE.fullmatch(value):
         return f"nvswitch {int(file[1])}"
-    if _NUMBER.fullmatch(value):
-        return f"{kind.lower()} {int(value)}"
+    number = re.sub(rf"^{re.escape(kind)}[ _-]?(?=[0-9]{{1,4}}$)", "", value, flags=re.IGNORECASE)
+    if _NUMBER.fullmatch(number):
+        return f"{kind.lower()} {int(number)}"
     return f"{kind.lower()} {value}" if _WORD.fullmatch(value) else ""
 
 

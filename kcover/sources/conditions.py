@@ -173,7 +173,7 @@ def _matches(condition: Condition, row: ConditionRule) -> bool:
 
 def _is_young(condition: Condition, row: ConditionRule, now: datetime) -> bool:
     began = condition.stands or condition.since
-    return began is not None and now - began < row.lasts
+    return began is not None and now - min(began, now) < row.lasts  # the clock of a node may be ahead
 
 
 def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now: datetime) -> Observation | None:

@@ -15,11 +15,13 @@ _OWN: Final = ("node", "kubernetes_node", "node_name", "nodename", "Hostname")
 EXPORTED: Final = "exported_"
 NODE_LABELS: Final = (*(f"{EXPORTED}{name}" for name in _OWN), *_OWN)
 XID_LABELS: Final = ("xid", "err_code", "xid_code", "xid_error", "error_code", "xiderror")
-_PCI: Final = ("pci_bus_id", "pcibusid", "pci_address", "pci", "bdf")
-_UUID: Final = ("uuid", "gpu_uuid")
+_GENERIC: Final = "error_code"  # of any program, unless the alert is about a GPU
+_PCI: Final = ("pci_bus_id", "pcibusid", "pci_address", "pci", "bdf", "bus_id", "gpu_bus_id")
+_UUID: Final = ("uuid", "gpu_uuid", "accelerator_id")
 # A label and what its value numbers or names; the first one that an item has counts.
 _UNITS: Final = (
-    *(("gpu", "gpu"), ("gpu_id", "gpu"), ("gpu_index", "gpu"), ("nvswitch", "nvswitch"), ("nvswitch_id", "nvswitch")),
+    *(("gpu", "gpu"), ("gpu_id", "gpu"), ("gpuid", "gpu"), ("gpu_index", "gpu"), ("gpuindex", "gpu")),
+    *(("minor_number", "minor"), ("nvswitch", "nvswitch"), ("nvswitch_id", "nvswitch")),
     *(("nic", "nic"), ("hca", "nic"), ("ib_device", "nic"), ("interface", "nic"), ("device", "device")),
 )
 _PARTS: Final = (
@@ -76,8 +78,9 @@ def _number(value: str, kind: str) -> str:
 def xid(labels: Mapping[str, str], *texts: str) -> int | None:
     """The Xid that a label names, else the name of the alert or, in plain words, one of these texts; None: none."""
     given = {name.lower(): value.strip() for name, value in labels.items()}
+    is_of_gpu = bool(device(labels)) or any("xid" in text.lower() for text in (given.get("alertname", ""), *texts))
     for name in XID_LABELS:
-        value = given.get(name, "")
+        value = given.get(name, "") if name != _GENERIC or is_of_gpu else ""
         code = int(value) if re.fullmatch(r"[0-9]{1,10}", value) else weight.named_xid(value)
         if code:
             return code

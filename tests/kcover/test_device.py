@@ -19,6 +19,12 @@ INVENTORY = [Known(0, A, "0000:18:00"), Known(2, B, "0000:3a:00")]
         ({"gpu": "nvidia3"}, "gpu 3"),
         ({"gpu": "/dev/nvidia3"}, "gpu /dev/nvidia3"),
         ({"gpu_id": "GPU 4"}, "gpu 4"),
+        ({"device": "gpu3"}, "gpu 3"),
+        ({"gpuIndex": "3"}, "gpu 3"),
+        ({"gpuid": "4"}, "gpu 4"),
+        ({"minor_number": "4"}, "minor 4"),  # no index: drivers count them otherwise
+        ({"bus_id": "00000000:18:00.0"}, "0000:18:00"),
+        ({"uuid": "df6e7a7c-7314-46f8-abc4-b88b36dcf3aa"}, "GPU-df6e7a7c-7314-46f8-abc4-b88b36dcf3aa"),
         ({"gpu": B.upper().replace("GPU-", "gpu-")}, B),
         ({"gpu": "0", "pci_bus_id": "00000000:18:00.0", "UUID": A}, "0000:18:00"),
         ({"PCI_BUS_ID": "0000:AB:00.0"}, "0000:ab:00"),
@@ -42,9 +48,23 @@ def test_the_device_of_labels(given: dict[str, str], key: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "code"),
+    [
+        ({"alertname": "StorageError", "error_code": "45"}, None),
+        ({"alertname": "GpuError", "error_code": "45", "gpu": "3"}, 45),
+        ({"alertname": "GpuXid", "error_code": "45"}, 45),
+        ({"alertname": "StorageError", "err_code": "45"}, 45),
+    ],
+)
+def test_a_code_of_any_program_is_an_xid_only_of_a_gpu(given: dict[str, str], code: int | None) -> None:
+    assert labels.xid(given) == code
+
+
+@pytest.mark.parametrize(
     ("entities", "keys"),
     [
         ([("GPU", "3")], ["gpu 3"]),
+        ([("GPU", "gpu3")], ["gpu 3"]),
         ([("NVSWITCH", "3")], ["nvswitch 3"]),
         ([("GPU", "1"), ("GPU", "6")], ["gpu 1", "gpu 6"]),
         ([("PCI", "0000:18:00"), ("GPU_UUID", A)], ["0000:18:00"]),

@@ -50,6 +50,12 @@ def test_a_condition_counts_once_it_has_lasted(now: datetime) -> None:
     assert not conditions.is_waiting([one], rows, now=now + timedelta(seconds=60))
 
 
+def test_a_clock_that_is_ahead_hides_no_condition(now: datetime) -> None:
+    rows = (ConditionRule(type="Slow"),)
+    one = Condition(type="Slow", status="True", since=now + timedelta(hours=3))
+    assert read(one, rows=rows, now=now) == [("condition", "Slow=True", False)]
+
+
 def test_the_own_table_goes_before_the_presets() -> None:
     entry = {"type": "KernelDeadlock", "status": "True", "reason": "", "for": 5, "severity": "fatal"}
     first, *others = conditions.rows_of({"table": [entry], "presets": ["node-problem-detector"]})

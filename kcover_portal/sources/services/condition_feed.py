@@ -71,7 +71,7 @@ class ConditionFeed:
         for node in nodes:
             stated = tuple(one for one in node.stated if one.type in named)
             if self._shown.get(node.name) != stated:
-                changed[node.name] = replace(node, stated=self._with_standing(node, stated))
+                changed[node.name] = replace(node, stated=self._with_standing(node, stated, now=now))
                 self._shown[node.name] = stated
         seen: list[Observation] = []
         for node in changed.values():
@@ -84,18 +84,19 @@ class ConditionFeed:
             take(source, Reading(observations=of_consequence), now=now)
 
     def _with_standing(
-        self, node: port.Node, stated: Sequence[conditions.Condition]
+        self, node: port.Node, stated: Sequence[conditions.Condition], *, now: datetime
     ) -> tuple[conditions.Condition, ...]:
         """The conditions with the time since when the machine has shown their status.
 
-        Some writers set ``lastTransitionTime`` at each change of the reason, though the status is the same.
+        Some writers set ``lastTransitionTime`` at each change of the reason, though the status is the same. A node
+        whose clock is ahead tells a time to come: then it stands since now.
         """
         before = self._standing.get(node.name)
         since: dict[tuple[str, str], datetime] = {}
         if before is not None and before.uid == node.uid:
             since = before.since
         found = tuple(
-            replace(one, stands=min(one.since, since.get((one.type, one.status), one.since))) if one.since else one
+            replace(one, stands=min(one.since, now, since.get((one.type, one.status), now))) if one.since else one
             for one in stated
         )
         standing = {(one.type, one.status): one.stands for one in found if one.stands is not None}
