@@ -12,7 +12,7 @@ Sources: NVIDIA's open kernel modules (print statements), reports of users.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from types import MappingProxyType
@@ -34,6 +34,8 @@ TOLD_BY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     }
 )
 TOLD_WITHIN: Final = timedelta(seconds=5)  # of the Xid, before and after
+UNSUPPORTED: Final = ("is not supported by", "assigned to your NVIDIA device is invalid")
+UNSUPPORTED_LINES: Final = 6  # at most so many lines before the failed probe
 # What a store of logs is asked for. Every fault line contains one of them.
 PATTERNS: Final = ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "InitAdapter failed", "probe routine failed", PEERMEM)
 NEEDLES: Final = tuple(re.compile(re.escape(text).encode()) for text in PATTERNS)
@@ -66,6 +68,14 @@ def parse(line: str) -> DriverLine | None:
     if "peermem" in line and (module := _MODULE.search(line)) and PEERMEM in line[module.end() :].lower():
         return DriverLine(code=PEERMEM_CODE)
     return None
+
+
+def is_unsupported(lines: Iterable[str]) -> bool:
+    """Return whether the lines before a failed probe say that the driver does not know the card, or has no room for it.
+
+    That is a setting of the node: no reset or reboot changes it.
+    """
+    return any(text in line for line in lines for text in UNSUPPORTED)
 
 
 def is_told_by(code: str, number: int) -> bool:

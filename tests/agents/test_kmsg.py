@@ -104,6 +104,31 @@ def test_other_lines_of_the_driver_are_none(line):
     assert repeats.faults([record(line)], now=NOW) == []
 
 
+PROBE = "NVRM: The NVIDIA probe routine failed for 1 device(s)."
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        (
+            "NVRM: The NVIDIA GPU 0000:05:00.0 (PCI ID: 10de:13bb)",
+            "NVRM: installed in this system is not supported by the",
+            "NVRM: NVIDIA 550.54.15 driver release.",
+            "nvidia: probe of 0000:05:00.0 failed with error -1",
+        ),
+        (
+            "NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:",
+            "NVRM: BAR1 is 0M @ 0x0 (PCI:0000:05:00.0)",
+        ),
+    ],
+)
+def test_a_card_that_the_driver_cannot_run_is_no_fault(before):
+    """The line comes back at each boot: a rule that reboots for it would do so for ever."""
+    assert repeats.faults([record(line) for line in (*before, PROBE)], now=NOW) == []
+    found = repeats.faults([record(line) for line in (*before, INIT)], now=NOW + timedelta(minutes=1))
+    assert counts(found) == [("other", "gpu_init_failed", "0000:5d:00.0", 1)]
+
+
 @pytest.mark.parametrize("order", [(0.0, 1.0), (1.0, 0.0)])
 def test_beside_an_xid_79_of_the_gpu_the_lines_say_nothing_new(order):
     xid_at, line_at = order

@@ -68,7 +68,11 @@ def faults_of(records: Iterable[Record]) -> list[Fault]:
         if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log ends here
             if machine_check.is_uncorrected(record.text) and not record.is_foreign:
                 found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
-            elif (line := driver_line.parse(record.text)) is not None and not record.is_foreign:
+            elif (
+                (line := driver_line.parse(record.text)) is not None
+                and not record.is_foreign
+                and not _is_unsupported(line, kept[max(0, index - driver_line.UNSUPPORTED_LINES) : index])
+            ):
                 found.append(_fault(record, kind=driver_line.KIND, code=line.code, pci=line.pci))
             continue
         if record.is_foreign:
@@ -84,6 +88,13 @@ def faults_of(records: Iterable[Record]) -> list[Fault]:
             found.append(_fault(record, kind=fault_line.kind, code=fault_line.code, pci=fault_line.pci, count=count))
             break
     return found
+
+
+def _is_unsupported(line: driver_line.DriverLine, before: Iterable[Record]) -> bool:
+    """True of a failed start, without a GPU's address, of a card that the driver said it cannot run."""
+    if line.code != driver_line.INIT_FAILED or line.pci is not None:
+        return False
+    return driver_line.is_unsupported(one.text for one in before if not one.is_foreign)
 
 
 def _fault(record: Record, *, kind: str, code: int | str, pci: str | None = None, count: int = 1) -> Fault:
