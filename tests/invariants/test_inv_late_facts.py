@@ -4,16 +4,19 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover import reasons
 from kcover.faults.fault import Fault
 from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import doubtful_states
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue import services
+from kcover_portal.rescue.decide import decisions
+from kcover_portal.rescue.models import Decision, Rescue
 from tests.invariants.test_inv_boots import OTHER_RULES, SECOND, STATE, XID, make, rebooted, tell
 from tests.portal.rescue import agents, test_actions_reset, test_actions_validate
 from tests.portal.rescue.validation_turns import answer, turn
-from tests.portal.rescue.world import NODE, World
+from tests.portal.rescue.world import CORDON, NODE, World
 
 __all__ = ["make"]
 pytestmark = pytest.mark.django_db
@@ -65,6 +68,22 @@ def reset(make) -> World:
     assert world.until("succeeded").outcome == "healed"
     world.now += 60 * SECOND
     return world
+
+
+def test_inv_04_a_fault_that_a_person_ends_while_it_is_decided_opens_no_rescue(make, monkeypatch) -> None:
+    world = make(CORDON)
+    world.fault(62)
+    [incident] = Incident.objects.all()
+    answers = decisions._answers
+
+    def taken_back(*given: object, **named: object) -> object:
+        incidents.close([incident.pk], because=reasons.of("closed_by", by="user:ann"), actor="user:ann", now=world.now)
+        return answers(*given, **named)
+
+    monkeypatch.setattr(decisions, "_answers", taken_back)
+    services.decide(incident.pk, now=world.now)
+    assert (Rescue.objects.count(), Decision.objects.count()) == (0, 0)
+    assert not world.kube.get_node(NODE).unschedulable
 
 
 @pytest.mark.parametrize("ends", [False, True])

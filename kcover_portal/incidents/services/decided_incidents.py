@@ -20,10 +20,11 @@ class DecidedIncident:
     again_at: datetime | None
 
 
-def mark_decided(decided: Sequence[DecidedIncident], *, now: datetime) -> None:
-    """Stores that incidents were decided, in one statement.
+def mark_decided(decided: Sequence[DecidedIncident], *, now: datetime) -> set[int]:
+    """Stores that incidents were decided, in one statement; returns those that are still open, by key.
 
-    An incident with an occurrence that arrived meanwhile keeps its own due time.
+    An incident with an occurrence that arrived meanwhile keeps its own due time. One that was closed after it was read
+    is left as it is: nothing may be done for it.
     """
     rows = [
         {
@@ -43,9 +44,11 @@ def mark_decided(decided: Sequence[DecidedIncident], *, now: datetime) -> None:
     given = bulk_sql.given(id="bigint", labels="text", seen_at="timestamptz", again_at="timestamptz")
     unchanged = "incidents_incident.decide_at <= %s AND incidents_incident.last_at = given.seen_at"
     at = bulk_sql.moment(now)
-    bulk_sql.run(
+    still_open = bulk_sql.run(
         f"""UPDATE incidents_incident SET decided_at = %s, decided_labels = given.labels,
             decide_at = CASE WHEN {unchanged} THEN given.again_at ELSE incidents_incident.decide_at END
-        FROM {given} WHERE incidents_incident.id = given.id""",  # nosec B608
+        FROM {given} WHERE incidents_incident.id = given.id AND incidents_incident.state = 'open'
+        RETURNING incidents_incident.id""",  # nosec B608
         [at, at, bulk_sql.rows(rows)],
     )
+    return {pk for (pk,) in still_open}

@@ -227,8 +227,8 @@ def _answers(cases: Sequence[DecisionCase], external: ExternalAnswer | None, *, 
 
 def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: datetime) -> list[runner.Begun]:
     """Writes decisions, rescues and ledger entries; returns the context and the steps of each opened rescue."""
-    storms = storm_rows.keep(decided)
-    incidents.mark_decided(
+    storms, cluster = storm_rows.keep(decided), decided[0].case.node.cluster.name
+    still_open = incidents.mark_decided(
         [
             incidents.DecidedIncident(
                 incident=it.case.incident, labels=it.case.node.labels, again_at=it.decision.again_at
@@ -237,6 +237,11 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
         ],
         now=now,
     )
+    # A person may have taken a node back since its incidents were read.
+    decided = [it for it in decided if it.case.incident.pk in still_open]
+    if not decided:
+        ledger.append(cluster, storms)
+        return []
     stored = decision_rows.store(decided, now=now)
     # The lease runs from this moment, however long this transaction waited for the locks before. Of several rescues,
     # those are claimed that begin with one short call; the others are left to the workers.
@@ -264,7 +269,7 @@ def _write(decided: Sequence[DecidedCase], *, clock: Clock, lease: bool, now: da
             context = runner.context_of(new.rescue, new.steps[0], new.steps, clock=clock)
             opened.append((context, new.steps))
             drafts += [*new.drafts, *(cordon.begin(context) if new.rescue.calls_begun else ())]
-    ledger.append(decided[0].case.node.cluster.name, [*drafts, *storms])
+    ledger.append(cluster, [*drafts, *storms])
     return opened
 
 
