@@ -1,8 +1,9 @@
 """In a whole run every second worker has SQLite, and two thirds of the portal's test files run there.
 
 A test on PostgreSQL takes a third more CPU and twice the time, most of it for the same statements. The commit chooses
-the third that is on PostgreSQL (tests/share.py). The engine, the audit log and the invariants always are, and so is
-each file that mentions PostgreSQL. Tests that start a product choose its database themselves: any worker can run them.
+the third that is on PostgreSQL, and half of the engine's files (tests/share.py). The audit log and the invariants
+always are, and so is each file that mentions PostgreSQL. Tests that start a product choose its database themselves: any
+worker can run them.
 """
 
 import contextlib
@@ -20,7 +21,9 @@ from tests.share import in_share
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARES = 3
-ALWAYS_ON_POSTGRES = ("tests/invariants/", "tests/portal/rescue/", "tests/portal/ledger/")
+ENGINE_SHARES = 2
+ENGINE = "tests/portal/rescue/"
+ALWAYS_ON_POSTGRES = ("tests/invariants/", "tests/portal/ledger/")
 SPLIT = "TEST_DATABASES_SPLIT"  # set by the process that starts the workers, which inherit it
 DATABASE = "KCOVER_DATABASE_URL"
 POSTGRES, SQLITE, NONE, WAITS = "postgres", "sqlite", "none", "waits"
@@ -66,7 +69,8 @@ def of_file(path: str) -> str:
         return POSTGRES
     if not in_portal and "django_db" not in text:
         return NONE if place_of(ROOT / path) < 0 else WAITS
-    return POSTGRES if in_share(zlib.crc32(path.encode()), shares=SHARES) else SQLITE
+    shares = ENGINE_SHARES if path.startswith(ENGINE) else SHARES
+    return POSTGRES if in_share(zlib.crc32(path.encode()), shares=shares) else SQLITE
 
 
 class Queues:

@@ -223,6 +223,7 @@ def test_every_process_of_the_tests_is_at_the_other_time(tmp_path, workers):
 
 FILES_OF_ALL_KINDS = (
     *("tests/kcover/test_plan.py", "tests/portal/rescue/test_engine.py", "tests/portal/operate/test_migrate.py"),
+    "tests/portal/ledger/test_replay.py",
     *("tests/portal/console/test_needs.py", "tests/portal/api/test_garbage.py", "tests/portal/jobs/test_orders.py"),
     *("tests/portal/notify/test_steps.py", "tests/agents/test_spool.py", "tests/browser/"),
 )
@@ -238,7 +239,7 @@ def test_each_scope_goes_to_one_worker_with_its_database(split, chosen, monkeypa
     databases.of_file.cache_clear()
     assert sorted(given["gw0"] + given["gw1"]) == sorted(FILES_OF_ALL_KINDS)
     if split:
-        assert {"tests/portal/rescue/test_engine.py", "tests/portal/operate/test_migrate.py"} <= set(given["gw0"])
+        assert {"tests/portal/ledger/test_replay.py", "tests/portal/operate/test_migrate.py"} <= set(given["gw0"])
     else:
         assert given["gw1"] == []
 

@@ -17,7 +17,7 @@ from tests.share import in_share, leave_out
 from tests.story import product as products
 
 FOLDER = Path(__file__).parent
-SHARES = 3  # a run has a third of the tests; those of test_pages.py choose a share of the pages instead
+SHARES = 4  # a run has a quarter of the tests; those of test_pages.py choose a share of the pages instead
 NODES = 26
 ASK = """
 apiVersion: kcover.io/v1

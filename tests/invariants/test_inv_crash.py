@@ -21,8 +21,8 @@ from tests.portal.rescue.world import HEAL, NODE, World
 from tests.share import in_share
 
 pytestmark = pytest.mark.django_db
-PARTS = 20  # of the boundaries, each a test, so that workers share them
-SHARES = 4  # a run has a quarter of the parts; the commit chooses which
+PARTS = 40  # of the boundaries, each a test, so that workers share them
+SHARES = 8  # a run has an eighth of the parts; the commit chooses which
 PIPE_BYTES = 50_000  # less than a pipe holds
 
 

@@ -1,6 +1,6 @@
 """Acts at random on a bed: Hypothesis chooses, shrinks and prints what breaks an invariant; a seeded walk adds length.
 
-A run walks a quarter of 10,000 steps, chosen by its commit; `make verify` walks all. The seed is always the same, so
+A run walks an eighth of 10,000 steps, chosen by its commit; `make verify` walks all. The seed is always the same, so
 that a failure is caused by the change. ``make soak`` searches for unknown failures with new seeds, for any length. Any
 of its episodes can be repeated here.
 """
@@ -50,7 +50,7 @@ from tests.share import in_share
 
 STEPS = 10_000
 TAKE_BACK = node_marks.take_back
-SHARES = 4
+SHARES = 8
 EPISODES = [number for number in range(STEPS // soak.STEPS) if in_share(number, shares=SHARES)]
 NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
 SEED = os.environ.get("TEST_SEED", "kcover")

@@ -7,25 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from tests import migrated
+from tests import databases, migrated
 from tests.share import in_share, leave_out
 from tests.story import product as products
 
 PLACES = ("postgres", "sqlite")
-FILES = sorted(Path(__file__).parent.glob("test_*.py"))
+FOLDER = Path(__file__).parent
+EVERY_RUN = ("test_serve.py", "test_walkthroughs.py")  # the shortest ways through everything
+# The others take turns, one half after the other.
+SECOND_HALF = ("test_image.py", "test_live_stop.py", "test_outages.py", "test_parts.py", "test_returns.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the stories of a file in one of the two places: the commit chooses which. `make verify` has both."""
-    leave_out(config, items, lambda item: not _is_in_its_place(item))
+    """Leaves the stories of this run, each in one of the two places: the commit chooses. `make verify` has all.
+
+    Who names tests has them all, in one of the two places.
+    """
+    whole = databases.SPLIT in os.environ
+    leave_out(config, items, lambda item: item.path.parent == FOLDER and not _is_in_share(item, whole=whole))
 
 
-def _is_in_its_place(item: pytest.Item) -> bool:
-    if not isinstance(item, pytest.Function) or item.path not in FILES:
-        return True
-    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
-    (place,) = [value for value in parameters if value in PLACES] or [None]
-    return place is None or in_share(FILES.index(item.path) + PLACES.index(place), shares=len(PLACES))
+def _is_in_share(item: pytest.Item, *, whole: bool) -> bool:
+    given = getattr(item, "callspec", None)  # of a test with parameters
+    place = next((PLACES.index(value) for value in (given.params.values() if given else ()) if value in PLACES), None)
+    half = int(item.path.name in SECOND_HALF)
+    if not whole or item.path.name in EVERY_RUN:
+        return place is None or in_share(half + place, shares=2)
+    return in_share(half, shares=2) if place is None else in_share(half + 2 * place, shares=4)
 
 
 @contextlib.contextmanager
