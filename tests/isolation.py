@@ -20,7 +20,11 @@ SHARING = (
     *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
     *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
     *("tests/portal/api/test_schema.py", "tests/portal/operate/test_slow_clients.py"),
-    *("tests/portal/sources/test_monitoring.py", "tests/simulator/test_world_serve.py"),
+    *(
+        "tests/portal/sources/test_monitoring.py",
+        "tests/simulator/test_world_serve.py",
+        "tests/test_sentence_arguments.py",
+    ),
 )
 
 _own: list[servers.Redis] = []

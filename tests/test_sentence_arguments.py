@@ -4,6 +4,7 @@ A wrong argument raises only when the line runs, in the middle of a rescue for e
 """
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -44,6 +45,10 @@ ELSEWHERE: Mapping[str, Iterable[str]] = {
     "ReportInvalid": ("ReportInvalid",),
     "WireError": ("WireError", "EnvelopeError"),
 }
+
+# The last word of each of these names: a call of any other is not looked at closely.
+MAKERS = {name.rpartition(".")[2] for name in [*ELSEWHERE, *(name for names in ELSEWHERE.values() for name in names)]}
+MAKERS |= {passer for _, passer in PASSED_ON}
 
 # Codes that a call gets from elsewhere: every value, by "file::function::code as it is written".
 CODES: Mapping[str, Iterable[str]] = {
@@ -157,12 +162,13 @@ def _wrong(said: Said) -> str:
     return ""
 
 
-def _trees() -> Iterator[tuple[str, ast.Module]]:
-    for folder in FOLDERS:
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+@functools.cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    paths = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [(path.relative_to(ROOT).as_posix(), ast.parse(path.read_text(encoding="utf-8"))) for path in paths]
 
 
+@functools.cache
 def _all_said() -> list[Said]:
     return [said for path, tree in _trees() if path != "kcover/reasons.py" for said in _said(path, tree)]
 
@@ -199,6 +205,8 @@ def _made(path: str, call: ast.Call) -> tuple[ast.expr, frozenset[str], tuple[st
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "reasons":
         endings = {"of": ("",), "with_why": ("", "_because")}.get(name)
         return (call.args[0], frozenset(), endings) if endings else None
+    if name not in MAKERS:  # most calls
+        return None
     for (where, passer), (place, added) in PASSED_ON.items():
         spelt = {f"{Path(where).stem}.{passer}", *ELSEWHERE.get(passer, ())} | (
             {passer, f"self.{passer}"} if where == path else set()
@@ -241,10 +249,9 @@ def _assigned(name: str, scopes: Iterable[ast.AST]) -> list[ast.expr]:
     for scope in scopes:
         found = []
         for node in ast.walk(scope):
-            targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-            is_set = isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr)
-            for target in targets if is_set else ():
-                found += _parts(target, node.value, name)  # type: ignore[attr-defined]
+            if isinstance(node, ast.Assign | ast.AnnAssign | ast.NamedExpr):
+                for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                    found += _parts(target, node.value, name)
             if isinstance(node, ast.For | ast.comprehension) and name in _names(node.target):
                 return []
         if found:
