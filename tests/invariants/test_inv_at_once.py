@@ -1,6 +1,6 @@
 """Invariants 2, 8, 29, 45 with many threads on a real database, each with a connection of its own."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from threading import Barrier
@@ -28,18 +28,13 @@ TOGETHER = 6
 
 
 @pytest.fixture
-def make() -> Iterator[Callable[..., World]]:
-    made = []
-
+def make(make: Callable[..., World]) -> Callable[..., World]:
     def world(policy: str, *, nodes: int = 1, **guards: object) -> World:
-        one = World(policy=policy, nodes=nodes)
-        made.append(one)
+        one = make(policy, nodes=nodes)
         cluster_settings.set_guards(one.cluster, {**OFF, **guards}, actor="test", reason="", now=one.now)
         return one
 
-    yield world
-    for one in made:
-        one.uninstall()
+    return world
 
 
 def at_once(acts: Sequence[Callable[[], object]]) -> list[object]:

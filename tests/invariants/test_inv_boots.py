@@ -1,6 +1,5 @@
 """Invariant 55: what is told late, of the time before the present boot or before a repair, does nothing."""
 
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 import pytest
@@ -13,7 +12,7 @@ from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.codes import codes_of, found_in
 from tests.portal.rescue import agents, test_actions_reset
-from tests.portal.rescue.world import HEAL, NODE, PCI, World
+from tests.portal.rescue.world import NODE, PCI, World
 
 pytestmark = pytest.mark.django_db
 OTHER_RULES = """
@@ -32,19 +31,6 @@ spec:
 """
 SECOND = timedelta(seconds=1)
 XID = {"kind": "xid", "code": 62, "alias": ""}
-
-
-@pytest.fixture
-def make() -> Iterator[object]:
-    made = []
-
-    def world(policy: str = HEAL) -> World:
-        made.append(World(policy=policy))
-        return made[-1]
-
-    yield world
-    for one in made:
-        one.uninstall()
 
 
 def tell(world: World, at: datetime, **given: object) -> None:

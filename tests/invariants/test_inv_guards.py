@@ -2,7 +2,7 @@
 moment.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -36,17 +36,13 @@ EXCLUDE = {guards.EXCLUDE_LABEL: "true"}
 
 
 @pytest.fixture
-def make() -> Iterator[Any]:
-    made: list[World] = []
-
+def make(make: Callable[..., World]) -> Callable[..., World]:
     def world(policy: str = CORDON, *, nodes: int, **limits: object) -> World:
-        made.append(World(policy=policy, nodes=nodes))
-        cluster_settings.set_guards(made[-1].cluster, {**OFF, **limits}, actor="test", reason="", now=made[-1].now)
-        return made[-1]
+        one = make(policy, nodes=nodes)
+        cluster_settings.set_guards(one.cluster, {**OFF, **limits}, actor="test", reason="", now=one.now)
+        return one
 
-    yield world
-    for one in made:
-        one.uninstall()
+    return world
 
 
 def isolated(world: World) -> list[str]:

@@ -13,12 +13,11 @@ from kcover_portal.incidents.services import doubtful_states
 from kcover_portal.rescue import services
 from kcover_portal.rescue.decide import decisions
 from kcover_portal.rescue.models import Decision, Rescue
-from tests.invariants.test_inv_boots import OTHER_RULES, SECOND, STATE, XID, make, rebooted, tell
+from tests.invariants.test_inv_boots import OTHER_RULES, SECOND, STATE, XID, rebooted, tell
 from tests.portal.rescue import agents, test_actions_reset, test_actions_validate
 from tests.portal.rescue.validation_turns import answer, turn
 from tests.portal.rescue.world import CORDON, NODE, World
 
-__all__ = ["make"]
 pytestmark = pytest.mark.django_db
 ANY_FAULT = """
 apiVersion: kcover.io/v1
