@@ -14,7 +14,7 @@ Sources: NVIDIA's open kernel modules (print statements), reports of users.
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Final
 
@@ -78,9 +78,20 @@ def is_unsupported(lines: Iterable[str]) -> bool:
     return any(text in line for line in lines for text in UNSUPPORTED)
 
 
-def is_told_by(code: str, number: int) -> bool:
-    """Return whether an Xid of this number says all that the line says."""
-    return number in TOLD_BY.get(code, ())
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A line or an Xid. ``code``: of the line, or the Xid's number; ``slot``: the GPU, "" or None if it names none."""
+
+    code: str | int
+    slot: str | None
+    at: datetime | None
+
+
+def is_told(line: Told, by: Told) -> bool:
+    """Return whether the Xid says all that the line of the same node says. A GPU or time that one lacks fits any."""
+    if int(by.code) not in TOLD_BY.get(str(line.code), ()) or (line.slot and by.slot and line.slot != by.slot):
+        return False
+    return line.at is None or by.at is None or abs(line.at - by.at) < TOLD_WITHIN
 
 
 def _pci(line: str) -> str | None:

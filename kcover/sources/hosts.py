@@ -74,7 +74,7 @@ class Hosts:
         return sorted(found)
 
     def _may_be(self, node: str, told: str) -> bool:
-        """Whether a name with a domain may be the node's, by the domains that the cluster has for it."""
+        """Returns whether a name with a domain may be the node's, by the domains that the cluster has for it."""
         full = self._full[node]
         return not full or any(_is_beginning(told, one) or _is_beginning(one, told) for one in full)
 

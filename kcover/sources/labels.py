@@ -64,15 +64,10 @@ def device(labels: Mapping[str, str]) -> Device:
             pci = pci or value
         elif not unit:
             is_nic = kind == "device" and _ADAPTER.fullmatch(value) is not None
-            unit = unit_of("nic" if is_nic else kind, _number(value, kind))
+            unit = unit_of("nic" if is_nic else kind, value)
     has_ports = unit.startswith(("nic ", "nvswitch "))
     parts = [part_of(kind, given[label]) for label, kind in _PARTS if label in given and (kind != "port" or has_ports)]
     return named(pci=pci, uuid=uuid, unit=unit, part=" ".join(dict.fromkeys(part for part in parts if part)))
-
-
-def _number(value: str, kind: str) -> str:
-    """The number of ``nvswitch3`` and ``GPU 3``; any other value as it is."""
-    return re.sub(rf"^{kind}[ _-]?(?=[0-9]{{1,4}}$)", "", value, flags=re.IGNORECASE)
 
 
 def xid(labels: Mapping[str, str], *texts: str) -> int | None:

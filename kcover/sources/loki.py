@@ -110,15 +110,11 @@ def read(
 
 
 def _is_told_by(one: Observation, seen: Observation) -> bool:
-    """Whether the Xid says all that the other line says, as for the lines that an agent reads."""
-    if (
-        one.kind != driver_line.KIND
-        or one.node != seen.node
-        or not driver_line.is_told_by(str(one.code), int(seen.code))
-    ):
+    """Returns whether the Xid says all that the other line says, as for the lines that an agent reads."""
+    if one.kind != driver_line.KIND or one.node != seen.node:
         return False
-    is_near = one.seen_at is None or seen.seen_at is None or abs(one.seen_at - seen.seen_at) < driver_line.TOLD_WITHIN
-    return is_near and (not one.device.slot or not seen.device.slot or one.device.slot == seen.device.slot)
+    line, by = (driver_line.Told(it.code, it.device.slot, it.seen_at) for it in (one, seen))
+    return driver_line.is_told(line, by)
 
 
 def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:

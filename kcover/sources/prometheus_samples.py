@@ -22,7 +22,7 @@ _COUNTED: Final = re.compile(
 
 
 def shows_xids(query: str) -> bool:
-    """Whether the values are numbers of Xids: ``changes(...)`` of the metric, and the like, are not."""
+    """Returns whether the values are numbers of Xids: ``changes(...)`` of the metric, and the like, are not."""
     return XID_METRIC in query and _COUNTED.search(query) is None
 
 

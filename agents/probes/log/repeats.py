@@ -136,15 +136,12 @@ class RepeatWindows:
         if line in self._told and _within(self._told[line], at):
             self._told[line] = at
             return True
-        told = [(key[1], key[2], key[3], one.opened) for key, one in self._open.items() if key[0] == "xid"]
-        told += [(one.code, _slot(one), one.drill, one.seen_at or now) for one in found if one.kind == "xid"]
-        is_told = any(
-            driver_line.is_told_by(str(fault.code), int(code))
-            and (slot is None or gpu is None or slot == gpu)
-            and drill == fault.drill
-            and _within(opened, at)
-            for code, gpu, drill, opened in told
-        )
+        xids = [
+            (key[1], key[2], one.opened) for key, one in self._open.items() if key[0] == "xid" and key[3] == fault.drill
+        ]
+        xids += [(x.code, _slot(x), x.seen_at or now) for x in found if x.kind == "xid" and x.drill == fault.drill]
+        told = driver_line.Told(fault.code, slot, at)
+        is_told = any(driver_line.is_told(told, driver_line.Told(*one)) for one in xids)
         if is_told:
             if len(self._told) >= MAX_WINDOWS:
                 self._told.clear()
