@@ -93,10 +93,10 @@ def storm(settings: Settings, facts: Facts | None) -> Storm | None:
     """The widest storm that the fault at hand belongs to. None if there is none, or nothing was counted."""
     if facts is None or not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
-    reached = settings.storm.reached_from(eligible=facts.eligible)
     widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))
-    if widest.nodes < reached:
+    if not settings.storm.is_reached([widest], eligible=facts.eligible):
         return None
+    reached = settings.storm.reached_from(eligible=facts.eligible)
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
 
 
