@@ -1,6 +1,6 @@
 """label: set a label for whatever selects nodes by it. By itself the label does not keep work away.
 
-A controller may take work away when it sees the label: a MIG manager that is told to partition the GPUs anew takes them
+A controller may take work away when it sees the label: a MIG manager that partitions the GPUs again takes them
 from running pods. So approve mode asks before it.
 """
 

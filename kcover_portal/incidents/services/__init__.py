@@ -4,7 +4,7 @@ from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.closure import CloseRefused, close, close_by_hand
 from kcover_portal.incidents.services.decided_incidents import DecidedIncident, mark_decided
 from kcover_portal.incidents.services.doubtful_states import settle as settle_doubt
-from kcover_portal.incidents.services.flapping import close_ended
+from kcover_portal.incidents.services.flapping_faults import close_ended
 from kcover_portal.incidents.services.gpu_suspicion import suspect_gpus
 from kcover_portal.incidents.services.ingestion import ingest, prune
 from kcover_portal.incidents.services.node_jobs import note_jobs

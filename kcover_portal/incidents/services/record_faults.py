@@ -18,7 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.incidents.services import (
-    flapping,
+    flapping_faults,
     joins,
     late_reports,
     new_incidents,
@@ -172,7 +172,7 @@ def _changes(
     if is_late and incident.boot_id not in ("", boot_id):
         return changes, False  # what an earlier boot had does not say how bad the fault of this one is
     if not is_late:
-        changes |= {"last_at": now, **flapping.changes_of_return(incident, now=now)}
+        changes |= {"last_at": now, **flapping_faults.changes_of_return(incident, now=now)}
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
     reading = _worse_reading(incident, group)

@@ -18,7 +18,14 @@ from kcover.sources.hosts import Hosts
 from kcover.sources.observation import is_of_check
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.services import doubtful_states, flapping, inventory, late_reports, overflow, record_faults
+from kcover_portal.incidents.services import (
+    doubtful_states,
+    flapping_faults,
+    inventory,
+    late_reports,
+    overflow,
+    record_faults,
+)
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
@@ -152,7 +159,7 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
             proof = exact.get(row.pk) or _first(others, row, _covers_old)
             if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof.passed):
                 because = reasons.of("source_reports_healthy", source=witness, check=proof.passed.check)
-                flapping.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
+                flapping_faults.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
 
 
 def _proof(passed: PassedCheck, known: Sequence[Known]) -> _Proof:
