@@ -4,16 +4,23 @@ The demo (``make demo``) reads Loki, gpud and Prometheus and receives NVSentinel
 fault later than the agent. Every fault must be healed with one reboot. Reads the demo's database: set
 ``KCOVER_DATABASE_URL`` as the Makefile does. Prints the result as JSON; exits with 1 if a node was rebooted twice for
 one fault, or a rescue of a machine that is healthy failed.
+
+``python -m tests.servers -- python -m bench.demo_soak --serve`` starts everything itself, each process on its own: the
+demo's cluster and sources with ``serve``, on PostgreSQL and Redis.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import random
+import socket
+import subprocess
 import sys
 import time
 import urllib.request
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import django
@@ -21,6 +28,9 @@ import django
 CODES = (48, 62, 64)  # that the demo's policies reboot for
 LAST_SECONDS = 300.0  # for the rescues that are open at the end
 OPEN = ("held", "waiting", "running")
+NODES = 200
+# Sixty faults of three codes within minutes are a storm, which the guards would rightly hold.
+NO_GUARDS = {name: {"enabled": False} for name in ("storm", "rate", "breaker")}
 
 
 def main() -> int:
@@ -30,21 +40,53 @@ def main() -> int:
     parser.add_argument("--faults", type=int, default=60)
     parser.add_argument("--minutes", type=float, default=20.0)
     parser.add_argument("--seed", default="demo")
+    parser.add_argument("--serve", action="store_true", help="start serve with the demo's cluster and sources")
     given = parser.parse_args()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
+    os.environ.setdefault("KCOVER_DEMO_URL", given.sim)
     django.setup()
-    chance, nodes = random.Random(given.seed), []
-    for _ in range(given.faults):
-        node = _idle_node(given.sim, chance, but=nodes)
+    with _served() if given.serve else contextlib.nullcontext():
+        found = _soaked(given.sim, faults=given.faults, seconds=given.minutes * 60, chance=random.Random(given.seed))
+    print(json.dumps(found, indent=1))
+    return 1 if found["rebooted_twice"] or found["failed_though_healthy"] or not found["healed"] else 0
+
+
+def _soaked(sim: str, *, faults: int, seconds: float, chance: random.Random) -> dict[str, Any]:
+    nodes: list[str] = []
+    for _ in range(faults):
+        node = _idle_node(sim, chance, but=nodes)
         nodes.append(node)
-        _ask(f"{given.sim}/sim/faults", {"node": node, "kind": "xid", "code": chance.choice(CODES)})
-        time.sleep(given.minutes * 60 / given.faults)
+        _ask(f"{sim}/sim/faults", {"node": node, "kind": "xid", "code": chance.choice(CODES)})
+        time.sleep(seconds / faults)
     deadline = time.monotonic() + LAST_SECONDS
     while time.monotonic() < deadline and _rescues(nodes, state__in=OPEN):
         time.sleep(1)
-    found = _result(given.sim, nodes)
-    print(json.dumps(found, indent=1))
-    return 1 if found["rebooted_twice"] or found["failed_though_healthy"] or not found["healed"] else 0
+    return _result(sim, nodes)
+
+
+@contextlib.contextmanager
+def _served() -> Iterator[None]:
+    """``serve``, which the demo's agents and sources reach, on the database and the broker of the environment."""
+    from django.core.management import call_command  # noqa: PLC0415
+    from django.utils import timezone  # noqa: PLC0415
+
+    from kcover_portal.fleet.models import Cluster  # noqa: PLC0415
+    from kcover_portal.fleet.services import cluster_settings  # noqa: PLC0415
+    from kcover_portal.operate import demo  # noqa: PLC0415
+
+    call_command("migrate", interactive=False, verbosity=0)
+    with socket.create_server(("127.0.0.1", 0)) as listener, demo.alone():
+        command = [sys.executable, "manage.py", "serve", "--fd", str(listener.fileno())]
+        with (
+            demo.start(port=listener.getsockname()[1], nodes=NODES, say=print),
+            subprocess.Popen(command, pass_fds=[listener.fileno()]) as serve,
+        ):
+            cluster = Cluster.objects.get(name=demo.CLUSTER)
+            cluster_settings.set_guards(cluster, NO_GUARDS, actor="soak", reason="", now=timezone.now())
+            try:
+                yield
+            finally:
+                serve.terminate()
 
 
 def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
