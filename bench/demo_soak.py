@@ -3,7 +3,7 @@
 The demo (``make demo``) reads Loki, gpud and Prometheus and receives NVSentinel's events, and each of them tells of a
 fault later than the agent. Every fault must be healed with one reboot. Reads the demo's database: set
 ``KCOVER_DATABASE_URL`` as the Makefile does. Prints the result as JSON; exits with 1 if a node was rebooted twice for
-one fault, or a rescue of a machine that is healthy failed.
+one fault, a rescue of a machine that is healthy failed, or an incident was closed before its machine's reboot.
 
 ``python -m tests.servers -- python -m bench.demo_soak --serve`` starts everything itself, each process on its own: the
 demo's cluster and sources with ``serve``, on PostgreSQL and Redis.
@@ -20,11 +20,13 @@ import sys
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import django
 
+HARM = ("rebooted_twice", "failed_though_healthy", "closed_too_early")
 CODES = (48, 62, 64)  # that the demo's policies reboot for
 LAST_SECONDS = 300.0  # for the rescues that are open at the end
 OPEN = ("held", "waiting", "running")
@@ -48,14 +50,14 @@ def main() -> int:
     with _served() if given.serve else contextlib.nullcontext():
         found = _soaked(given.sim, faults=given.faults, seconds=given.minutes * 60, chance=random.Random(given.seed))
     print(json.dumps(found, indent=1))
-    return 1 if found["rebooted_twice"] or found["failed_though_healthy"] or not found["healed"] else 0
+    return 1 if any(found[harm] for harm in HARM) or not found["healed"] else 0
 
 
 def _soaked(sim: str, *, faults: int, seconds: float, chance: random.Random) -> dict[str, Any]:
-    nodes: list[str] = []
+    nodes: dict[str, datetime] = {}
     for _ in range(faults):
         node = _idle_node(sim, chance, but=nodes)
-        nodes.append(node)
+        nodes[node] = datetime.now(UTC)
         _ask(f"{sim}/sim/faults", {"node": node, "kind": "xid", "code": chance.choice(CODES)})
         time.sleep(seconds / faults)
     deadline = time.monotonic() + LAST_SECONDS
@@ -95,13 +97,13 @@ def _ask(url: str, body: dict[str, Any] | None = None) -> Any:
         return json.load(answer)
 
 
-def _rescues(nodes: list[str], **state: Any) -> list[Any]:
+def _rescues(nodes: Iterable[str], **state: Any) -> list[Any]:
     from kcover_portal.rescue.models import Rescue  # noqa: PLC0415  Django must be set up first
 
     return list(Rescue.objects.filter(node__name__in=nodes, **state).select_related("node"))
 
 
-def _idle_node(sim: str, chance: random.Random, *, but: list[str]) -> str:
+def _idle_node(sim: str, chance: random.Random, *, but: Iterable[str]) -> str:
     """A node without a fault and without an open rescue, of those that had no fault here if there is one."""
     while True:
         busy = {rescue.node.name for rescue in _rescues([one["name"] for one in _nodes(sim)], state__in=OPEN)}
@@ -117,7 +119,18 @@ def _nodes(sim: str) -> list[dict[str, Any]]:
     return [one for one in found if not one["unschedulable"]]
 
 
-def _result(sim: str, nodes: list[str]) -> dict[str, Any]:
+def _closed_too_early(sim: str, nodes: dict[str, datetime]) -> Iterator[str]:
+    """The incidents that were closed before the reboot that ended their fault; ``nodes``: when each was hurt."""
+    from kcover_portal.incidents.models import Incident  # noqa: PLC0415
+
+    for node, hurt in nodes.items():
+        boots = [datetime.fromisoformat(boot["at"]) for boot in _ask(f"{sim}/sim/nodes/{node}")["boots"]]
+        healed = min((boot for boot in boots if boot > hurt), default=datetime.max.replace(tzinfo=UTC))
+        for incident in Incident.objects.filter(node__name=node, opened_at__gte=hurt, closed_at__lt=healed):
+            yield f"{incident.pk} {node} {incident.kind} {incident.code}"
+
+
+def _result(sim: str, nodes: dict[str, datetime]) -> dict[str, Any]:
     from kcover_portal.incidents.models import Occurrence  # noqa: PLC0415
     from kcover_portal.rescue.models import Step  # noqa: PLC0415
 
@@ -135,6 +148,7 @@ def _result(sim: str, nodes: list[str]) -> dict[str, Any]:
             for one in rescues
             if one.outcome not in ("", "healed") and one.node.name not in ill
         ],
+        "closed_too_early": list(_closed_too_early(sim, nodes)),
         "late_reports": dict(Counter(late.values_list("witness", flat=True))),
     }
 
