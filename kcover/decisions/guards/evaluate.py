@@ -94,9 +94,9 @@ def storm(settings: Settings, facts: Facts | None) -> Storm | None:
     if facts is None or not settings.storm.enabled or facts.eligible < 1 or not facts.symptoms:
         return None
     widest = min(facts.symptoms, key=lambda symptom: (-symptom.nodes, TRAITS.index(symptom.trait), symptom.text))
-    if not settings.storm.is_reached([widest], eligible=facts.eligible):
-        return None
     reached = settings.storm.reached_from(eligible=facts.eligible)
+    if widest.nodes < reached:
+        return None
     return Storm(symptom=widest, reached=reached, eligible=facts.eligible)
 
 

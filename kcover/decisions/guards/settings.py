@@ -6,13 +6,12 @@ least one node. docs/interfaces.md lists the defaults; the others are given here
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
 from kcover import limits, reasons
-from kcover.decisions.guards.facts import Symptom
 
 MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
 MAX_WINDOW = timedelta(days=30)
@@ -46,11 +45,6 @@ class Storm:
     def reached_from(self, *, eligible: int) -> int:
         """The number of nodes from which a symptom is a storm, of so many eligible ones."""
         return max(self.nodes, limits.Limit(percent=self.percent).of(eligible))
-
-    def is_reached(self, symptoms: Iterable[Symptom], *, eligible: int) -> bool:
-        """Returns whether one of the symptoms is a storm among so many eligible nodes."""
-        reached = self.reached_from(eligible=eligible)
-        return any(symptom.nodes >= reached for symptom in symptoms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

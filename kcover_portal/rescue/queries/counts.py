@@ -163,7 +163,8 @@ class Counts:
 
     def _storm_slots(self, shared: Iterable[guards.Symptom]) -> guards.Slots:
         """The slots of the cluster, which a storm takes where no budget is set. None are taken without a storm."""
-        is_storm = self._settings.storm.is_reached(shared, eligible=self._eligible)
+        widest = max((symptom.nodes for symptom in shared), default=0)
+        is_storm = widest >= self._settings.storm.reached_from(eligible=self._eligible)
         taken = self._isolated_in_storm | {it.node.pk for it in self._added if it.isolates} if is_storm else ()
         return guards.Slots(by="cluster", name=self._cluster.name, eligible=self._eligible, taken=len(taken))
 
