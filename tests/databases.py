@@ -1,7 +1,7 @@
 """In a whole run every second worker has SQLite, and two thirds of the portal's test files run there.
 
 A test on PostgreSQL takes a third more CPU and twice the time, most of it for the same statements. The commit chooses
-the third that is on PostgreSQL, and half of the engine's files (tests/share.py). The audit log and the invariants
+the third that is on PostgreSQL (tests/share.py), and half of the engine's files. The audit log and the invariants
 always are, and so is each file that mentions PostgreSQL. Tests that start a product choose its database themselves: any
 worker can run them.
 """
@@ -20,9 +20,8 @@ from tests.places import place_of
 from tests.share import in_share
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARES = 3
-ENGINE_SHARES = 2
-ENGINE = "tests/portal/rescue/"
+SHARES = {"tests/portal/rescue/": 2}  # of the files in a folder, one in so many is on PostgreSQL
+OTHER_SHARES = 3
 ALWAYS_ON_POSTGRES = ("tests/invariants/", "tests/portal/ledger/")
 SPLIT = "TEST_DATABASES_SPLIT"  # set by the process that starts the workers, which inherit it
 DATABASE = "KCOVER_DATABASE_URL"
@@ -36,9 +35,14 @@ def split(config: pytest.Config) -> None:
         os.environ[SPLIT] = "yes"
 
 
+def is_whole() -> bool:
+    """Returns whether this is a whole run on several workers, not one of tests that somebody named."""
+    return SPLIT in os.environ
+
+
 def are_split() -> bool:
     """Returns whether the workers of this run have different databases."""
-    return SPLIT in os.environ and os.environ.get(DATABASE, "").startswith("postgres")
+    return is_whole() and os.environ.get(DATABASE, "").startswith("postgres")
 
 
 def of_worker(worker: str) -> str:
@@ -69,7 +73,7 @@ def of_file(path: str) -> str:
         return POSTGRES
     if not in_portal and "django_db" not in text:
         return NONE if place_of(ROOT / path) < 0 else WAITS
-    shares = ENGINE_SHARES if path.startswith(ENGINE) else SHARES
+    shares = next((number for folder, number in SHARES.items() if path.startswith(folder)), OTHER_SHARES)
     return POSTGRES if in_share(zlib.crc32(path.encode()), shares=shares) else SQLITE
 
 

@@ -15,16 +15,14 @@ from xdist.workermanage import WorkerController
 
 from tests import databases, servers
 
-# Folders and files whose tests share one product. (xdist's own groups do nothing under pytest 9.2: pytest-xdist #1386.)
+# Folders and files whose tests share something that is dear to make, most of them one product. (xdist's own groups do
+# nothing under pytest 9.2: pytest-xdist #1386.)
 SHARING = (
     *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
     *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
     *("tests/portal/api/test_schema.py", "tests/portal/operate/test_slow_clients.py"),
-    *(
-        "tests/portal/sources/test_monitoring.py",
-        "tests/simulator/test_world_serve.py",
-        "tests/test_sentence_arguments.py",
-    ),
+    *("tests/portal/sources/test_monitoring.py", "tests/simulator/test_world_serve.py"),
+    "tests/test_sentence_arguments.py",  # the code as it was parsed
 )
 
 _own: list[servers.Redis] = []

@@ -2,15 +2,18 @@
 twice, the longest tests by shares, and all of them at other times."""
 
 import ast
+import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from tests import databases, moved_clock, needs, share
+from tests.story import turns
 
 TESTS = Path(__file__).parent
 UNIT = [TESTS / "conftest.py", *(TESTS / "kcover").rglob("*.py"), *(TESTS / "agents").rglob("*.py")]
@@ -247,9 +250,25 @@ def test_each_scope_goes_to_one_worker_with_its_database(split, chosen, monkeypa
 def test_each_file_of_the_portal_is_on_postgresql_in_some_share(monkeypatch):
     files = [str(path.relative_to(TESTS.parent)) for path in (TESTS / "portal").rglob("test_*.py")]
     found = set()
-    for chosen in range(databases.SHARES):
+    for chosen in range(math.lcm(databases.OTHER_SHARES, *databases.SHARES.values())):
         monkeypatch.setenv(share.VARIABLE, str(chosen))
         databases.of_file.cache_clear()
         found |= {file for file in files if databases.of_file(file) == databases.POSTGRES}
     databases.of_file.cache_clear()
     assert found == set(files)
+
+
+def test_each_story_is_in_one_turn_in_each_place(monkeypatch):
+    files = [path.name for path in (TESTS / "story").glob("test_*.py")]
+    assert {file for turn in turns.TURNS for file in turn} < set(files)
+    shares = range(len(turns.TURNS) * len(turns.PLACES))
+    found = Counter()
+    for chosen in shares:
+        monkeypatch.setenv(share.VARIABLE, str(chosen))
+        places = [None, *turns.PLACES]
+        found.update((file, place) for file in files for place in places if turns.in_turn(file, place, whole=True))
+        assert all(sum(turns.in_turn(file, place, whole=False) for place in turns.PLACES) == 1 for file in files)
+    always = set(files) - {file for turn in turns.TURNS for file in turn}
+    for file in files:
+        runs = len(shares) if file in always else len(turns.PLACES)
+        assert [found[file, place] for place in places] == [runs, runs // 2, runs // 2]

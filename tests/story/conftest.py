@@ -8,32 +8,23 @@ from pathlib import Path
 import pytest
 
 from tests import databases, migrated
-from tests.share import in_share, leave_out
+from tests.share import leave_out
 from tests.story import product as products
+from tests.story import turns
 
-PLACES = ("postgres", "sqlite")
 FOLDER = Path(__file__).parent
-EVERY_RUN = ("test_serve.py", "test_walkthroughs.py")  # the shortest ways through everything
-# The others take turns, one half after the other.
-SECOND_HALF = ("test_image.py", "test_live_stop.py", "test_outages.py", "test_parts.py", "test_returns.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves the stories of this run, each in one of the two places: the commit chooses. `make verify` has all.
-
-    Who names tests has them all, in one of the two places.
-    """
-    whole = databases.SPLIT in os.environ
-    leave_out(config, items, lambda item: item.path.parent == FOLDER and not _is_in_share(item, whole=whole))
+    """Leaves the stories of this run, each in one of the two places."""
+    whole = databases.is_whole()
+    leave_out(config, items, lambda item: item.path.parent == FOLDER and not _in_turn(item, whole=whole))
 
 
-def _is_in_share(item: pytest.Item, *, whole: bool) -> bool:
+def _in_turn(item: pytest.Item, *, whole: bool) -> bool:
     given = getattr(item, "callspec", None)  # of a test with parameters
-    place = next((PLACES.index(value) for value in (given.params.values() if given else ()) if value in PLACES), None)
-    half = int(item.path.name in SECOND_HALF)
-    if not whole or item.path.name in EVERY_RUN:
-        return place is None or in_share(half + place, shares=2)
-    return in_share(half, shares=2) if place is None else in_share(half + 2 * place, shares=4)
+    place = next((value for value in (given.params.values() if given else ()) if value in turns.PLACES), None)
+    return turns.in_turn(item.path.name, place, whole=whole)
 
 
 @contextlib.contextmanager
@@ -50,7 +41,7 @@ def place(name: str, folders: pytest.TempPathFactory) -> Iterator[products.Produ
         yield made
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=turns.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[products.Product]:
     """A product that is not set up yet; call ``set_up`` with what the story needs."""
     with place(request.param, tmp_path_factory) as made:

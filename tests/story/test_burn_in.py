@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.story import conftest
+from tests.story import conftest, turns
 from tests.story.product import Product, call
 
 TAINT = {"key": "kcover.io/not-ready", "effect": "NoSchedule"}
@@ -13,7 +13,7 @@ JOINS, BROKEN, REPLACED = "gpu-0001", "gpu-0002", "gpu-0003"
 UUID = "5f3b1e4c-1234-4000-8000-00000000abcd"
 
 
-@pytest.fixture(scope="module", params=conftest.PLACES)
+@pytest.fixture(scope="module", params=turns.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with conftest.place(request.param, tmp_path_factory) as made:
         made.set_up(nodes=24, simulator=["--no-workloads"])  # the portal taints a quarter of a pool

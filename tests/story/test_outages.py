@@ -11,12 +11,8 @@ import pytest
 from tests import migrated
 from tests.crash import installation, outages
 from tests.crash.replicas import Replicas
-from tests.share import in_share
-
-SHARES = 4
 
 
-@pytest.mark.skipif(not in_share(1, shares=SHARES), reason="one commit in four; TEST_SHARE=all: always")
 @pytest.mark.timeout(1200)  # about a minute on two cores of their own, most of it leases and starts of processes
 def test_nothing_is_lost_or_done_twice_while_everything_fails_in_turn(tmp_path: Path) -> None:
     if not os.environ.get("KCOVER_DATABASE_URL", "").startswith("postgres"):

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.story import conftest
+from tests.story import conftest, turns
 from tests.story.product import Product
 
 NODE = "gpu-0001"
@@ -26,7 +26,7 @@ spec:
 """
 
 
-@pytest.fixture(params=conftest.PLACES)
+@pytest.fixture(params=turns.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     with conftest.place(request.param, tmp_path_factory) as made:
         made.set_up(policies=POLICY)

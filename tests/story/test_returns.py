@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.story import conftest
+from tests.story import conftest, turns
 from tests.story.product import Product
 
 RETURNS = """
@@ -22,7 +22,7 @@ spec:
 STEPS = ["cordon", "drain", "verify", "validate", "uncordon"]
 
 
-@pytest.fixture(scope="module", params=conftest.PLACES)
+@pytest.fixture(scope="module", params=turns.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """The product with one policy for both stories."""
     with conftest.place(request.param, tmp_path_factory) as made:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.story import conftest
+from tests.story import conftest, turns
 from tests.story.product import Product, call
 
 KCE = """
@@ -55,7 +55,7 @@ spec:
 """
 
 
-@pytest.fixture(scope="module", params=conftest.PLACES)
+@pytest.fixture(scope="module", params=turns.PLACES)
 def product(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
     """The product with the policies of all walk-throughs."""
     with conftest.place(request.param, tmp_path_factory) as made:
