@@ -25,7 +25,8 @@ Written by `make crash`. Do not edit. {date}.
 Each run is one simulated node with one fault and one failure. At one call of one step, a process is killed or
 restarted, or the API server answers wrongly. The rows `order` are a person's orders to restart or stop a training job,
 two attempts of which failed first on the node, or to restart a gang. The rows `probation` are the end of a probation.
-The rows about a new machine and a burn-in have no fault: the node is validated before its first work.
+The rows about a new machine and a burn-in have no fault: the node is validated before its first work. In the rows about
+an approval a person approves, in a browser, what follows the isolation of the node.
 
 - *Before* means that the call is recorded as begun and has had no effect.
 - *After* means that the call has had its effect and the portal does not know. For a call that only reads, it means an

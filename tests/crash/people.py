@@ -1,5 +1,6 @@
 """Actions of people while the rescues run, and the rescues that have ended."""
 
+import contextlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,8 @@ from tests.crash.installation import Installation
 from tests.crash.plans import PLANS, Plan
 from tests.crash.rescues import Row
 from tests.crash.trials import Trial
-from tests.story.product import call
+from tests.story.person import Person
+from tests.story.product import PASSWORD, call
 
 VERBS = {  # by which a repair goes on, by its state
     "reported": "accept",
@@ -30,6 +32,7 @@ class People:
 
     def __init__(self, product: Installation, trials: Sequence[Trial]) -> None:
         self._product, self._trials = product, trials
+        self._anna: Person | None = None  # signed in
 
     def look(self) -> None:
         """Does what plans need from outside, and notes which are over."""
@@ -41,13 +44,9 @@ class People:
             states = [row.state for row in mine]
             if plan.order or plan.paired:
                 states = (orders if plan.order else pairs).get(trial.node, [])
-            if mine and self._ordered_in_vain(trial, mine[-1]):
-                self._order_again(trial, mine[-1])
-            elif mine and mine[-1].state == "held" and (plan.cycled or plan.owner):
-                self._ask_again(trial, mine[-1])
-            elif mine and plan.repaired and mine[-1].state == "waiting":
-                self._repair(trial)
-            elif plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
+            if mine and self._answered(trial, mine[-1]):
+                continue
+            if plan.released and not plan.hung and not trial.helped and states == ["succeeded"]:
                 if not plan.dead or self._rebooted(trial):
                     self._release(trial)
             elif plan.probation and states == ["succeeded"] and trial.node in on_probation:
@@ -55,6 +54,21 @@ class People:
             elif not trial.seconds and _has_ended(plan, states):
                 trial.seconds = time.monotonic() - trial.began
         self._see_to_machines(found)
+
+    def _answered(self, trial: Trial, row: Row) -> bool:
+        """Does what the rescue waits for somebody to do; returns False if it waits for nobody."""
+        plan = PLANS[trial.plan]
+        if self._ordered_in_vain(trial, row):
+            self._order_again(trial, row)
+        elif row.state == "held" and (plan.cycled or plan.owner):
+            self._ask_again(trial, row)
+        elif row.hold == "approval":
+            self._approve(row)
+        elif plan.repaired and row.state == "waiting":
+            self._repair(trial)
+        else:
+            return False
+        return True
 
     def _see_to_machines(self, found: dict[str, list[Row]]) -> None:
         """Starts agents after the reboot that a job did; cancels what hangs, and has the machine switched on."""
@@ -106,6 +120,16 @@ class People:
         untouched = (truth["power"], truth["boot_id"]) == ("up", trial.boot)
         if untouched and "deletionTimestamp" not in node["metadata"]:
             self._say(f"/api/v1/rescues/{row.pk}/retry", "it did not arrive")
+
+    def _approve(self, row: Row) -> None:
+        """In a browser, because programs approve nothing; again at the next look if a server was just struck."""
+        with contextlib.suppress(OSError):
+            if self._anna is None:
+                anna = Person(self._product)
+                anna.sign_in("anna", PASSWORD)
+                self._anna = anna
+            ((plan,),) = self._product.rows("SELECT plan_hash FROM rescue_rescue WHERE id = %s", row.pk)
+            self._anna.post(f"/rescues/{row.pk}/approve/", {"reason": "as asked", "plan_hash": plan})
 
     def _repair(self, trial: Trial) -> None:
         """Takes the repair one state further; the returned machine is validated once."""

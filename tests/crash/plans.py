@@ -79,6 +79,19 @@ spec:
 ---
 apiVersion: kcover.io/v1
 kind: RescuePolicy
+metadata: {name: approved}
+spec:
+  rules:
+    - priority: 10
+      errorCode: ["61"]
+      mode: approve
+      actions:
+        - name: cordon
+        - {name: drain, attribute: {waittime: "20min"}}
+        - {name: reboot, attribute: {unCordon: "true"}}
+---
+apiVersion: kcover.io/v1
+kind: RescuePolicy
 metadata: {name: stop}
 spec:
   rules:
@@ -192,6 +205,7 @@ SWAPPED = (("cancelled", "replaced"), RELEASED)  # the burn-in of the new machin
 JANITOR, CLAIMS, CLOUD = "janitor", "claims", "cloud"  # pools
 PLANS = {
     "agent": Plan(xid=62, ends=(HEALED,), boots=1),
+    "approved": Plan(xid=61, ends=(HEALED,), boots=1),  # isolated first; then a person approves the rest
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True, cure="reset"),
     "janitor": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True, pool=JANITOR),

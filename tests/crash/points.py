@@ -85,6 +85,21 @@ _STANDING_IN = r'"kcover\.io/standing-in":"\{\\"active\\":%s,.*\\"origin\\":\\"{
 POINTS = (
     Point(step="cordon", call="PATCH node", plan="agent", match=f"PATCH {_NODE}", body='"unschedulable":true'),
     Point(
+        step="cordon",
+        call="PATCH node (before its approval)",
+        plan="approved",
+        match=f"PATCH {_NODE}",
+        body='"unschedulable":true',
+    ),
+    Point(
+        step="drain",
+        call="PATCH node (label, once approved)",
+        plan="approved",
+        match=f"PATCH {_NODE}",
+        body=f'"{STATE}":"draining"',
+        comes=3.0,
+    ),
+    Point(
         step="drain",
         call="PATCH node (label)",
         plan="agent",
