@@ -16,6 +16,9 @@ SENTENCES: Mapping[str, str] = {
     "source_node_invalid": _("{value} is not the name of a Kubernetes node."),
     "source_node_unknown": _("Cluster {cluster} has no node {node}."),
     "source_node_ambiguous": _("{node} fits several nodes of cluster {cluster}: {nodes}. Send their names."),
+    "source_address_earlier": _(
+        "Node {node} of cluster {cluster} has had the address {host} since {since} only. Send the name of the node."
+    ),
     "source_code_missing": _("Is missing. It becomes the code of the fault."),
     "source_code_invalid": _(
         "{value} cannot be a code. Use 1 to 128 letters, digits, spaces and the characters _ . = / -"

@@ -44,14 +44,16 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
     """
     reading = _with_nodes(source.cluster, reading)
-    reading, nodes, several = _of_hosts(source.cluster, reading)
+    told_of, several = _nodes_told_of(source.cluster, reading)
+    nodes = {node.name: node for node in told_of.values()}
     rejected = [*reading.rejected]
     known = []
     for one in reading.observations:
-        if one.node in nodes:
-            known.append(one)
+        node = told_of.get(one.node)
+        if node is not None and not _is_of_earlier_host(one, node):
+            known.append(one if one.node == node.name else replace(one, node=node.name))
         elif counted_until is None or one.seen_at is None or one.seen_at > counted_until:
-            rejected.append(Rejected(one.path, _unknown(source.cluster, one.node, several.get(one.node, ()))))
+            rejected.append(Rejected(one.path, _refusal(source.cluster, one, node, several.get(one.node, ()))))
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
     new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
@@ -85,8 +87,8 @@ def _with_nodes(cluster: Cluster, reading: Reading) -> Reading:
     )
 
 
-def _of_hosts(cluster: Cluster, reading: Reading) -> tuple[Reading, dict[str, Node], dict[str, list[str]]]:
-    """The reading with the names of nodes in place of other names of their hosts, the nodes, and what fits several.
+def _nodes_told_of(cluster: Cluster, reading: Reading) -> tuple[dict[str, Node], dict[str, list[str]]]:
+    """The nodes by their names or the hosts in the reading, and the names of the nodes that a host fits if several.
 
     Only a host that is no node's name costs another query.
     """
@@ -95,17 +97,26 @@ def _of_hosts(cluster: Cluster, reading: Reading) -> tuple[Reading, dict[str, No
     found = incidents.nodes_of_hosts(cluster, told - nodes.keys()) if told - nodes.keys() else {}
     names = {host: fitting[0] for host, fitting in found.items() if len(fitting) == 1}
     if names:
-        nodes |= incidents.known_nodes(cluster, set(names.values()) - nodes.keys())
-        named = tuple(replace(one, node=names.get(one.node, one.node)) for one in reading.observations)
-        reading = replace(reading, observations=named)
-    return reading, nodes, {host: fitting for host, fitting in found.items() if len(fitting) > 1}
+        by_name = nodes | incidents.known_nodes(cluster, set(names.values()) - nodes.keys())
+        nodes |= {host: by_name[name] for host, name in names.items() if name in by_name}
+    return nodes, {host: fitting for host, fitting in found.items() if len(fitting) > 1}
 
 
-def _unknown(cluster: Cluster, host: str, fitting: Sequence[str]) -> reasons.Reason:
+def _is_of_earlier_host(one: Observation, node: Node) -> bool:
+    """Returns whether an address is meant that another machine may have had at the time of the report."""
+    since = node.machine_since  # None: it has been there for as long as the portal
+    return one.node != node.name and since is not None and one.seen_at is not None and one.seen_at < since
+
+
+def _refusal(cluster: Cluster, one: Observation, node: Node | None, fitting: Sequence[str]) -> reasons.Reason:
+    """Why the report is of no node. ``node``: the one that has its address now; ``fitting``: those that it fits."""
+    if node is not None and node.machine_since is not None:
+        since = reasons.moment(node.machine_since)
+        return reasons.of("source_address_earlier", cluster=cluster.name, host=one.node, node=node.name, since=since)
     if not fitting:
-        return reasons.of("source_node_unknown", cluster=cluster.name, node=host)
+        return reasons.of("source_node_unknown", cluster=cluster.name, node=one.node)
     names = reasons.named(fitting, most=MAX_NAMED)
-    return reasons.of("source_node_ambiguous", cluster=cluster.name, node=host, nodes=names)
+    return reasons.of("source_node_ambiguous", cluster=cluster.name, node=one.node, nodes=names)
 
 
 def is_taken(source: Source, key: str) -> bool:

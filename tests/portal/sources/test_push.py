@@ -16,7 +16,7 @@ from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
-from tests.portal.sources.conftest import Sender, add, notification
+from tests.portal.sources.conftest import Sender, add, notification, stamp
 
 Make = Callable[..., dict[str, Any]]
 
@@ -345,6 +345,22 @@ def test_a_host_that_several_nodes_may_be_is_rejected(alertmanager: Sender, aler
     assert Source.objects.get(pk=alertmanager.source.pk).rejected == 2
     Node.objects.filter(name="gpu-1").update(in_cluster=False)
     assert took(alertmanager.post(notification(alert(node="10.16.0.3")))) == (1, 0, [])
+
+
+def test_an_address_is_of_the_machine_that_had_it_at_the_time(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    rows = Node.objects.filter(name="gpu-1")
+    rows.update(addresses=["10.16.0.3"], machine_since=now - timedelta(minutes=2))
+
+    def told(name: str, *, node: str, minutes: int) -> tuple[int, int, list[tuple[str, str]]]:
+        begun = stamp(now - timedelta(minutes=minutes))
+        return took(alertmanager.post(notification(alert(name, node=node) | {"startsAt": begun})))
+
+    assert told("Earlier", node="10.16.0.3", minutes=3) == (0, 0, [("alerts/0", "source_address_earlier")])
+    assert open_incidents() == []
+    assert told("Later", node="10.16.0.3", minutes=1) == (1, 0, [])
+    assert told("ByName", node="gpu-1", minutes=3) == (1, 0, [])
+    rows.update(machine_since=None)  # it has been there for as long as the portal
+    assert told("Earlier", node="10.16.0.3", minutes=3) == (1, 0, [])
 
 
 def test_a_health_event_about_an_address_is_of_its_node(sentinel: Sender, health: Make) -> None:
