@@ -26,7 +26,7 @@ Each run is one simulated node with one fault and one failure. At one call of on
 restarted, or the API server answers wrongly. The rows `order` are a person's orders to restart or stop a training job,
 two attempts of which failed first on the node, or to restart a gang. The rows `probation` are the end of a probation.
 The rows about a new machine and a burn-in have no fault: the node is validated before its first work. In the rows about
-an approval a person approves, in a browser, what follows the isolation of the node.
+an approval the node is isolated first. A person then approves the rest in the console.
 
 - *Before* means that the call is recorded as begun and has had no effect.
 - *After* means that the call has had its effect and the portal does not know. For a call that only reads, it means an

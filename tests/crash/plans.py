@@ -171,7 +171,8 @@ class Plan:
     object that stands for the machine, which another one replaces. ``repaired``: a person takes the node through a
     repair. ``pool``: of the node, so that it has a machine driver of its own. ``cure``: of its fault; "": a reboot.
     ``joins``: no fault, but the machine is new in the cluster, or its kubelet has registered with the readiness taint
-    ("tainted"). ``published``: a DRA driver publishes its GPUs, so that one of them can be isolated."""
+    ("tainted"). ``published``: a DRA driver publishes its GPUs, so that one of them can be isolated. ``approved``: it
+    is isolated first, and a person approves the rest."""
 
     xid: int
     ends: tuple[tuple[str, str], ...]
@@ -197,6 +198,7 @@ class Plan:
     pool: str = ""
     cure: str = ""
     published: bool = False
+    approved: bool = False
 
 
 HEALED, RELEASED = ("succeeded", "healed"), ("succeeded", "done")
@@ -205,7 +207,7 @@ SWAPPED = (("cancelled", "replaced"), RELEASED)  # the burn-in of the new machin
 JANITOR, CLAIMS, CLOUD = "janitor", "claims", "cloud"  # pools
 PLANS = {
     "agent": Plan(xid=62, ends=(HEALED,), boots=1),
-    "approved": Plan(xid=61, ends=(HEALED,), boots=1),  # isolated first; then a person approves the rest
+    "approved": Plan(xid=61, ends=(HEALED,), boots=1, approved=True),
     "job": Plan(xid=62, ends=(HEALED,), boots=1, asked=True),
     "mend": Plan(xid=119, ends=(HEALED,), jobs=True, standby=True, ordered=True, validated=True, cure="reset"),
     "janitor": Plan(xid=95, ends=(HEALED,), boots=1, cycled=True, pool=JANITOR),

@@ -43,6 +43,7 @@ def judge(
         if trial.given_up:
             trial.wrong.append(f"it had not ended in time: {trial.late}")
         trial.wrong += _wrong_ends(product, trial, found.get(trial.node, []), audit)
+        trial.wrong += _wrong_approvals(product, trial)
         trial.wrong += _wrong_order(product, trial, orders.get(trial.node, []))
         trial.wrong += _wrong_pair(product, trial)
         trial.wrong += [f"incident {kind} {code} is left open" for node, kind, code in incidents if node == trial.node]
@@ -66,6 +67,19 @@ def _wrong_ends(product: Installation, trial: Trial, mine: Sequence[Any], audit:
         yield f"rescues ended {ends}: {_story(product, trial)}"
     yield from (text for row in mine if (text := audit["rescues"][str(row.pk)]))
     yield from (f"proof: {text}" for row in mine if (text := audit["proofs"][str(row.pk)]))
+
+
+def _wrong_approvals(product: Installation, trial: Trial) -> Iterator[str]:
+    """Approvals of the node's rescues: one where the plan asks for one. No step that needs it began before it."""
+    query = (
+        "SELECT a.approved, a.at <= "
+        "(SELECT min(s.started_at) FROM rescue_step s WHERE s.rescue_id = r.id AND s.index >= a.step) "
+        "FROM rescue_approval a JOIN rescue_rescue r ON r.id = a.rescue_id "
+        "JOIN fleet_node n ON n.id = r.node_id WHERE n.name = %s"
+    )
+    found = product.rows(query, trial.node)
+    if found != [(True, True)] * PLANS[trial.plan].approved:
+        yield f"approvals, and whether the steps came after them: {found}"
 
 
 def _wrong_order(product: Installation, trial: Trial, states: Sequence[str]) -> Iterator[str]:
