@@ -17,7 +17,8 @@ SENTENCES: Mapping[str, str] = {
     "source_node_unknown": _("Cluster {cluster} has no node {node}."),
     "source_node_ambiguous": _("{node} fits several nodes of cluster {cluster}: {nodes}. Send their names."),
     "source_address_earlier": _(
-        "Node {node} of cluster {cluster} has had the address {host} since {since} only. Send the name of the node."
+        "Another machine may have had {host} then: node {node} of cluster {cluster} joined later, at {since}. Send the "
+        "name of the node."
     ),
     "source_code_missing": _("Is missing. It becomes the code of the fault."),
     "source_code_invalid": _(

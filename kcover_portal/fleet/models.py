@@ -351,6 +351,9 @@ class Node(models.Model):
         default="", db_default="", max_length=500, blank=True, help_text="name of its machine in a cloud"
     )
     machine_since = models.DateTimeField(null=True, help_text="first seen with this machine; null: from the start")
+    machine_after = models.DateTimeField(
+        null=True, help_text="the last look at the cluster before this machine was seen; null: there was none"
+    )
     not_ready_since = models.DateTimeField(null=True, help_text="when it got the readiness taint; null: it has none")
     gpus = models.PositiveIntegerField(default=0, help_text="GPU capacity reported by the device plugin")
     unallocatable = models.PositiveIntegerField(

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 MAX_SIGNALS = 20  # for one batch; more changed nodes are announced to the pages with a single signal
 
 # The columns of a node's row that come from the cluster, with their SQL types. The first ones may be null.
-TIMES = ("ready_since", "gone_at", "machine_since", "not_ready_since", "unallocatable_since")
+TIMES = ("ready_since", "gone_at", "machine_since", "machine_after", "not_ready_since", "unallocatable_since")
 TEXTS = ("uid", "pool", "model", "boot_id", "kubelet", "address", "system_uuid", "provider_id", "runtime")
 NULLABLE = dict.fromkeys(TIMES, "timestamptz")
 REQUIRED = {
@@ -237,6 +237,7 @@ def _columns(row: Node, sighting: _Sighting, facts: _ClusterFacts, *, now: datet
         columns["unallocatable_since"] = _since(columns["unallocatable"] > 0, same and row.unallocatable_since, now)
         if _is_another_machine(row, columns):
             columns["machine_since"] = now if facts.was_listed() else None
+            columns["machine_after"] = facts.watched_at()
     if not sighting.present and (columns or row.in_cluster):
         columns |= {"in_cluster": False, "ready": False, "gone_at": now}
     return columns

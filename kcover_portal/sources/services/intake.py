@@ -103,15 +103,21 @@ def _nodes_told_of(cluster: Cluster, reading: Reading) -> tuple[dict[str, Node],
 
 
 def _is_of_earlier_host(one: Observation, node: Node) -> bool:
-    """Returns whether an address is meant that another machine may have had at the time of the report."""
-    since = node.machine_since  # None: it has been there for as long as the portal
-    return one.node != node.name and since is not None and one.seen_at is not None and one.seen_at < since
+    """Returns whether an address is meant that another machine may have had at the time of the report.
+
+    An end is taken: it ends nothing that is later than itself.
+    """
+    host, after = one.node, node.machine_after  # None: the machine was there before the portal
+    if one.healthy or after is None or one.seen_at is None or one.seen_at >= after:
+        return False
+    is_name = host == node.name or host.startswith(f"{node.name}.") or node.name.startswith(f"{host}.")
+    return not is_name
 
 
 def _refusal(cluster: Cluster, one: Observation, node: Node | None, fitting: Sequence[str]) -> reasons.Reason:
     """Why the report is of no node. ``node``: the one that has its address now; ``fitting``: those that it fits."""
-    if node is not None and node.machine_since is not None:
-        since = reasons.moment(node.machine_since)
+    if node is not None and node.machine_after is not None:
+        since = reasons.moment(node.machine_since or node.machine_after)
         return reasons.of("source_address_earlier", cluster=cluster.name, host=one.node, node=node.name, since=since)
     if not fitting:
         return reasons.of("source_node_unknown", cluster=cluster.name, node=one.node)

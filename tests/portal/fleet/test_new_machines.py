@@ -44,7 +44,8 @@ def test_nodes_of_the_first_list_are_not_new(east: Cluster, now: datetime) -> No
 
 
 def test_a_node_that_joins_later_is_new(listed: Cluster, now: datetime, later: datetime) -> None:
-    assert see(listed, MACHINE, later).machine_since == later
+    row = see(listed, MACHINE, later)
+    assert (row.machine_after, row.machine_since) == (now, later)
 
 
 @pytest.mark.parametrize(

@@ -90,6 +90,7 @@ def test_all_columns_are_stored_and_read_back(east: Cluster, now: datetime, late
         "system_uuid": full.system_uuid,
         "provider_id": full.provider_id,
         "machine_since": later,
+        "machine_after": now,
         "conditions": full.conditions,
         "marks": marks.Marks(rescue=7, cordon=True).to_json(),
         "unschedulable": True,

@@ -349,18 +349,20 @@ def test_a_host_that_several_nodes_may_be_is_rejected(alertmanager: Sender, aler
 
 def test_an_address_is_of_the_machine_that_had_it_at_the_time(alertmanager: Sender, alert: Make, now: datetime) -> None:
     rows = Node.objects.filter(name="gpu-1")
-    rows.update(addresses=["10.16.0.3"], machine_since=now - timedelta(minutes=2))
+    rows.update(addresses=["10.16.0.3"], machine_after=now - timedelta(minutes=3), machine_since=now)
 
-    def told(name: str, *, node: str, minutes: int) -> tuple[int, int, list[tuple[str, str]]]:
+    def told(name: str, *, node: str, minutes: int, **more: str) -> tuple[int, int, list[tuple[str, str]]]:
         begun = stamp(now - timedelta(minutes=minutes))
-        return took(alertmanager.post(notification(alert(name, node=node) | {"startsAt": begun})))
+        return took(alertmanager.post(notification(alert(name, node=node, **more) | {"startsAt": begun})))
 
-    assert told("Earlier", node="10.16.0.3", minutes=3) == (0, 0, [("alerts/0", "source_address_earlier")])
+    assert told("Earlier", node="10.16.0.3", minutes=4) == (0, 0, [("alerts/0", "source_address_earlier")])
     assert open_incidents() == []
-    assert told("Later", node="10.16.0.3", minutes=1) == (1, 0, [])
-    assert told("ByName", node="gpu-1", minutes=3) == (1, 0, [])
-    rows.update(machine_since=None)  # it has been there for as long as the portal
-    assert told("Earlier", node="10.16.0.3", minutes=3) == (1, 0, [])
+    assert told("Unseen", node="10.16.0.3", minutes=2) == (1, 0, [])  # it may have joined by then
+    assert told("Over", node="10.16.0.3", minutes=4, status="resolved") == (1, 0, [])
+    assert told("ByName", node="gpu-1", minutes=4) == (1, 0, [])
+    assert told("ByFullName", node="gpu-1.example.com", minutes=4) == (1, 0, [])
+    rows.update(machine_after=None)  # it was there before the portal
+    assert told("Earlier", node="10.16.0.3", minutes=4) == (1, 0, [])
 
 
 def test_a_health_event_about_an_address_is_of_its_node(sentinel: Sender, health: Make) -> None:
