@@ -39,12 +39,12 @@ def requested() -> list[Command]:
     return agents.commands(core.COMMAND)
 
 
-def upload(world: World, command: Command, content: bytes = CONTENT) -> int:
-    """The agent's upload of the bundle that the command asked for."""
+def upload(world: World, command: Command, content: bytes = CONTENT, *, waited: timedelta = timedelta()) -> int:
+    """The agent's upload of the bundle that the command asked for. ``waited``: since the request arrived."""
     asked = core.Upload(
         bundle=command.args["bundle"], offset=0, size=len(content), sha256=hashlib.sha256(content).hexdigest()
     )
-    received = evidence.take(world.cluster, NODE, asked, content, now=world.now)
+    received = evidence.take(world.cluster, NODE, asked, content, now=world.now - waited)
     services.nudge(world.node(), now=world.now)
     return received
 
@@ -93,6 +93,20 @@ def test_a_bundle_that_came_during_the_drain_delays_nothing(world: World) -> Non
         hashlib.sha256(CONTENT).hexdigest(),
     )
     assert entries("evidence.missed") == []
+
+
+@pytest.mark.parametrize(("seconds", "broken"), [(30, ""), (61, "time")])
+def test_the_proof_holds_when_the_upload_waited_for_the_database(world: World, seconds: int, broken: str) -> None:
+    world.fault(62)
+    world.work()
+    (command,) = requested()
+    world.pass_time(70)
+    drained(world)
+    upload(world, command, waited=timedelta(seconds=seconds))
+    world.until_reboot_is_asked()
+    world.reboot()
+    assert world.until("succeeded").outcome == "healed"
+    assert proofs.broken_claim(world.rescue()).partition(":")[0] == broken
 
 
 def test_the_reboot_waits_until_it_is_there(world: World) -> None:
