@@ -1,6 +1,6 @@
 """Users, roles, sessions and tokens.
 
-Only the SHA-256 of a token is stored: 256 random bits do not need a slow hash.
+Only the SHA-256 of a token, and of a session's key, is stored: so many random bits do not need a slow hash.
 """
 
 import hashlib
@@ -19,6 +19,8 @@ from kcover_portal.accounts.verbs import Role as Role
 from kcover_portal.accounts.verbs import Verb as Verb
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
+
+SESSION_DIGEST_LENGTH = 40  # hexadecimal digits, as long as Django's column
 
 
 class CustomRole(models.Model):
@@ -165,7 +167,10 @@ class SavedView(models.Model):
 
 
 class Session(AbstractBaseSession):
-    """A session of a browser. ``services.session_store`` refuses it once it is idle or too old."""
+    """A session of a browser. ``services.session_store`` refuses it once it is idle or too old.
+
+    ``session_key`` is the digest of the key that the browser has (``digest_of``): who reads the table opens no session.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, null=True, related_name="sessions")
     address = models.CharField(max_length=45, blank=True, help_text="where the person signed in")
@@ -181,9 +186,14 @@ class Session(AbstractBaseSession):
     def get_session_store_class(cls) -> type[SessionBase]:
         return cast("type[SessionBase]", import_module(settings.SESSION_ENGINE).SessionStore)
 
+    @staticmethod
+    def digest_of(key: str) -> str:
+        """The ``session_key`` under which the session of a browser's key is stored: 160 bits of its SHA-256."""
+        return hashlib.sha256(key.encode()).hexdigest()[:SESSION_DIGEST_LENGTH]
+
     @property
     def public_id(self) -> str:
-        """Names the session on pages. The key itself would let its reader take the session over."""
+        """Names the session on pages and in addresses."""
         return hashlib.sha256(self.session_key.encode()).hexdigest()[:32]
 
 

@@ -19,6 +19,7 @@ from django_htmx.middleware import HtmxDetails
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
+from kcover_portal.accounts.services import session_store
 from kcover_portal.runtime.services import concurrency_limits
 
 P = ParamSpec("P")
@@ -28,6 +29,7 @@ class Request(HttpRequest):
     """A request of a signed-in person, as every page gets it."""
 
     user: User
+    session: session_store.SessionStore
     htmx: HtmxDetails
 
 

@@ -20,9 +20,9 @@ USE_NOTE_INTERVAL = timedelta(minutes=1)
 
 def touch(session: session_store.SessionStore, *, now: datetime) -> None:
     """Notes that the person uses the session, at most once a minute. Costs nothing for a session that was not read."""
-    if session.seen_at is None or session.session_key is None or session.seen_at > now - USE_NOTE_INTERVAL:
+    if session.seen_at is None or not session.stored_key or session.seen_at > now - USE_NOTE_INTERVAL:
         return
-    Session.objects.filter(session_key=session.session_key).update(seen_at=now)
+    Session.objects.filter(session_key=session.stored_key).update(seen_at=now)
     session.seen_at = now
 
 
@@ -39,8 +39,8 @@ def end(sessions: Iterable[Session], user: User, *, actor: str, now: datetime, r
 
 
 def forget(user: User, *, keep: str = "") -> None:
-    """Deletes the user's sessions, except the one with the key ``keep``, as part of another act."""
-    user.sessions.exclude(session_key=keep).delete()
+    """Deletes the user's sessions, except that of the browser with the key ``keep``, as part of another act."""
+    user.sessions.exclude(session_key=Session.digest_of(keep)).delete()
 
 
 def prune(*, now: datetime) -> None:

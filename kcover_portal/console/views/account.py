@@ -27,7 +27,7 @@ def account(request: Request) -> HttpResponse:
     """The person's second factors, API tokens, and sessions, the last used first."""
     now = timezone.now()
     live = queries.live_sessions(now).filter(user=request.user)
-    shown = [(session, session.session_key == request.session.session_key) for session in live]
+    shown = [(session, session.session_key == request.session.stored_key) for session in live]
     context = {
         "home": home_pages.stored(request.user),
         "home_pages": home_pages.open_pages(request.user),
@@ -103,6 +103,6 @@ def end_session(request: Request, public_id: str) -> HttpResponse:
 def end_other_sessions(request: Request) -> HttpResponse:
     """End all sessions of the person but this one."""
     now = timezone.now()
-    others = queries.live_sessions(now).filter(user=request.user).exclude(session_key=request.session.session_key)
+    others = queries.live_sessions(now).filter(user=request.user).exclude(session_key=request.session.stored_key)
     sessions.end(others, request.user, actor=queries.actor(request.user), now=now)
     return redirect("console:account")

@@ -1,9 +1,11 @@
 """How long a session lasts, who sees it and who ends it."""
 
+import importlib
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.apps import apps
 
 from kcover import audit
 from kcover_portal.accounts import queries, services, tasks
@@ -127,6 +129,29 @@ def test_people_see_their_own_sessions(anna: User, clock: Clock) -> None:
     assert len(listed[0][0]) == 200
     page = here.client.get("/account/").content.decode()
     assert not [key for key in Session.objects.values_list("session_key", flat=True) if key in page]
+
+
+def test_who_reads_the_table_of_sessions_opens_none(anna: User, clock: Clock) -> None:
+    browser, thief = signed_in(), Browser()
+    [stored] = Session.objects.values_list("session_key", flat=True)
+    assert stored != browser.client.cookies["sessionid"].value
+    thief.client.cookies["sessionid"] = stored
+    assert not is_in(thief)
+    assert is_in(browser)
+    browser.client.post("/sign-out/")
+    assert not Session.objects.exists()
+
+
+def test_an_upgrade_signs_nobody_out(anna: User, clock: Clock) -> None:
+    browser = signed_in()
+    key = browser.client.cookies["sessionid"].value
+    Session.objects.update(session_key=key)  # as an older portal stored it
+    assert not is_in(browser)
+    browser.client.cookies["sessionid"] = key
+    upgrade = importlib.import_module("kcover_portal.accounts.migrations.0005_session_digests")
+    for _ in range(2):  # a migration that is run again changes nothing
+        upgrade.digest(apps, None)
+        assert is_in(browser)
 
 
 def test_a_person_ends_one_session(anna: User, clock: Clock) -> None:

@@ -36,7 +36,7 @@ def test_a_person_with_an_app_gives_a_code_after_the_provider(
     assert again.opens() == 302, "not signed in yet"
     assert give(again, app.code(clock.now)).headers["Location"] == "/account/"
     assert signed_in()[-1] == audit.SignedIn(user="anna", address="192.0.2.7", factor="totp", issuer=provider.issuer)
-    session = Session.objects.get(session_key=again.client.session.session_key)
+    session = Session.objects.get(session_key=again.client.session.stored_key)
     assert session.identity is not None
     assert (session.identity.subject, session.provider_session) == ("person-1", "s1")
 
@@ -56,7 +56,7 @@ def test_an_abandoned_single_sign_on_leaves_nothing_in_a_password_session(
     shared.sign_in()
     make_user("bo", clock.now)
     shared.client.post("/sign-in/", {"username": "bo", "password": "correct horse battery"})
-    session = Session.objects.get(session_key=shared.client.session.session_key)
+    session = Session.objects.get(session_key=shared.client.session.stored_key)
     assert (session.user, session.identity, session.provider_session) == (User.objects.get(username="bo"), None, "")
     assert shared.client.post("/sign-out/").headers["Location"] == "/sign-in/"
 
