@@ -5,6 +5,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.invariants import sql
 from tests.invariants.observed_cluster import must
+from tests.invariants.told_faults import ToldFaults
 
 Key = tuple[int | None, str, str]  # a rescue, the verb and the subject of its write
 
@@ -12,7 +13,8 @@ Key = tuple[int | None, str, str]  # a rescue, the verb and the subject of its w
 class AuditLogCheck:
     """Follows the chain of cluster c1."""
 
-    def __init__(self) -> None:
+    def __init__(self, told: ToldFaults) -> None:
+        self._told = told
         self._end = (0, "")
         self._unanswered: dict[Key, int] = {}
         self._forgiven: set[Key] = set()
@@ -42,7 +44,7 @@ class AuditLogCheck:
         elif self._unanswered.get(key) and end in ("done", "failed"):
             self._unanswered[key] -= 1
         if entry.verb in ("decision.rescue", "decision.approve"):
-            self._read_decision(Decision.objects.get(pk=entry.data["decision"]))
+            self._read_decision(Decision.objects.select_related("incident").get(pk=entry.data["decision"]))
 
     def _read_ask(self, entry: Entry) -> None:
         """Invariants 13, 16, 21: one ask a boot and a person's word; none of a node that was not drained."""
@@ -71,6 +73,8 @@ class AuditLogCheck:
 
     def _read_decision(self, row: Decision) -> None:
         must(row.mode not in ("paused", "shadow"), 48, f"decision {row.pk} says {row.answer} in mode {row.mode}")
+        if row.incident is not None:
+            self._told.check_cause(row.incident)
         settings = row.facts["counts"]
         must(settings is None or settings["eligible"] > 0, 30, f"decision {row.pk} was made over no eligible node")
 

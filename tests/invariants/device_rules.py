@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from kcover import marks
-from kcover.faults import xid
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port, values
 from kcover_portal.kube.fake.objects import Objects
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
+from tests.invariants import gpu_names
+from tests.invariants.gpu_names import PCI
 
 Manifest = dict[str, Any]
 Must = Callable[[object, int, str], None]
 SLICES, RULES = port.RESOURCE_SLICES[0], port.DEVICE_TAINT_RULES[0]
 KEY = f"{RULES.kind}.{RULES.group}"
-PCI = ("0000:4e:00", "0000:4f:00")  # of the GPUs that may be isolated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,9 +27,9 @@ class Made:
     pci: str
 
 
-def device(pci: str, name: str = "", **more: str) -> Manifest:
+def device(pci: str, name: str = "", *, uuid: str = "") -> Manifest:
     """A GPU as its driver publishes it; its name says where it is."""
-    given = {"uuid": f"GPU-{pci[5:7]}", "pcieBusID": f"{pci}.0", **more}
+    given = {"uuid": uuid, "pcieBusID": f"{pci}.0"}
     return {"name": name or f"gpu-{pci[5:7]}", "attributes": {key: {"string": value} for key, value in given.items()}}
 
 
@@ -58,8 +58,8 @@ class DeviceRules:
         selector = spec["deviceSelector"]
         self._must(selector["pool"] == entry.node, 54, f"a rule for {entry.node} selects {selector}")
         [pci] = [pci for pci in PCI if device(pci)["name"] == selector["device"]]
-        faults = Incident.objects.filter(node__name=entry.node, kind="xid", device__startswith=pci)
-        self._must(faults.exists(), 54, f"{selector} is isolated, and had no fault")
+        faults = Incident.objects.filter(node__name=entry.node, kind="xid").values_list("device", flat=True)
+        self._must(pci in map(gpu_names.owner_of, faults), 54, f"{selector} is isolated, and had no fault")
         self.made[name] = Made(node=entry.node, pci=pci)
 
     def deleting(self, name: str, uid: str, rescue: Rescue, entry: Entry, node: Manifest | None) -> None:
@@ -85,10 +85,9 @@ class DeviceRules:
         if entry.verb != "uncordon.begun" or rescue.origin == Rescue.Origin.MANUAL:
             return
         for made in (self.made[rule] for rule in left if rule in self.made):
-            closed = Incident.objects.filter(
-                node__name=name, device__startswith=made.pci, closed_because__code="incident_verified", state="closed"
-            )
-            mine = [one.pk for one in closed if one.closed_because["params"]["rescue"] == str(rescue.pk)]
+            closed = Incident.objects.filter(node__name=name, closed_because__code="incident_verified", state="closed")
+            own = [one for one in closed if gpu_names.owner_of(one.device) == made.pci]
+            mine = [one.pk for one in own if one.closed_because["params"]["rescue"] == str(rescue.pk)]
             self._must(not mine, 54, f"{rescue} closed {mine} of {made}, which stays isolated")
 
     def check_end(self, nodes: Mapping[str, Manifest]) -> None:
@@ -122,4 +121,5 @@ def is_own(rule: Manifest, node: Manifest) -> bool:
 def cause_of(rescue: Rescue) -> str:
     """The GPU, by its PCI address, whose fault opened the rescue; "" if none did."""
     fault = rescue.decision.incident if rescue.decision is not None else None
-    return next((pci for pci in PCI if fault is not None and xid.slot(fault.device) == xid.slot(pci)), "")
+    owner = gpu_names.owner_of(fault.device) if fault is not None else ""
+    return owner if owner in PCI else ""

@@ -13,11 +13,11 @@ from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from tests.invariants import device_rules, handed_away, people_events, source_events
+from tests.invariants.gpu_names import PCI
 from tests.invariants.observed_cluster import must
 from tests.invariants.testbed import CODES, HANDED_AWAY, Bed
 
 Act = Callable[[Bed, random.Random], None]
-PCI = device_rules.PCI
 DAY = 86_400.0
 
 
@@ -254,7 +254,7 @@ def devices(bed: Bed, chance: random.Random) -> None:
         bed.kube.rules.hands_delete(rule["metadata"]["name"])
         bed.kube.put_custom_object(device_rules.RULES, rule["metadata"]["name"], rule["spec"])
     elif what in ("publish", "split", "lose") and bed.there(name):
-        found = [device_rules.device(pci) for pci in PCI]
+        found = bed.gpus(name)
         if what == "split":
             found.append(device_rules.device(PCI[0], "part", uuid="MIG-1"))
         bed.publish(name, *(found[1:] if what == "lose" else found))
@@ -289,7 +289,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "fault": (10, fault),
     "handed_away_fault": (4, handed_away_fault),
     "resend": (2, resend),
-    "tell": (6, source_events.tell),
+    "tell": (10, source_events.tell),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
     "all_clear": (4, people_events.all_clear),

@@ -9,7 +9,7 @@ import os
 import random
 import re
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from multiprocessing.pool import Pool
@@ -22,13 +22,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
 from bench import soak
+from kcover.decisions import match
+from kcover.faults import device
+from kcover.faults.device import Device, Known
 from kcover.faults.fault import Fault
 from kcover.marks import Marks
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services.rescue_validations import RescueValidations
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
-from kcover_portal.incidents.services import late_reports
+from kcover_portal.incidents.services import late_reports, source_ingestion
 from kcover_portal.incidents.services.timed_fault import TimedFault
 from kcover_portal.kube import port
 from kcover_portal.machines.services.replacements import Replacer
@@ -50,6 +53,7 @@ from tests.share import in_share
 
 STEPS = 10_000
 TAKE_BACK = node_marks.take_back
+REFUSAL = match.fault_refusal
 SHARES = 8
 EPISODES = [number for number in range(STEPS // soak.STEPS) if in_share(number, shares=SHARES)]
 NAMES = [name for name, (weight, _) in ACTS.items() for _ in range(weight)]
@@ -177,6 +181,19 @@ def at_arrival(node: Node, seen: Sequence[TimedFault], *, now: datetime) -> dict
     return {node.boot_id: [replace(one, earliest=now) for one in seen]}
 
 
+def of_any_device(*_args: object) -> bool:
+    return True
+
+
+def whatever_its_weight(*args: Any, **more: Any) -> Any:
+    return REFUSAL(*args, **{**more, "application": False, "harmless": False})
+
+
+def first_gpu(seen: Device, inventory: Iterable[Known]) -> Device:
+    gpu = next(iter(inventory), None)
+    return replace(seen, slot=gpu.slot, uuid=gpu.uuid) if seen.unit and gpu is not None else seen
+
+
 # Each row replaces one function by a broken one. It names the invariants that must find it, the acts
 # to walk with, and the first episode: one that found it soon.
 BROKEN: tuple[tuple[object, str, object, str, str, int], ...] = (
@@ -191,8 +208,11 @@ BROKEN: tuple[tuple[object, str, object, str, str, int], ...] = (
     (Replacer, "object_of", first_object, "53", "fault watch_and_work quiet", 11),
     (device_isolations, "of_others", no_rule_of_others, "54", "isolated_gpu watch_and_work quiet", 0),
     (RescueRepairs, "state", closed_at_once, "52", "handed_away_fault watch_and_work quiet", 2),
-    (late_reports, "by_boot", at_arrival, "55", "fault machine watch tell", 0),
+    (late_reports, "by_boot", at_arrival, "55", "fault machine watch tell", 3),
     (node_marks, "take_back", frees_always, "51", "burn_in fault watch_and_work quiet", 9),
+    (source_ingestion, "_covers", of_any_device, "04", "tell heartbeat", 1),
+    (device, "joined", first_gpu, "06", "tell heartbeat", 0),
+    (match, "fault_refusal", whatever_its_weight, "42", "tell watch_and_work", 0),
 )
 
 

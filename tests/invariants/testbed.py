@@ -14,7 +14,7 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import probations
-from tests.invariants import audit_log, handed_away, sql
+from tests.invariants import audit_log, handed_away, sql, told_faults
 from tests.invariants.observed_cluster import Violation, excluded, must
 from tests.invariants.walk_cluster import WalkCluster
 
@@ -82,6 +82,9 @@ spec:
     - priority: 26
       errorCode: ["124"]
       actions: [{name: quarantineDevice, attribute: {effect: NoExecute, otherwise: hold}}]
+    - priority: 25
+      match: {kinds: [alert, health], applicationFaults: false}
+      actions: [{name: drain, attribute: {waittime: 1min}}, {name: reboot, attribute: {unCordon: "true"}}]
 """
 
 
@@ -100,7 +103,8 @@ class Bed(WalkCluster):
         self._uninstall, self.uninstall = self.uninstall, self._end
         self._boundaries: int | None = None
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
-        self._ledger = audit_log.AuditLogCheck()
+        self.told = told_faults.ToldFaults()
+        self._ledger = audit_log.AuditLogCheck(self.told)
         self.kube.moment = self._moment
 
     def _end(self) -> None:

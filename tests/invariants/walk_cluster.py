@@ -10,12 +10,12 @@ from typing import Any
 
 from kcover import wire
 from kcover.evidence import bundle
-from kcover.faults.fault import Command, CommandResult, Fault
+from kcover.faults.fault import Command, CommandResult, Fault, Inventory
 from kcover_portal.evidence import services as evidence
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
-from tests.invariants import device_rules
+from tests.invariants import device_rules, gpu_names
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
 
@@ -24,13 +24,14 @@ NODES = 4
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """A fault of a node, with the boot in which it happened."""
+    """A fault of a node, with the boot and the machine in which it happened."""
 
     at: datetime
     node: str
     boot: str
     code: int
     pci: str
+    machine: int
 
 
 class WalkCluster(World):
@@ -46,6 +47,8 @@ class WalkCluster(World):
         machines.make_driver("owner", "karpenter", self.cluster, given={}, actor="user:ann", now=self.now)
         self.kube.served |= {device_rules.SLICES, device_rules.RULES}
         self.born = 0  # machines
+        self.machines: dict[str, int] = {}
+        self.inventories: dict[str, tuple[int, datetime]] = {}  # the machine that the agent described, and when
         self.names = [f"gpu-{number}" for number in range(1, NODES + 1)]
         for name in self.names:
             self.make_node(name)
@@ -67,11 +70,12 @@ class WalkCluster(World):
         """A node with what never moves: a DaemonSet's pod, a mirror pod, one that has ended."""
         known = {"labels": {"team": "a"}, "annotations": {"team/note": "ours"}}
         self.born += 1
+        self.machines[name] = self.born
         provider = f"walk:///{name}/{self.born}"
         self.kube.add_node(name, gpus=8, system_uuid=machine, taints=taints, provider_id=provider, **known)
         self.claim(f"{name}-{self.born}", name, provider)
         self.kube.accounts.pop(name, None)
-        self.publish(name, *(device_rules.device(pci) for pci in device_rules.PCI))
+        self.publish(name, *self.gpus(name))
         for kind, more in (
             ("ds", {"owner_kind": "DaemonSet"}),
             ("mirror", {"mirror": True}),
@@ -79,6 +83,11 @@ class WalkCluster(World):
         ):
             if self.kube.objects.find("Pod", "kube-system", f"{kind}-{name}") is None:
                 self.kube.add_pod("kube-system", f"{kind}-{name}", node=name, **more)
+
+    def gpus(self, name: str) -> list[dict[str, Any]]:
+        """The GPUs of the node as a DRA driver publishes them."""
+        machine = self.machines[name]
+        return [device_rules.device(pci, uuid=gpu_names.uuid_of(pci, machine)) for pci in gpu_names.PCI]
 
     def publish(self, name: str, *devices: dict[str, Any]) -> None:
         """The DRA driver of the node publishes these devices."""
@@ -149,7 +158,8 @@ class WalkCluster(World):
         boot = self.boot(name)
         if boot_id in ("", boot):
             found = ((int(one.code), one.pci or "") for one in faults if not one.drill)
-            self.happened += [Happened(self.now, name, boot, code, pci) for code, pci in found]
+            machine = self.machines[name]
+            self.happened += [Happened(self.now, name, boot, code, pci, machine) for code, pci in found]
         self._exchange([self._report(name, *faults, boot_id=boot_id, skew=skew)])
 
     def agents(self) -> None:
@@ -163,12 +173,21 @@ class WalkCluster(World):
             batch_id=str(uuid.UUID(int=len(self.sent) + 1)),
             agent="1.0.0",
             sent_at=self.now + timedelta(seconds=skew),
+            inventory=self._inventory(name),
             faults=faults,
             command_results=tuple(self.results.pop(name, ())),
         )
         if faults:
             self.sent.append(report)
         return report
+
+    def _inventory(self, name: str) -> Inventory | None:
+        """Each agent describes its machine once; that of the last node sees no GPU."""
+        machine = self.machines[name]
+        if name == self.names[-1] or self.inventories.get(name, (0, self.now))[0] == machine:
+            return None
+        self.inventories[name] = (machine, self.now)
+        return gpu_names.inventory(machine)
 
     def _exchange(self, reports: Sequence[wire.Report]) -> None:
         """Agents report and do what they are asked to: each command once, none of another boot."""
