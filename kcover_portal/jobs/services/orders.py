@@ -205,9 +205,11 @@ def create(
 ) -> JobOrder:
     """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running.
 
-    An order that awaits approval takes the place of others that do, not of the portal's own questions.
+    An order that awaits approval takes the place of others that do, not of the portal's own questions. Only a person's
+    order takes the place of one that awaits approval, and one that has ended at once takes none.
     """
     where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
+    is_open = state in (JobOrder.State.RUNNING, JobOrder.State.HELD)
     with transaction.atomic():
         made = JobOrder.objects.create(
             **where,
@@ -223,11 +225,15 @@ def create(
             due_at=due_at or now,
             requesters=list(requesters),
             awaits_approval=awaits_approval,
-            ended_at=None if state in (JobOrder.State.RUNNING, JobOrder.State.HELD) else now,
+            ended_at=None if is_open else now,
         )
         replaced = reasons.of("job_order_replaced", order=made.pk)
         held = JobOrder.objects.filter(**where, state=JobOrder.State.HELD).exclude(pk=made.pk)
-        for old in held.filter(awaits_approval=True) if awaits_approval else held:
+        if awaits_approval:
+            held = held.filter(awaits_approval=True)
+        elif cause != JobOrder.Cause.PERSON:
+            held = held.filter(awaits_approval=False)
+        for old in held if is_open else ():
             settle(old, JobOrder.State.REPLACED, replaced, actor=requested_by, now=now)
         about: dict[str, Any] = {"order": made.pk, "kind": job.kind, "job": str(job), "action": action}
         acts: list[audit.Act] = [

@@ -125,6 +125,19 @@ def test_an_approver_gives_the_order_for_which_the_portal_asks(world: JobWorld) 
     assert world.order(**BEN, may_approve=True).state == "running"
 
 
+@pytest.mark.parametrize("consents", [True, False])
+def test_a_label_takes_the_place_of_no_order_that_awaits_approval(world: JobWorld, consents: bool) -> None:
+    """Whoever may label the job could otherwise end the order of a person."""
+    if not consents:
+        world.kube.label_workload("train", "PyTorchJob", "llm", labels={"kcover.io/cascading-recovery": None})
+    stop = world.order("stop", **ANN)
+    world.kube.label_workload("train", "PyTorchJob", "llm", labels={"kcover.io/need-recovery": "true"})
+    (by_label,) = services.look_for_labels(world.cluster, now=world.now)
+    assert by_label.state == ("running" if consents else "failed")
+    stop.refresh_from_db()
+    assert (stop.state, stop.awaits_approval) == ("held", True)
+
+
 def test_the_dry_run_says_that_another_person_is_needed(world: JobWorld) -> None:
     about = {"kind": "PyTorchJob", "namespace": "train", "name": "llm", "action": "restart", "now": world.now}
     found = services.preview(world.cluster, **about, people=["user:ann"])
