@@ -17,6 +17,7 @@ from kcover import reasons, setting_values
 from kcover.actions import attributes
 from kcover.quote import short_text
 from kcover.reasons import Reason
+from kcover.wire import fields
 
 KINDS: Final = ("redfish", "ipmi", "webhook", "nvsentinel", "clusterapi", "karpenter")
 SIGNED: Final = ("webhook",)  # kinds whose password signs requests, and whose address is one for all nodes
@@ -198,13 +199,16 @@ def address_of(url: str, settings: Mapping[str, Any], *, node: str, bmc: str) ->
     """The base address of the node's controller. Raises NoAddress.
 
     The table counts before the address. ``bmc``: the node's annotation. Whoever may change the node sets it, so it must
-    be one of the ``hosts`` that an admin allows.
+    be one of the ``hosts`` that an admin allows. The name of the node comes from the cluster: what is no name could lead
+    the credentials of the controllers elsewhere.
     """
     listed = setting(settings, "table").get(node)
     if listed is not None:
         return str(listed).rstrip("/")
     if not url:
         raise NoAddress(reasons.of("driver_node_unlisted", node=node))
+    if not fields.NODE.fullmatch(node):
+        raise NoAddress(reasons.of("driver_node_invalid", node=short_text(node)))
     if BMC in url:
         if not bmc:
             raise NoAddress(reasons.of("driver_annotation_missing", node=node, annotation=ANNOTATION))

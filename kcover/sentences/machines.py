@@ -27,6 +27,7 @@ SENTENCES: Mapping[str, str] = {
     "driver_ipmi_credential": _("IPMI allows at most {most} bytes."),
     # Which controller a node has.
     "driver_node_unlisted": _("The driver's table does not list {node}."),
+    "driver_node_invalid": _("{node} is not the name of a Kubernetes node. No address is made of it."),
     "driver_annotation_missing": _("{node} has no annotation {annotation}."),
     "driver_host_refused": _("The annotation of {node} names {host}, which the driver's setting hosts does not allow."),
     "machine_driver_missing": _("Cluster {cluster} has no machine driver for {node}. Add one with manage.py driver."),

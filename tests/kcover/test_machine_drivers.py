@@ -44,6 +44,14 @@ def test_no_address(url: str, settings: dict[str, Any], bmc: str, code: str) -> 
     assert refused.value.reason.code == code
 
 
+@pytest.mark.parametrize("node", ["evil.example/x", "u:p@evil.example", "evil.example:1", "a b", "", "[::1]", "Evil"])
+def test_no_address_is_made_of_what_is_no_name(node: str) -> None:
+    for url in ("https://{node}-bmc.example", "https://bmc.example"):
+        with pytest.raises(NoAddress) as refused:
+            address_of(url, {}, node=node, bmc="")
+        assert refused.value.reason.code == "driver_node_invalid"
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
