@@ -12,7 +12,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
-from kcover_portal.api.permissions import require
+from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
@@ -57,6 +57,7 @@ class NamespaceRoutes(base.ReadViewSet[NamespaceRoute]):
         base.known_only(request)
         require(request, Verb.WRITE_CHANNELS, None)
         body = base.body_of(request, NamespaceRouteBody)
+        step_up(request)
         channel = Channel.objects.filter(name=body["channel"]).first()
         if channel is None:
             raise FieldError("channel", reasons.of("unknown_channel", channel=body["channel"]))
@@ -73,6 +74,7 @@ class NamespaceRoutes(base.ReadViewSet[NamespaceRoute]):
     def destroy(self, request: Request, pk: int) -> Response:
         """Deletes the route of a namespace."""
         base.known_only(request)
-        actor = accounts.actor(principal(request))
-        services.delete_namespace_route(self.get_object(), actor=actor, reason="", now=timezone.now())
+        row, actor = self.get_object(), accounts.actor(principal(request))
+        step_up(request)
+        services.delete_namespace_route(row, actor=actor, reason="", now=timezone.now())
         return Response(status=204)

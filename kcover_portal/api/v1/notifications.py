@@ -183,7 +183,9 @@ class Channels(base.ReadViewSet[Channel]):
     def destroy(self, request: Request, name: str) -> Response:
         """Deletes a channel and its routes. 409 while an active rule names it."""
         base.known_only(request)
-        services.delete_channel(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
+        row = self.get_object()
+        step_up(request)
+        services.delete_channel(row, actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)
 
     @extend_schema(operation_id="channels_test", request=None, responses={202: DeliverySerializer})
@@ -211,6 +213,7 @@ class Routes(base.ReadViewSet[Route]):
         base.known_only(request)
         require(request, Verb.WRITE_CHANNELS, None)
         body: dict[str, Any] = base.body_of(request, RouteBody)
+        step_up(request)
         channel = Channel.objects.filter(name=body["channel"]).first()
         if channel is None:
             raise FieldError("channel", reasons.of("unknown_channel", channel=body["channel"]))
@@ -229,7 +232,9 @@ class Routes(base.ReadViewSet[Route]):
     def destroy(self, request: Request, pk: int) -> Response:
         """Deletes a route."""
         base.known_only(request)
-        services.delete_route(self.get_object(), actor=_actor(request), reason="", now=timezone.now())
+        row = self.get_object()
+        step_up(request)
+        services.delete_route(row, actor=_actor(request), reason="", now=timezone.now())
         return Response(status=204)
 
 

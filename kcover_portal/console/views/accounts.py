@@ -117,6 +117,7 @@ def disable(request: Request, pk: int) -> HttpResponse:
         if user.pk == request.user.pk:
             raise services.Refused(reasons.of("own_account"))
         services.check_may_change(request.user, user)
+        confirm(request)
         services.disable(user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Disable %(name)s…") % {"name": user.username}
@@ -161,6 +162,7 @@ def end_sessions(request: Request, pk: int) -> HttpResponse:
 
     def end(given: dict[str, Any], now: datetime) -> None:
         services.check_may_change(request.user, user)
+        confirm(request)
         live = queries.live_sessions(now).filter(user=user)
         sessions.end(live, user, actor=queries.actor(request.user), now=now, reason=given["reason"])
 

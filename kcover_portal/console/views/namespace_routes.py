@@ -12,6 +12,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import channels
 from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
@@ -24,6 +25,7 @@ def new(request: Request) -> HttpResponse:
     require(request, Verb.WRITE_CHANNELS, None)
     form = channels.NamespaceRouteForm(request.POST or None, initial={"channel": request.GET.get("channel", "")})
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         given = form.cleaned_data
         try:
             services.make_namespace_route(
@@ -53,6 +55,7 @@ def delete(request: Request, pk: int) -> HttpResponse:
     row = get_object_or_404(queries.namespace_routes(), pk=pk)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         services.delete_namespace_route(row, actor=actor, reason=reason, now=timezone.now())
         return lead(request, reverse("console:notifications"))

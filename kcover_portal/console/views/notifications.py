@@ -103,6 +103,7 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
     row = get_object_or_404(Channel, name=name)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         try:
             services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
@@ -133,6 +134,7 @@ def new_route(request: Request) -> HttpResponse:
     clusters = accounts.clusters_of(request.user)
     form = channels.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         given = form.cleaned_data
         try:
             services.make_route(
@@ -158,6 +160,7 @@ def delete_route(request: Request, pk: int) -> HttpResponse:
     row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():
+        confirm(request)
         actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
         services.delete_route(row, actor=actor, reason=reason, now=timezone.now())
         return lead(request, reverse("console:notifications"))

@@ -12,6 +12,8 @@ from kcover_portal.accounts.models import ApiToken, RoleBinding, Session, TotpDe
 from kcover_portal.accounts.services import recovery_codes
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
+from kcover_portal.notify.models import Channel, Route
+from kcover_portal.notify.services import channels
 from kcover_portal.runtime import queries as runtime
 from tests.portal.accounts.browsers import Browser, Clock, make_user, wait_of
 from tests.portal.accounts.second_factors import App, enrol, give, is_in
@@ -133,32 +135,33 @@ def test_only_a_looser_mode_asks(mode: str, due: bool, browser: Browser, east: C
         ("/access/users/{bo}/password/", {"password": "long-enough-1"}),
         ("/access/users/{bo}/second-factors/", WHY),
         ("/access/users/{bo}/enable/", WHY),
+        ("/access/users/{bo}/disable/", WHY),
+        ("/access/users/{bo}/sessions/", WHY),
         ("/access/roles/new/", {"name": "night", "verbs": "read"}),
         ("/access/groups/new/", {"group": "ops", "role": "admin"}),
         ("/notifications/new/slack/", CHANNEL),
+        ("/notifications/routes/new/", {"channel": "desk", "kinds": "rescue.failed", "cluster": "", "least": ""}),
+        ("/notifications/channels/desk/delete/", WHY),
     ],
 )
-def test_what_loosens_a_bound_or_gives_rights_asks(
+def test_what_loosens_a_bound_gives_rights_or_silences_asks(
     path: str, sent: dict[str, str], browser: Browser, east: Cluster, app: App, clock: Clock
 ) -> None:
     bo = make_user("bo", clock.now)
+    channels.make_channel("desk", "slack", {"url": CHANNEL["url"]}, actor="test", now=clock.now)
     before = (User.objects.count(), ApiToken.objects.count(), RoleBinding.objects.count())
     password = bo.password
     address = path.format(bo=bo.pk)
     assert asked(browser.client.post(address, sent))
     bo.refresh_from_db()
     assert (User.objects.count(), ApiToken.objects.count(), RoleBinding.objects.count()) == before
-    assert bo.password == password
+    assert (bo.password, bo.is_active) == (password, True)
+    assert (Channel.objects.count(), Route.objects.count()) == (1, 0)
 
 
 def test_a_typed_password_is_not_put_into_the_form(browser: Browser) -> None:
     sent = {"username": "li", "password": "long-enough-1", "role": "admin"}
     assert "long-enough-1" not in browser.client.post("/access/users/new/", sent).content.decode()
-
-
-def test_what_takes_rights_away_does_not_ask(browser: Browser, clock: Clock) -> None:
-    bo = make_user("bo", clock.now)
-    assert browser.client.post(f"/access/users/{bo.pk}/disable/", WHY).status_code == 302
 
 
 def test_nobody_is_asked_who_has_no_factor(root: User, clock: Clock) -> None:
