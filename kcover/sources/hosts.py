@@ -76,7 +76,12 @@ class Hosts:
     def _may_be(self, node: str, told: str) -> bool:
         """Returns whether a name with a domain may be the node's, by the domains that the cluster has for it."""
         full = self._full[node]
-        return not full or any(_is_beginning(told, one) or _is_beginning(one, told) for one in full)
+        return not full or any(is_same_name(told, one) for one in full)
+
+
+def is_same_name(one: str, other: str) -> bool:
+    """Return whether two names of hosts are the same, or one is the other without (a part of) its domain."""
+    return _is_beginning(one, other) or _is_beginning(other, one)
 
 
 def _is_beginning(name: str, of: str) -> bool:

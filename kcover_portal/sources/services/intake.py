@@ -13,7 +13,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.faults import device
-from kcover.sources import settings
+from kcover.sources import hosts, settings
 from kcover.sources.observation import LONG_AGO, Observation, Reading, Rejected
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
@@ -107,11 +107,10 @@ def _is_of_earlier_host(one: Observation, node: Node) -> bool:
 
     An end is taken: it ends nothing that is later than itself.
     """
-    host, after = one.node, node.machine_after  # None: the machine was there before the portal
+    after = node.machine_after  # None: the machine was there before the portal
     if one.healthy or after is None or one.seen_at is None or one.seen_at >= after:
         return False
-    is_name = host == node.name or host.startswith(f"{node.name}.") or node.name.startswith(f"{host}.")
-    return not is_name
+    return not hosts.is_same_name(one.node, node.name)
 
 
 def _refusal(cluster: Cluster, one: Observation, node: Node | None, fitting: Sequence[str]) -> reasons.Reason:
