@@ -199,8 +199,8 @@ def address_of(url: str, settings: Mapping[str, Any], *, node: str, bmc: str) ->
     """The base address of the node's controller. Raises NoAddress.
 
     The table counts before the address. ``bmc``: the node's annotation. Whoever may change the node sets it, so it must
-    be one of the ``hosts`` that an admin allows. The name of the node comes from the cluster: what is no name could lead
-    the credentials of the controllers elsewhere.
+    be one of the ``hosts`` that an admin allows. The name of the node comes from the cluster: what is no name could
+    lead the credentials of the controllers elsewhere.
     """
     listed = setting(settings, "table").get(node)
     if listed is not None:
