@@ -56,7 +56,7 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     page.wait_for_url("**/approvals/")
     settled(page)
     first = page.locator("article.question").first
-    expect(first).to_contain_text("If unanswered, the request expires and the node is left as it is.")
+    expect(first).to_contain_text("If it is denied or unanswered, the node is not rebooted.")
     denied_node = first.locator("h2 a").inner_text()
     hands.press("d")
     expect(dialog.get_by_label("Reason")).to_be_focused()
@@ -70,9 +70,9 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
 
     page.goto(f"{product.url}/")
     settled(page)
-    denied = page.locator("li.need[data-kind=incident]", has_text=denied_node)
+    denied = page.locator("li.need[data-kind=rescue]", has_text=denied_node)
     expect(denied).to_contain_text("anna denied the request")  # at once
-    expect(denied).to_contain_text("The node still takes work.")
+    expect(denied).to_contain_text("The node stays isolated and takes no new work.")
     before = numbers(page)
     denied.get_by_role("link", name="Acknowledge").click()
     dialog.get_by_role("button", name="Acknowledge").click()
@@ -85,7 +85,7 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     badge, tile, cards = numbers(page)
     assert badge == tile == cards
     page.locator("#needs-snoozed summary").click()
-    page.locator("#needs-snoozed").get_by_role("link", name="Rescue now").click()
+    page.locator("#needs-snoozed").get_by_role("link", name="Release").click()
     expect(dialog).to_contain_text("The plan")
     assert violations_in_both_themes(page, rules=TARGET_SIZE) == []
     page.keyboard.press("Escape")
