@@ -16,7 +16,7 @@ def test_a_question_is_answered_on_a_phone_and_whoever_looks_is_told(open_page: 
     settled(phone)
     settled(desk)
     card = phone.locator(f"#question-{asked}")
-    expect(card).to_contain_text("If it is denied or unanswered, the node is not rebooted. It stays isolated until")
+    expect(card).to_contain_text("If it is denied or unanswered, no other step runs. The node stays isolated until")
     expect(card).to_contain_text(re.compile("evicted"))
     found = violations(phone) + violations(desk)
 

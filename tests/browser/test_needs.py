@@ -56,7 +56,7 @@ def test_an_operator_sees_why_and_answers_by_keyboard_and_by_clicks(
     page.wait_for_url("**/approvals/")
     settled(page)
     first = page.locator("article.question").first
-    expect(first).to_contain_text("If it is denied or unanswered, the node is not rebooted.")
+    expect(first).to_contain_text("If it is denied or unanswered, no other step runs.")
     denied_node = first.locator("h2 a").inner_text()
     hands.press("d")
     expect(dialog.get_by_label("Reason")).to_be_focused()
