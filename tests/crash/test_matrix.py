@@ -39,7 +39,7 @@ def test_the_sample_strikes_every_call_and_uses_every_failure() -> None:
 
 
 def test_every_undisturbed_rescue_ends_as_planned(trials: list[Trial]) -> None:
-    assert not _wrong([trial for trial in trials if trial.case is None])
+    _judge([trial for trial in trials if trial.case is None])
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -48,9 +48,11 @@ def test_inv_13_14_16_17_struck_at_every_step_a_rescue_ends_well_and_does_nothin
 ) -> None:
     mine = [trial for trial in trials if trial.case is not None and trial.case.point.step == step]
     assert mine
-    assert not _wrong(mine)
+    _judge(mine)
 
 
-def _wrong(trials: list[Trial]) -> str:
-    """What is wrong with these trials, one line each."""
-    return "\n".join(f"{trial.case or trial.plan}: {'; '.join(trial.wrong)}" for trial in trials if trial.wrong)
+def _judge(trials: list[Trial]) -> None:
+    """Fails with all that is wrong with these trials, a line each: an assertion would cut the text short."""
+    wrong = [f"{trial.case or trial.plan}: {'; '.join(trial.wrong)}" for trial in trials if trial.wrong]
+    if wrong:
+        pytest.fail("\n".join(wrong), pytrace=False)
