@@ -1,11 +1,13 @@
 """Writes the inventories of many nodes at once: drivers, kernels and GPUs."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 
 from django.db import connection
+from django.db.models import F
 
 from kcover.faults import fault
+from kcover_portal.fleet.models import Gpu
 from kcover_portal.fleet.services import bulk_sql, retention
 
 
@@ -57,6 +59,16 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
         [bulk_sql.moment(now), bulk_sql.rows(gpus)],
     )
     _keep_hardware(of, now=now)
+
+
+def keep_of_boot(nodes: Collection[int], *, now: datetime) -> None:
+    """Lets inventories count for the machines that the watch shows now, if their agents told them in the present boot.
+
+    The agent of a new machine may be faster than the watch, and tells its inventory once.
+    """
+    if nodes:
+        told = Gpu.objects.filter(node__in=nodes, node__boot_id__gt="", node__agent__boot_id=F("node__boot_id"))
+        told.filter(seen_at__gte=F("node__agent__boot_seen_at")).update(seen_at=now)
 
 
 def _keep_hardware(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:

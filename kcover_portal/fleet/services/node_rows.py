@@ -17,7 +17,7 @@ from kcover import machine_drivers, readiness_taint
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns
+from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns, node_inventories
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared
 
@@ -175,6 +175,7 @@ def _sync(cluster: Cluster, seen: Mapping[str, _Sighting], rows: Iterable[Node],
         new = sorted([change.node for change in created], key=lambda node: node.name)
         bulk_sql.insert(new, unique="name")
         _write(updated, now=now)
+        node_inventories.keep_of_boot([one.node.pk for one in updated if "machine_since" in one.before], now=now)
         for record in [change.node.pk for change in changes] if len(changes) <= MAX_SIGNALS else [0]:
             doorbell.publish("node", record, cluster=cluster.name)
     return changes

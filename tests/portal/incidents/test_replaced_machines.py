@@ -1,17 +1,18 @@
 """Incidents belong to a machine, not to a name."""
 
+import uuid
 from datetime import datetime, timedelta
 
 import pytest
 
-from kcover import reasons
-from kcover.faults.fault import Fault
+from kcover import reasons, wire
+from kcover.faults.fault import Fault, Gpu, Inventory
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import seen as seen_queries
-from kcover_portal.incidents.services import record_faults, replaced_machines
+from kcover_portal.incidents.services import inventory, record_faults, replaced_machines
 from kcover_portal.kube import port
 from tests.codes import code_of
 
@@ -98,3 +99,24 @@ def test_the_new_machines_agent_may_be_faster_than_the_watch(east: Cluster, now:
     record_faults.keep_faults(node, [xid], boot_id="boot-2", now=now)
     see(east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + MINUTE)
     assert replaced_machines.close_all(now=now + MINUTE) == 0
+
+
+def describe(cluster: Cluster, gpu_uuid: str, *, boot_id: str, now: datetime) -> None:
+    """The agent tells its inventory, once."""
+    gpu = Gpu(index=3, uuid=gpu_uuid, pci="0000:4e:00", model="H100")
+    report = wire.Report(
+        node="gone-1",
+        boot_id=boot_id,
+        batch_id=str(uuid.uuid4()),
+        sent_at=now,
+        inventory=Inventory(driver="550", kernel="6.1", gpus=(gpu,)),
+    )
+    services.ingest([services.IncomingReport.of(cluster, report, received_at=now)], now=now)
+
+
+@pytest.mark.parametrize("boot_id", ["boot-1", "boot-2"])
+def test_an_inventory_is_of_the_machine_whose_boot_told_it(east: Cluster, now: datetime, boot_id: str) -> None:
+    see(east, OLD, now)
+    describe(east, "GPU-x", boot_id=boot_id, now=now + MINUTE)  # before the watch shows the new machine
+    node = see(east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + 2 * MINUTE)
+    assert len(inventory.known_gpus(node)) == (1 if boot_id == "boot-2" else 0)
