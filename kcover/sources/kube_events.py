@@ -29,6 +29,8 @@ PREFLIGHT_PREFIX: Final = "kcover.io/preflight-"
 ORDER_VALID_FOR: Final = timedelta(minutes=3)  # of an Event that asks for recovery
 # Events in these namespaces are trusted. Every cluster has them, so that no user can create one of that name.
 NAMESPACES: Final = ("default", "kube-system")
+# Where KCE and its components write. The chart creates both, so that no user can.
+KCE_NAMESPACES: Final = ("kce-rescue-system", "kce-rescuepolicy")
 EXAMPLE: Final = "pci:0000:03:00, xid:62, log: Channel 00000001"  # and the same in Chinese
 _XID_ERROR: Final = re.compile(
     r"pci ?[:：] ?(?P<pci>[0-9A-Fa-f:.]{5,20}) ?[,，] ?xid ?[:：] ?(?P<xid>[0-9]{1,10})"
@@ -122,6 +124,15 @@ def read(
     if event.reason in wanted or (is_order and now - at <= ORDER_VALID_FOR):
         return _observation(event, node, at, kind="event", code=observation.code(event.reason, "reason"))
     return None
+
+
+def trusted(event_namespace: str) -> tuple[str, ...]:
+    """The namespaces whose Events about nodes count without a setting.
+
+    ``event_namespace``: the cluster's own; if it is one of KCE's, both of KCE's count.
+    """
+    own = KCE_NAMESPACES if event_namespace in KCE_NAMESPACES else (event_namespace,)
+    return *NAMESPACES, *own
 
 
 def _untrusted(event: SeenEvent) -> reasons.Reason:

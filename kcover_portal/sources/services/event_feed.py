@@ -100,7 +100,7 @@ class EventFeed:
 
     def _understand(self, source: Source, event: port.SeenEvent, found: list[Observation], *, now: datetime) -> None:
         """Raises Unreadable, and what ``take_preflight`` raises."""
-        namespaces = source.settings.get("namespaces", (*kube_events.NAMESPACES, self._cluster.event_namespace))
+        namespaces = source.settings.get("namespaces", kube_events.trusted(self._cluster.event_namespace))
         wanted = source.settings.get("reasons", ())
         match kube_events.read(event, namespaces=namespaces, wanted=wanted, now=now):
             case Observation() as seen:

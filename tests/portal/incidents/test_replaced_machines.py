@@ -118,5 +118,7 @@ def describe(cluster: Cluster, gpu_uuid: str, *, boot_id: str, now: datetime) ->
 def test_an_inventory_is_of_the_machine_whose_boot_told_it(east: Cluster, now: datetime, boot_id: str) -> None:
     see(east, OLD, now)
     describe(east, "GPU-x", boot_id=boot_id, now=now + MINUTE)  # before the watch shows the new machine
-    node = see(east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + 2 * MINUTE)
+    node = see(
+        east, port.Node(name="gone-1", uid="u2", provider_id="azure:///vm/4", boot_id="boot-2"), now + 2 * MINUTE
+    )
     assert len(inventory.known_gpus(node)) == (1 if boot_id == "boot-2" else 0)

@@ -208,7 +208,7 @@ def test_bad_events_are_counted(events: Events, given: dict[str, Any], code: str
     assert row.error["code"] == code
 
 
-@pytest.mark.parametrize("namespace", ["kcover", "kcover-system", "kce-rescuepolicy"])
+@pytest.mark.parametrize("namespace", ["kcover", "kcover-system"])
 def test_a_namespace_that_a_user_may_have_made_is_not_trusted(events: Events, namespace: str) -> None:
     events.world.kube.add_namespace(namespace)
     events.add(namespace=namespace)
@@ -219,6 +219,26 @@ def test_a_namespace_that_a_user_may_have_made_is_not_trusted(events: Events, na
     events.add(namespace=namespace)
     events.look()
     assert [one[:3] for one in seen()] == [("xid", "62", "0000:03:00")]
+
+
+@pytest.mark.parametrize(
+    ("own", "namespace", "counts"),
+    [
+        ("kce-rescue-system", "kce-rescue-system", True),
+        ("kce-rescue-system", "kce-rescuepolicy", True),
+        ("ops", "kce-rescuepolicy", False),
+        ("ops", "ops", True),
+    ],
+)
+def test_both_namespaces_of_kce_count_where_one_is_the_clusters_own(
+    events: Events, own: str, namespace: str, counts: bool
+) -> None:
+    events.world.cluster.event_namespace = own
+    events.again()
+    events.world.kube.add_namespace(namespace)
+    events.add(namespace=namespace)
+    events.look()
+    assert len(seen()) == counts
 
 
 def test_clocks_a_day_off(events: Events) -> None:
