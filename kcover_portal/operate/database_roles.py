@@ -31,6 +31,7 @@ STATEMENTS = (
     "GRANT SELECT, INSERT ON ledger_entry, ledger_chain TO {role}",
     "GRANT UPDATE (sequence, digest) ON ledger_chain TO {role}",
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
+    "REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC, {role}",
 )
 
 
@@ -59,9 +60,10 @@ def application_roles(connection: BaseDatabaseWrapper) -> Sequence[str]:
 def statements(connection: BaseDatabaseWrapper, role: str) -> list[str]:
     """Returns the SQL that gives a role its rights, and takes all others of the audit log away."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT current_schema()")
-        schema = cursor.fetchone()[0]
-        names = {"schema": sql.Identifier(schema), "role": sql.Identifier(role)}
+        cursor.execute("SELECT current_schema(), current_database()")
+        schema, database = cursor.fetchone()
+        given = {"schema": schema, "database": database, "role": role}
+        names = {key: sql.Identifier(value) for key, value in given.items()}
         return [sql.SQL(statement).format(**names).as_string(cursor.connection) for statement in STATEMENTS]
 
 

@@ -13,6 +13,7 @@ from django.db import connection
 FILLED_BY_MIGRATIONS = ("django_migrations", "django_content_type", "auth_permission")
 
 append_only = importlib.import_module("kcover_portal.ledger.migrations.0002_append_only")
+function_paths = importlib.import_module("kcover_portal.ledger.migrations.0004_function_paths")
 
 
 @contextlib.contextmanager
@@ -23,6 +24,7 @@ def unguarded() -> Iterator[None]:
         yield
     finally:
         _execute(append_only.GUARD)
+        _execute(function_paths.FIX)
 
 
 @contextlib.contextmanager

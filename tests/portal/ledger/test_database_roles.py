@@ -87,6 +87,24 @@ def test_inv_46_the_portals_own_account_cannot_rewrite_the_ledger(application: p
 
 
 @on_postgresql
+def test_inv_46_a_temporary_table_stands_in_for_no_entry(application: psycopg.Connection) -> None:
+    """Not even for a role that may create one, as where the owner of the database granted it."""
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        application.execute("CREATE TEMPORARY TABLE mine (x int)")
+    with connection.cursor() as cursor:
+        cursor.execute(f'GRANT TEMPORARY ON DATABASE "{connection.settings_dict["NAME"]}" TO {ROLE}')
+    application.execute("CREATE TEMPORARY TABLE ledger_entry (LIKE public.ledger_entry)")
+    application.execute(
+        "INSERT INTO pg_temp.ledger_entry (id, cluster, sequence, at, actor, verb, subject, node, data, previous, digest)"
+        " SELECT id, cluster, 9, at, actor, verb, subject, node, data, previous, digest FROM public.ledger_entry"
+        " WHERE sequence = 3"
+    )
+    with pytest.raises(psycopg.errors.IntegrityConstraintViolation):
+        application.execute("UPDATE public.ledger_chain SET sequence = 9")
+    assert queries.verify("c1") == queries.ChainCheck("c1", 3)
+
+
+@on_postgresql
 def test_the_application_role_can_do_the_portals_work(application: psycopg.Connection, now: datetime) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"SET ROLE {ROLE}")
