@@ -45,6 +45,10 @@ SENTENCES: Mapping[str, str] = {
         "There is another account with the name {name}. An administrator can link it: manage.py user link {name}"
         " --subject {subject}"
     ),
+    "oidc_name_alike": _(
+        "The name {name} could be taken for that of another account. An administrator can create an account with another"
+        " name and link it: manage.py user link NAME --subject {subject}"
+    ),
     "oidc_name_invalid": _("The provider sent no usable user name. Ask an administrator to link an account."),
     "password_sign_in_off": _("This account can only use single sign-on."),
     # Changes by admins.

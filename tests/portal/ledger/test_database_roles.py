@@ -95,7 +95,8 @@ def test_inv_46_a_temporary_table_stands_in_for_no_entry(application: psycopg.Co
         cursor.execute(f'GRANT TEMPORARY ON DATABASE "{connection.settings_dict["NAME"]}" TO {ROLE}')
     application.execute("CREATE TEMPORARY TABLE ledger_entry (LIKE public.ledger_entry)")
     application.execute(
-        "INSERT INTO pg_temp.ledger_entry (id, cluster, sequence, at, actor, verb, subject, node, data, previous, digest)"
+        "INSERT INTO pg_temp.ledger_entry"
+        " (id, cluster, sequence, at, actor, verb, subject, node, data, previous, digest)"
         " SELECT id, cluster, 9, at, actor, verb, subject, node, data, previous, digest FROM public.ledger_entry"
         " WHERE sequence = 3"
     )

@@ -6,12 +6,11 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from django.contrib.auth.validators import UnicodeUsernameValidator
-from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
 from kcover_portal.accounts.models import Identity, Role, RoleBinding, User
+from kcover_portal.accounts.services.oidc import account_names
 from kcover_portal.accounts.services.oidc.groups import MAX_NAME, join
 from kcover_portal.accounts.services.oidc.id_tokens import is_name
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused
@@ -21,8 +20,6 @@ from kcover_portal.ledger import services as ledger
 log = logging.getLogger(__name__)
 
 MAX_GROUPS = 1000
-MAX_USERNAME = 150
-NAME_CLAIMS = ("preferred_username", "email", "sub")
 
 
 def actor(issuer: str) -> str:
@@ -85,10 +82,13 @@ def unlink(user: User, *, issuer: str, subject: str, actor: str, now: datetime, 
 
 
 def _create(claims: Mapping[str, Any], *, issuer: str, now: datetime) -> Identity:
-    name = _username(claims)
+    if not (name := account_names.usable(claims)):
+        raise SignOnRefused(reasons.of("oidc_name_invalid"), status=403)
     taken = SignOnRefused(reasons.of("oidc_name_taken", name=name, subject=claims["sub"]), status=403)
     if User.objects.filter(username__iexact=name).exists():
         raise taken
+    if account_names.are_alike(name, User.objects.values_list("username", flat=True)):
+        raise SignOnRefused(reasons.of("oidc_name_alike", name=name, subject=claims["sub"]), status=403)
     user = User(username=name)
     user.set_unusable_password()
     try:
@@ -102,22 +102,8 @@ def _create(claims: Mapping[str, Any], *, issuer: str, now: datetime) -> Identit
     return Identity.objects.create(user=user, issuer=issuer, subject=claims["sub"], created_at=now, seen_at=now)
 
 
-def _username(claims: Mapping[str, Any]) -> str:
-    """The first claim that is a valid user name here. It is only a name: issuer and subject identify the person."""
-    for claim in NAME_CLAIMS:
-        value = claims.get(claim)
-        if isinstance(value, str) and 0 < len(value) <= MAX_USERNAME:
-            name = str(User.normalize_username(value))
-            try:
-                UnicodeUsernameValidator()(name)
-            except ValidationError:
-                continue
-            return name
-    raise SignOnRefused(reasons.of("oidc_name_invalid"), status=403)
-
-
 def _shown(claims: Mapping[str, Any]) -> str:
-    for claim in NAME_CLAIMS:
+    for claim in account_names.CLAIMS:
         value = claims.get(claim)
         if isinstance(value, str) and value.isprintable() and 0 < len(value) <= 200:
             return value

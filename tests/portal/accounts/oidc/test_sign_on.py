@@ -174,7 +174,12 @@ def test_unlinking_ends_the_sessions_and_takes_the_roles_of_groups(
         ({"preferred_username": "a b", "email": "anna@example.com"}, "anna@example.com"),
         ({"preferred_username": 7, "email": None}, "person-1"),
         ({"preferred_username": "x" * 151}, "person-1"),
-        ({"preferred_username": "王伟"}, "王伟"),
+        ({"preferred_username": "王伟", "email": "wangwei@example.com"}, "wangwei@example.com"),
+        ({"preferred_username": "José"}, "Jose"),
+        ({"preferred_username": "ann\u0430"}, "person-1"),  # a Cyrillic letter
+        ({"preferred_username": "ＡＮＮＡ"}, "ANNA"),
+        ({"preferred_username": "Admin"}, "person-1"),
+        ({"preferred_username": "ﬁ" * 100}, "person-1"),  # longer in ASCII
     ],
 )
 def test_the_first_usable_claim_is_the_name(
@@ -189,6 +194,19 @@ def test_without_a_usable_name_there_is_no_account(provider: hostile.Provider, p
     provider.claims = {"preferred_username": None, "sub": "auth0|5f"}
     assert code_of(person.sign_in()) == "oidc_name_invalid"
     assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted"),
+    [("annal", "anna1"), ("Anna", "anná"), ("OTTO", "0tt0"), ("morris", "rnorris"), ("ivan", "lvan")],
+)
+def test_a_name_that_looks_like_another_accounts_is_refused(
+    known: str, wanted: str, clock: Clock, provider: hostile.Provider, person: SignOn
+) -> None:
+    make_user(known, clock.now, "admin")
+    provider.claims = {"preferred_username": wanted}
+    assert code_of(person.sign_in()) in ("oidc_name_alike", "oidc_name_taken")
+    assert User.objects.get().username == known
 
 
 # --- groups
