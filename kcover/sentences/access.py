@@ -58,7 +58,8 @@ SENTENCES: Mapping[str, str] = {
     # Enrolment and renewal of agents' credentials.
     "enrolment_token_invalid": _("The enrolment token is expired or revoked. Create one with manage.py token create."),
     "token_owner_role": _(
-        "The owner of token {token} does not administer its cluster any more. Ask an administrator for a new token."
+        "The owner of token {token} may not configure and administer its cluster any more."
+        " Ask an administrator for a new token."
     ),
     "unknown_nodes_enrolled": _(
         "Cluster {cluster} does not have node {node}. Token {token} enrols at most {limit} such names within"

@@ -46,8 +46,8 @@ SENTENCES: Mapping[str, str] = {
         " --subject {subject}"
     ),
     "oidc_name_alike": _(
-        "The name {name} could be taken for that of another account. An administrator can create an account with another"
-        " name and link it: manage.py user link NAME --subject {subject}"
+        "The name {name} could be taken for that of another account. An administrator can create an account with"
+        " another name and link it: manage.py user link NAME --subject {subject}"
     ),
     "oidc_name_invalid": _("The provider sent no usable user name. Ask an administrator to link an account."),
     "password_sign_in_off": _("This account can only use single sign-on."),

@@ -21,6 +21,7 @@ class Verb(models.TextChoices):
     CONFIGURE = "configure", _("Change guards, loosen modes, change all settings of clusters")
     WRITE_POLICIES = "write-policies", _("Change policies")
     WRITE_CHANNELS = "write-channels", _("Change notification channels and routes")
+    STREAM_AUDIT = "stream-audit", _("Change where the audit log is sent")
     ADMINISTER = "administer", _("Manage users, roles and tokens")
 
 

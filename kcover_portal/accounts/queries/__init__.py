@@ -52,6 +52,7 @@ __all__ = [
     "live_sessions",
     "may",
     "may_do_all_of",
+    "may_issue",
     "may_override",
     "may_somewhere",
     "needs",
@@ -70,6 +71,7 @@ __all__ = [
     "verbs_at",
     "verbs_in",
     "verbs_of_kind",
+    "verbs_to_issue",
     "visible",
     "wall_scope",
 ]
@@ -185,7 +187,18 @@ def owner_may_issue(token: ApiToken) -> bool:
     """
     if token.owner is None or token.node or token.kind not in (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE):
         return True
-    return may(token.owner, Verb.ADMINISTER, token.cluster)
+    return may_issue(token.owner, token.kind, token.cluster)
+
+
+def may_issue(who: Principal, kind: str, cluster: Cluster | None) -> bool:
+    """Returns whether ``who`` may create tokens of the kind; None: for all clusters."""
+    return all(may(who, verb, cluster) for verb in verbs_to_issue(kind))
+
+
+def verbs_to_issue(kind: str) -> tuple[Verb, ...]:
+    """The verbs that creating a token needs. Faults that agents and sources report make the portal act on nodes."""
+    feeds = kind in (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE)
+    return (Verb.ADMINISTER, Verb.CONFIGURE) if feeds else (Verb.ADMINISTER,)
 
 
 def may_do_all_of(who: Principal, other: User) -> bool:

@@ -1,4 +1,4 @@
-"""Sinks of the audit stream. They require an admin of all clusters, and a fresh second factor to change them."""
+"""Sinks of the audit stream. They require ``stream-audit`` everywhere, and a fresh second factor to change them."""
 
 from typing import Any
 
@@ -113,18 +113,18 @@ class AuditSinks(base.ReadViewSet[Sink]):
     lookup_field = "name"
 
     def get_queryset(self) -> QuerySet[Sink]:
-        """Returns the sinks. Raises Forbidden unless the caller is an admin of all clusters."""
+        """Returns the sinks. Raises Forbidden unless the caller has ``stream-audit`` everywhere."""
         rows = Sink.objects.prefetch_related("positions")
         if getattr(self, "swagger_fake_view", False):
             return rows.none()
-        require(self.request, Verb.ADMINISTER, None)
+        require(self.request, Verb.STREAM_AUDIT, None)
         return rows
 
     @extend_schema(request=SinkBody, responses={201: SinkSerializer})
     def create(self, request: Request) -> Response:
         """Creates a sink. There is no idempotency key, because the secret must not be stored for comparison."""
         base.known_only(request)
-        require(request, Verb.ADMINISTER, None)
+        require(request, Verb.STREAM_AUDIT, None)
         step_up(request)
         body = base.body_of(request, SinkBody)
         name, kind, whole = body.pop("name"), body.pop("kind"), body.pop("whole")

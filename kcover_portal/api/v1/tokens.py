@@ -150,7 +150,8 @@ class Tokens(base.ReadViewSet[ApiToken]):
         cluster = base.cluster_named(request, body["cluster"]) if body["cluster"] else None
         if body["source"]:
             cluster = _cluster_of_source(request, body)
-        require(request, Verb.ADMINISTER, cluster)
+        for verb in queries.verbs_to_issue(body["kind"]):
+            require(request, verb, cluster)
         now = timezone.now()
         step_up(request)
         token, secret = services.make_token(

@@ -34,7 +34,7 @@ def audit(request: Request) -> HttpResponse:
         "older": entries[PAGE_ROWS - 1].pk if len(entries) > PAGE_ROWS else None,
         "before": before,
         "filtered": bool(found.query),
-        "streams": accounts.may(request.user, Verb.ADMINISTER, None),
+        "streams": accounts.may(request.user, Verb.STREAM_AUDIT, None),
     }
     return render(request, "console/pages/audit.html", context)
 

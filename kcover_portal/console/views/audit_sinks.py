@@ -23,7 +23,7 @@ from kcover_portal.errors import FieldError
 @signed_in
 def audit_sinks(request: Request) -> HttpResponse:
     """Every sink, its last success, and how far it is behind."""
-    require(request, Verb.ADMINISTER, None)
+    require(request, Verb.STREAM_AUDIT, None)
     now, heads = timezone.now(), queries.Heads()
     found = [(sink, queries.lag(sink, now=now, heads=heads)) for sink in queries.sinks()]
     rows = [(sink, lag, state(sink, lag), encryption.is_set(sink, "incoming_key"), _left(sink)) for sink, lag in found]
@@ -50,7 +50,7 @@ def state(sink: Sink, lag: queries.Lag) -> str:
 @signed_in
 def new_sink(request: Request, kind: str) -> HttpResponse:
     """Show the form for this kind (GET), then create the sink (POST)."""
-    require(request, Verb.ADMINISTER, None)
+    require(request, Verb.STREAM_AUDIT, None)
     label = dict(Sink.Kind.choices).get(kind)
     if label is None:
         raise Http404
@@ -73,7 +73,7 @@ def new_sink(request: Request, kind: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def sink(request: Request, name: str) -> HttpResponse:
-    require(request, Verb.ADMINISTER, None)
+    require(request, Verb.STREAM_AUDIT, None)
     row = get_object_or_404(Sink, name=name)
     form = SinkForm(request.POST or None, kind=row.kind, sink=row)
     if request.method == "POST" and form.is_valid():
@@ -92,7 +92,7 @@ def sink(request: Request, name: str) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def delete_sink(request: Request, name: str) -> HttpResponse:
-    require(request, Verb.ADMINISTER, None)
+    require(request, Verb.STREAM_AUDIT, None)
     row = get_object_or_404(Sink, name=name)
     form = forms.Act(request.POST or None)
     if request.method == "POST" and form.is_valid():

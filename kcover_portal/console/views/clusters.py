@@ -98,7 +98,7 @@ def _next_steps(request: Request, cluster: Cluster, *, access: cluster_access.Ac
         return render(request, "console/parts/cluster_access.html", context)
     context |= {
         "progress": reads.progress(cluster),
-        "may_enrol": accounts.may(request.user, Verb.ADMINISTER, cluster),
+        "may_enrol": accounts.may_issue(request.user, "agent", cluster),
         "may_test": accounts.may(request.user, Verb.CONFIGURE, cluster),
         "needs_read_access": reads.needs_read_access(cluster, setting=settings.KCOVER_CLUSTER_ACCESS),
     }

@@ -55,7 +55,8 @@ def new_token(request: Request) -> HttpResponse:
     form.begin_with(request.GET)
 
     def create(given: dict[str, Any], now: datetime) -> HttpResponse:
-        require(request, Verb.ADMINISTER, given["cluster"])
+        for verb in queries.verbs_to_issue(given["kind"]):
+            require(request, verb, given["cluster"])
         confirm(request)
         actor = queries.actor(request.user)
         rights = form.rights(now=now)

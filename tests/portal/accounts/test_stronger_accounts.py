@@ -3,8 +3,10 @@
 import pytest
 
 from kcover_portal.accounts import queries, services
-from kcover_portal.accounts.models import CustomRole, User
+from kcover_portal.accounts.models import ApiToken, CustomRole, User
 from kcover_portal.accounts.services import oidc
+from kcover_portal.fleet.models import Cluster
+from kcover_portal.sources import services as sources
 from tests.codes import refused
 from tests.portal.accounts.browsers import Browser, Clock, make_user
 
@@ -56,3 +58,28 @@ def test_verbs_that_somebody_lacks_are_not_taken_from_a_role(clock: Clock, stan:
     with refused(services.Refused, "verbs_beyond_own"):
         services.change_role(desk, ["read"], giver=giver, actor="user:stan", now=clock.now)
     assert CustomRole.objects.get(name="desk").verbs
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"kind": "agent", "cluster": "east"}, 403),
+        ({"kind": "agent", "cluster": "east", "node": "gpu-1"}, 403),
+        ({"kind": "source", "source": "east-alerts"}, 403),
+        ({"kind": "viewer", "cluster": "east"}, 201),
+    ],
+)
+def test_who_administers_only_reports_no_faults(body: dict[str, str], status: int, clock: Clock, stan: Browser) -> None:
+    """What agents and sources report makes the portal act on nodes."""
+    east = Cluster.objects.create(name="east", created_at=clock.now)
+    sources.make_source("east-alerts", "alertmanager", east, given={}, actor="command:root", now=clock.now)
+    rest = stan.client.post("/api/v1/tokens", {"name": "ci", **body}, content_type="application/json")
+    page = stan.client.post("/access/tokens/new/", {"name": "ci", "networks": "", **body})
+    assert rest.status_code == status
+    assert page.status_code in ((200,) if status == 201 else (403, 422))  # the form offers no token of a source
+    assert ApiToken.objects.count() == (2 if status == 201 else 0)
+
+
+def test_who_administers_only_sends_the_audit_log_nowhere(stan: Browser) -> None:
+    assert stan.client.get("/api/v1/audit-sinks").status_code == 403
+    assert stan.client.get("/audit/sinks/").status_code == 403
