@@ -48,7 +48,7 @@ SENTENCES: Mapping[str, str] = {
     "token_subject": _("Not a service account token. Use the one projected into the agent's pod."),
     "token_expiry": _("The token does not expire. Use a projected token."),
     "token_expired": _("The token expired at {at}. Read its file again."),
-    "token_rejected": _("Cluster {cluster} rejected this token, or its pod is gone."),
+    "token_rejected": _("The portal has no cluster {cluster}, the cluster rejected this token, or its pod is gone."),
     "token_unbound": _("The token is not bound to a pod. Use one projected into the agent's pod."),
     "account_not_allowed": _("{account} may not report for nodes; KCOVER_SERVICE_ACCOUNTS allows {allowed}"),
     "nobody": _("nobody"),

@@ -234,7 +234,7 @@ class ServiceAccounts:
             self._clusters_at = time.monotonic()
         cluster = self._clusters.get(name)
         if cluster is None:
-            raise Refusal(403, reasons.of("unknown_cluster", cluster=repr(name[:100])), field=HEADER)
+            raise Refusal(401, reasons.of("token_rejected", cluster=name[:100]))  # as of one that exists
         return cluster
 
     def _review(self, key: str, secret: str, cluster: Cluster, expires_at: datetime) -> Credential:
