@@ -80,7 +80,7 @@ class PagesConsumer(AsyncJsonWebsocketConsumer):
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         """Ignore messages, of which pages send none. The web server bounds the size of each (``--ws-max-size``)."""
         self.received += 1
-        if self.received > self.max_received:
+        if self.received == self.max_received + 1:  # once: what follows is on its way already
             await self.close(CLOSE_CODE_TOO_MANY)
 
     async def records_written(self, message: dict[str, Any]) -> None:

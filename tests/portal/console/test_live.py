@@ -155,8 +155,10 @@ async def test_a_session_has_a_bounded_number_of_sockets(person) -> None:
         await socket.hang_up()
 
 
-async def test_a_page_that_talks_is_closed(listen) -> None:
+async def test_a_page_that_talks_is_closed_once(listen) -> None:
     socket = await listen("viewer")
-    for _ in range(PagesConsumer.max_received + 1):
+    for _ in range(2 * PagesConsumer.max_received):
         await socket.send_input({"type": "websocket.receive", "text": "not json"})
     assert await socket.closed_with() == CLOSE_CODE_TOO_MANY
+    await socket.hang_up()
+    assert socket.output_queue.empty()
