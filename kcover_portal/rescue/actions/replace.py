@@ -31,13 +31,30 @@ def run(context: Context) -> Outcome:
     try:
         if _progress(context).asked_at is not None:
             return _await_end(context)
-        return _replace(context)
+        return _ask(context)
     except machines.Unusable as error:
         return Hold(error.reason) if error.lasting else Retry(error.reason)
 
 
 def _progress(context: Context) -> core.Progress:
     return context.step.progress_as(core.Progress)
+
+
+def _ask(context: Context) -> Outcome:
+    """Requests the replacement. A request that was refused before may have been carried out all the same."""
+    try:
+        return _replace(context)
+    except port.NotFound:
+        progress = _progress(context)
+        if progress.uid and _is_going(context, progress):
+            context.remember(asked_at=context.now)
+            return _await_end(context)
+        raise
+
+
+def _is_going(context: Context, progress: core.Progress) -> bool:
+    left = machines.replacer_of(context.node).object_named(progress.namespace, progress.machine, uid=progress.uid)
+    return left is None or left.deleting
 
 
 def _replace(context: Context) -> Outcome:

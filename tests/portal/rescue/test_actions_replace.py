@@ -179,6 +179,25 @@ def test_inv_53_a_refusal_of_a_request_that_was_carried_out_is_no_reason_to_ask_
     assert proofs.broken_claim(fleet.rescue()) == ""
 
 
+@pytest.mark.parametrize("goes", [True, False])
+def test_inv_53_a_node_that_is_gone_at_the_next_try_was_replaced_if_its_object_goes(fleet: Fleet, goes: bool) -> None:
+    fleet.kube.fail("delete_object", port.Unavailable("429", retry_after=60.0), after=goes)
+    fleet.fault(62)
+    while not deletions(fleet):
+        fleet.work()
+        fleet.pass_time()
+    if goes:
+        fleet.terminate()
+    else:
+        fleet.kube.delete_node(NODE)
+    for _ in range(5):
+        fleet.pass_time(30)
+    found = fleet.rescue()
+    assert (found.state, found.outcome) == (("cancelled", "replaced") if goes else ("failed", "failed"))
+    assert deletions(fleet) == 1
+    assert proofs.broken_claim(found) == ""
+
+
 def test_a_node_that_somebody_deletes_while_its_machine_stays_is_not_replaced(claims: Fleet) -> None:
     claims.kube.fail("delete_object", port.Unavailable("cut", ambiguous=True))
     claims.until_asked()
