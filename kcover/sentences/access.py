@@ -34,6 +34,10 @@ SENTENCES: Mapping[str, str] = {
     "own_account": _("You cannot disable your own account. Ask another admin."),
     # Signing in and changing one's own password.
     "attempts_throttled": _("Too many failed attempts. Try again in {wait}."),
+    "account_flooded": _(
+        "Too many wrong passwords were given for this account. For {wait}, use a browser in which you signed in before,"
+        " a passkey, or single sign-on."
+    ),
     "hashing_busy": _("Too many people are signing in at this moment. Try again in {wait}."),
     "old_password_wrong": _("The old password is wrong."),
     "password_wrong": _("The password is wrong."),

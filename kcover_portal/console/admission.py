@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone, translation
+from django.utils.translation import ngettext
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
@@ -16,6 +18,7 @@ from kcover_portal.accounts.services import pending_sign_ins, step_up
 from kcover_portal.console.forms import sign_in
 from kcover_portal.oidc_settings import Oidc
 
+MANY_GUESSES = 20
 LANGUAGE_COOKIE_SECONDS = 365 * 24 * 3600
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -50,6 +53,7 @@ def enter(
     now = timezone.now()
     address = services.client_address(request)
     services.sign_in(user, factor=factor, address=address, now=now, issuer=sign_on.get("issuer", ""))
+    _tell_of_guesses(request, user)
     request.session.pop(pending_sign_ins.KEY, None)
     login(request, user, backend=BACKEND)  # with a new session key
     request.session.update({"identity": None, "sid": "", "id_token": "", **sign_on})
@@ -59,6 +63,19 @@ def enter(
         step_up.note(request.session, step_up.FACTOR_AT, now=now)
     if by_password:
         step_up.note(request.session, step_up.PASSWORD_AT, now=now)
+
+
+def _tell_of_guesses(request: HttpRequest, user: User) -> None:
+    """Tells the owner about wrong passwords from many networks; a few are a person's own."""
+    if (count := services.guesses(user.username, now=timezone.now())) >= MANY_GUESSES:
+        text = ngettext(
+            "%(count)s wrong password was given for your account lately. If it was not yours, choose a new password"
+            " or add a passkey.",
+            "%(count)s wrong passwords were given for your account lately. If they were not yours, choose a new"
+            " password or add a passkey.",
+            count,
+        )
+        messages.warning(request, text % {"count": count})
 
 
 def keep(response: HttpResponse, user: User) -> HttpResponse:

@@ -42,7 +42,7 @@ from kcover_portal.accounts.services.sign_ins import (
     sign_in,
     sign_out,
 )
-from kcover_portal.accounts.services.throttle import Throttled
+from kcover_portal.accounts.services.throttle import Throttled, guesses
 from kcover_portal.accounts.services.token_rotation import DEFAULT_OVERLAP, MAX_OVERLAP, may_rotate, rotate
 from kcover_portal.accounts.services.tokens import (
     DEFAULT_LIFETIME,
@@ -100,6 +100,7 @@ __all__ = [
     "enrol_together",
     "find_token",
     "find_tokens",
+    "guesses",
     "known_roles",
     "make_role",
     "make_token",

@@ -14,6 +14,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 IPV6_PREFIX = 64  # bits; a provider gives each customer at least such a network, so single addresses mean nothing
+WIDER_PREFIXES = {"subnet": 56, "site": 48}  # bits, by the kind of network
 
 
 def client_address(request: HttpRequest) -> str:
@@ -52,6 +53,14 @@ def network(address: str) -> str:
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
     return address
+
+
+def wider_networks(address: str) -> dict[str, str]:
+    """The networks around that of an IPv6 address, by their kind: a provider gives one customer up to a /48."""
+    parsed = _parse(address)
+    if not isinstance(parsed, ipaddress.IPv6Address):
+        return {}
+    return {kind: str(ipaddress.ip_network((parsed, bits), strict=False)) for kind, bits in WIDER_PREFIXES.items()}
 
 
 def is_within(address: str, networks: Iterable[Network | str], *, if_unknown: bool) -> bool:

@@ -8,14 +8,18 @@ counter           counts failures of                          effect
 ================  ==========================================  =====================================================
 pair              one account from one address                from the sixth attempt on, 1 s, 2 s, 4 s, up to 15 min
 address           one address, all accounts                   from the 21st attempt on, up to 1 min
-account           one account, all addresses                  an address that is new to the account waits up to 30 s
-device            one browser that signed in before           like pair; the other three do not apply to it
+subnet, site      one /56 or /48 of IPv6, all accounts        from the 41st and the 101st attempt on, up to 1 min
+account           one account, all addresses                  an address that is new to the account waits up to 30 s;
+                                                              from the 301st attempt on, an hour
+device            one browser that signed in before           like pair; the others do not apply to it
 own               a person who gives the password or a second  like pair
                   factor
 ================  ==========================================  =====================================================
 
 So a stranger cannot lock an account. A browser that signed in before waits only for its own failures. Another address
 waits at most 30 s for the failures of others, once: its first attempt is refused and the attempt after the wait counts.
+After MAX_OF_ACCOUNT failures only known browsers, passkeys and single sign-on get through, until nobody has guessed for
+an hour.
 """
 
 import dataclasses
@@ -32,6 +36,7 @@ from kcover_portal.accounts.services import proxies
 from kcover_portal.accounts.services.tokens import RetryLater
 
 FORGET_AFTER = timedelta(hours=1)  # without an attempt
+MAX_OF_ACCOUNT = 300  # of guesses at one account, whatever their addresses
 MAX_ROWS = 100_000
 BATCH_ROWS = 1000  # rows deleted at a time
 ZERO = timedelta()
@@ -58,11 +63,13 @@ class Limit:
 LIMITS: Mapping[str, Limit] = {
     "pair": Limit(free=5, longest=timedelta(minutes=15)),
     "address": Limit(free=20, longest=timedelta(minutes=1)),
+    "subnet": Limit(free=40, longest=timedelta(minutes=1)),
+    "site": Limit(free=100, longest=timedelta(minutes=1)),
     "account": Limit(free=20, longest=timedelta(seconds=30)),
     "device": Limit(free=5, longest=timedelta(minutes=15)),
     "own": Limit(free=5, longest=timedelta(minutes=15)),
 }
-SHARED = ("address", "account")  # counters that one correct password does not clear
+SHARED = ("address", "subnet", "site", "account")  # counters that one correct password does not clear
 
 Attempt = Mapping[str, str]  # the kinds of counters that apply, each with the counter's key
 
@@ -74,9 +81,14 @@ def of_sign_in(name: str, *, address: str, device: str) -> Attempt:
     network = proxies.network(address)
     return {
         "pair": _key("pair", name, network),
-        "address": _key("address", network),
         "account": _key("account", name),
+        **_of_network(address),
     }
+
+
+def _of_network(address: str) -> dict[str, str]:
+    networks = {"address": proxies.network(address), **proxies.wider_networks(address)}
+    return {kind: _key(kind, found) for kind, found in networks.items()}
 
 
 def of_password_change(user: User) -> Attempt:
@@ -99,7 +111,7 @@ def of_step_up(user: User) -> Attempt:
 
 def of_passkey(*, address: str) -> Attempt:
     """A sign-in with a passkey alone: nothing can be guessed, but the address is counted."""
-    return {"address": _key("address", proxies.network(address))}
+    return _of_network(address)
 
 
 def of_vendor(sink: str, *, address: str) -> Attempt:
@@ -112,7 +124,7 @@ def charge(attempt: Attempt, *, now: datetime) -> None:
     """Counts the attempt as a failure until ``forgive`` or ``refund``. Raises Throttled; then nothing is counted."""
     seen = AttemptCounter.objects.filter(key__in=attempt.values(), last_at__gt=now - FORGET_AFTER)
     known = {row.kind: row for row in seen}
-    _refuse(_wait(known.values(), now=now))  # most of a flood ends here, without a lock or a new row
+    _refuse(_wait(known.values(), now=now), known.values())  # most of a flood ends here, without a lock or a new row
     toll = _toll(known.get("account"))
     with transaction.atomic():
         AttemptCounter.objects.bulk_create(_counters(attempt, toll=toll, now=now), ignore_conflicts=True)
@@ -126,7 +138,13 @@ def charge(attempt: Attempt, *, now: datetime) -> None:
         AttemptCounter.objects.bulk_update(rows, ["failures", "last_at", "retry_at"])
     if any(key.endswith("00") for key in attempt.values()):  # one key in 256, so that few attempts pay for the look
         _drop_excess()
-    _refuse(wait)
+    _refuse(wait, rows)
+
+
+def guesses(name: str, *, now: datetime) -> int:
+    """The wrong passwords for the account, if the last one came within an hour; those of known browsers not counted."""
+    rows = AttemptCounter.objects.filter(key=_key("account", name), last_at__gt=now - FORGET_AFTER)
+    return rows.values_list("failures", flat=True).first() or 0
 
 
 def forgive(attempt: Attempt, *, now: datetime) -> None:
@@ -208,13 +226,28 @@ def _toll(account: AttemptCounter | None) -> timedelta:
 def _wait(rows: Iterable[AttemptCounter], *, now: datetime) -> timedelta:
     """Returns how long the attempt has to wait, zero if it may be checked.
 
-    The account's failures act through the pair.
+    The account's failures act through the pair, but for a flood of them.
     """
-    return max((row.retry_at - now for row in rows if row.kind != "account" and row.retry_at > now), default=ZERO)
+    return max((wait for row in rows if (wait := _wait_of(row, now=now)) > ZERO), default=ZERO)
 
 
-def _refuse(wait: timedelta) -> None:
-    if wait:
-        seconds = math.ceil(wait.total_seconds())
-        span = reasons.span(timedelta(seconds=seconds))
-        raise Throttled(reasons.of("attempts_throttled", wait=span), retry_after=seconds)
+def _wait_of(row: AttemptCounter, *, now: datetime) -> timedelta:
+    if row.kind != "account":
+        return row.retry_at - now
+    return row.last_at + FORGET_AFTER - now if _is_flooded(row) else ZERO
+
+
+def _is_flooded(row: AttemptCounter) -> bool:
+    return row.kind == "account" and row.failures >= MAX_OF_ACCOUNT
+
+
+def _refuse(wait: timedelta, rows: Iterable[AttemptCounter]) -> None:
+    if not wait:
+        return
+    seconds = math.ceil(wait.total_seconds())
+    if any(map(_is_flooded, rows)):
+        minutes = reasons.span(timedelta(minutes=math.ceil(seconds / 60)))
+        raise Throttled(reasons.of("account_flooded", wait=minutes), retry_after=seconds)
+    raise Throttled(
+        reasons.of("attempts_throttled", wait=reasons.span(timedelta(seconds=seconds))), retry_after=seconds
+    )
