@@ -193,12 +193,17 @@ class Occurrence(models.Model):
         )
 
     @property
+    def told_by(self) -> str:
+        """A source by its name, the node's ``agent`` or the ``portal`` itself."""
+        return self.witness or ("portal" if self.because else "agent")
+
+    @property
     def late_reason(self) -> reasons.Reason | None:
         """Why it does not count; None if it was told in time."""
         if self.late_seconds is None:
             return None
         late = reasons.span(timedelta(seconds=round(self.late_seconds)))
-        return reasons.of("told_late", source=self.witness or "portal", late=late)
+        return reasons.of("told_late", source=self.told_by, late=late)
 
     @property
     def message_reason(self) -> reasons.Reason | None:

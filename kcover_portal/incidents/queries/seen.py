@@ -115,7 +115,7 @@ def is_doubtful() -> Q:
 
 def _late_report(row: Occurrence) -> LateReport:
     return LateReport(
-        source=row.witness or "portal",
+        source=row.told_by,
         fault=" ".join(part for part in (row.incident.kind, row.incident.code, row.incident.device) if part),
         seconds=round(row.late_seconds or (row.at - (row.seen_at or row.at)).total_seconds()),
     )

@@ -20,7 +20,7 @@ from kcover_portal.fleet.models import CheckChange
 from kcover_portal.fleet.services import agent_reports, bulk_sql
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
-from kcover_portal.incidents.services import overflow, record_faults, report_spans
+from kcover_portal.incidents.services import agent_faults, overflow, record_faults, report_spans
 from kcover_portal.ledger import services as ledger
 
 JOB_RETENTION = timedelta(days=30)  # as long as a storm's window may be
@@ -105,9 +105,8 @@ def _act(reports: Mapping[int, IncomingReport], *, repeated: Collection[int], no
                 doorbell.ring("rescue.nudge", pk)
         if pk not in repeated:
             with report_spans.received(incoming.received_at):
-                record_faults.keep_faults(
-                    node, incoming.faults, open_now=open_now.get(pk, {}), boot_id=incoming.boot_id, now=now
-                )
+                seen = agent_faults.timed(incoming)
+                record_faults.keep_faults(node, seen, open_now=open_now.get(pk, {}), boot_id=incoming.boot_id, now=now)
 
 
 def _repeated(reports: Mapping[int, IncomingReport], *, now: datetime) -> set[int]:

@@ -20,6 +20,7 @@ from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import doubtful_states, joins, occurrences
 from kcover_portal.incidents.services.fault_groups import FaultGroup
+from kcover_portal.incidents.services.source_fault import witness_of
 from kcover_portal.incidents.services.timed_fault import TimedFault, are_late, is_in_doubt
 from kcover_portal.prepared import Prepared
 
@@ -55,7 +56,7 @@ def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]
 
 def _late(one: Timed, *, now: datetime) -> Timed:
     """The fault with the time since it happened; of a value that was read now, since it may have happened."""
-    is_read_now = one.seen_at is None or now - one.seen_at < READ_NOW
+    is_read_now = one.seen_at is None or now - one.seen_at < READ_NOW or not witness_of(one)  # an agent's own clock
     at = one.earliest if is_read_now else one.seen_at
     return replace(one, late_seconds=max(0.0, (now - (at or now)).total_seconds()))
 
