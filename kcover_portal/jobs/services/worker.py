@@ -30,6 +30,7 @@ POLL = timedelta(seconds=1)
 HELD_BACK = timedelta(seconds=5)
 MAX_HOLD = timedelta(seconds=15)  # a guard may release at any time
 MAX_ATTEMPTS = 20
+EXCLUSION_TRIES = 2  # after which an order restarts the job without
 COMMAND_OBEYED = timedelta(seconds=30)  # a controller that took a Command has begun to end the pods by then
 COMMANDED = tuple(kind for kind, known in port.WORKLOADS.items() if known.restart is port.Verb.COMMAND)
 MAX_BACK_OFF = timedelta(minutes=1)
@@ -125,7 +126,11 @@ class _Work(OrderCalls):
         return True
 
     def _exclude_nodes(self, job: training_jobs.Job) -> None:
-        """Keeps the job off the nodes that it accuses. A failure of this call never delays the restart."""
+        """Keeps the job off the nodes that it accuses.
+
+        Raises port.Unavailable the first times, because the restart needs the API server as well. A call that fails
+        again does not hold the restart up.
+        """
         if not job.known.replicas:
             return
         try:
@@ -137,6 +142,8 @@ class _Work(OrderCalls):
             wanted = audit.JobCommand(kind=job.kind, uid=job.uid, action=f"exclude {', '.join(hosts)}")
             self.write(audit.Call.EXCLUDE, exclude, target=f"job {job}", wanted=wanted)
         except port.KubeError as error:
+            if isinstance(error, port.Unavailable) and self.order.attempts < EXCLUSION_TRIES:
+                raise
             log.info("order %s: no node is excluded: %s", self.order.pk, error)
 
     def _clear_label(self, job: training_jobs.Job) -> None:

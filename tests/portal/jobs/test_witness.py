@@ -9,6 +9,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder, PodFailure
+from kcover_portal.jobs.services import worker
 from kcover_portal.kube import node_exclusion, port
 from kcover_portal.ledger.models import Entry
 from tests.portal.jobs.job_world import JobWorld
@@ -146,14 +147,28 @@ def test_a_template_that_may_not_be_changed_stops_no_restart(world: JobWorld, wa
     assert Entry.objects.filter(verb="exclude.failed").count() == 1
 
 
-@pytest.mark.parametrize("error", [port.Conflict("changed"), port.Unavailable("timed out", ambiguous=True)])
-def test_an_exclusion_that_fails_stops_no_restart(world: JobWorld, watch: Watch, error: port.KubeError) -> None:
+@pytest.mark.parametrize(
+    ("error", "calls"),
+    [(port.Conflict("changed"), 1), (port.Unavailable("timed out", ambiguous=True), worker.EXCLUSION_TRIES + 1)],
+)
+def test_an_exclusion_that_fails_stops_no_restart(
+    world: JobWorld, watch: Watch, error: port.KubeError, calls: int
+) -> None:
     templated(world)
     attempt(world, watch, "llm-2")
     world.kube.fail("exclude_hosts", error, times=99)
     attempt(world, watch, "llm-1")
-    assert len(world.kube.called("exclude_hosts")) == 1
-    assert Entry.objects.filter(verb="exclude.failed").count() == 1
+    assert len(world.kube.called("exclude_hosts")) == calls
+    assert Entry.objects.filter(verb="exclude.failed").count() == calls
+
+
+@pytest.mark.parametrize("verb", ["workload", "exclude_hosts"])
+def test_an_exclusion_waits_for_an_api_server_that_does_not_answer(world: JobWorld, watch: Watch, verb: str) -> None:
+    templated(world)
+    attempt(world, watch, "llm-2")
+    world.kube.fail(verb, port.Unavailable("timed out", ambiguous=True))
+    attempt(world, watch, "llm-1")
+    assert excluded(world) == ["gpu-2"]
 
 
 def test_a_job_of_kueue_is_left_as_it_was_admitted(world: JobWorld, watch: Watch) -> None:
