@@ -87,7 +87,8 @@ class DeviceRules:
         for made in (self.made[rule] for rule in left if rule in self.made):
             closed = Incident.objects.filter(node__name=name, closed_because__code="incident_verified", state="closed")
             own = [one for one in closed if gpu_names.owner_of(one.device) == made.pci]
-            mine = [one.pk for one in own if one.closed_because["params"]["rescue"] == str(rescue.pk)]
+            by = [one for one in own if one.closed_because["params"]["rescue"] == str(rescue.pk)]
+            mine = [(one.pk, one.kind, one.device, one.gpu_uuid) for one in by]
             self._must(not mine, 54, f"{rescue} closed {mine} of {made}, which stays isolated")
 
     def check_end(self, nodes: Mapping[str, Manifest]) -> None:

@@ -47,16 +47,16 @@ def of_others(rescue: Rescue, rules: Collection[str]) -> dict[str, int]:
 def answered(rescue: Rescue, faults: QuerySet[Incident]) -> QuerySet[Incident]:
     """The faults of the rescue's node that its verification answers.
 
-    The fault of a GPU that stays isolated is left out: a healthy node proves nothing about it.
+    What may be a fault of a GPU that stays isolated is left out: a healthy node proves nothing about it.
     """
     rules = noted(rescue) if keeps_others(rescue) else frozenset()
     others = of_others(rescue, rules) if rules else {}
     if not others:
         return faults
     slots = gpu_names.slots_of(rescue.node)
-    isolated = {gpu_names.key(made.gpu, slots) for _, made in by_rules(rescue.node, others)}
-    named = ((fault.pk, gpu_names.of_fault(fault, slots)) for fault in faults)
-    return faults.exclude(pk__in=[pk for pk, gpu in named if gpu is not None and gpu_names.key(gpu, slots) in isolated])
+    isolated = [made.gpu for _, made in by_rules(rescue.node, others)]
+    left = [one.pk for one in faults if any(gpu_names.may_be_on(one, gpu, slots) for gpu in isolated)]
+    return faults.exclude(pk__in=left)
 
 
 def _is_cause(rescue: Rescue, gpu: Mapping[str, str]) -> bool:

@@ -7,6 +7,7 @@ import pytest
 
 from kcover import marks
 from kcover_portal.fleet.models import Gpu
+from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
@@ -337,6 +338,38 @@ def test_inv_54_a_rescue_of_another_gpu_keeps_the_rule(dra: Dra, pci: str) -> No
         back = dra.release()
         assert (dra.rules(), back.annotations, open_codes()) == ({}, {}, [])
     assert proofs.broken_claim(second) == ""
+
+
+@pytest.mark.parametrize("is_described", [True, False])
+@pytest.mark.parametrize(
+    ("named", "stays"),
+    [
+        ({"pci": PCI}, (True, True)),
+        ({"gpu_uuid": UUID}, (True, True)),
+        ({"pci": PCI, "part": "link 1"}, (True, True)),
+        ({"unit": "gpu 3"}, (True, True)),
+        ({"pci": "0000:5d:00"}, (False, False)),
+        ({"gpu_uuid": "GPU-other"}, (False, True)),  # without an inventory it may be the isolated one
+        ({"unit": "nvswitch 3"}, (False, False)),
+        ({}, (False, False)),
+    ],
+)
+def test_inv_54_no_source_s_fault_of_the_isolated_gpu_is_closed(
+    dra: Dra, named: dict[str, str], stays: tuple[bool, bool], is_described: bool
+) -> None:
+    """However it names the GPU, and whether or not an agent has described the GPUs."""
+    if not is_described:
+        Gpu.objects.all().delete()
+    dra.heal()
+    told = {"kind": "gpud", "code": "gpu", "source": "gpud", "severity": "fatal"}
+    seen = incidents.SourceFault(**told, **named, witness="gpud", seen_at=dra.now)
+    incidents.ingest_observed("gpud", [(dra.node(), seen)], [], now=dra.now)
+    dra.pass_time(3600)
+    dra.fault(64, pci="0000:6d:00")
+    dra.until_reboot_is_asked()
+    dra.reboot()
+    assert dra.until("succeeded").outcome == "healed"
+    assert open_codes() == (["62", "gpu"] if stays[not is_described] else ["62"])
 
 
 def test_inv_54_an_uncordon_by_hand_keeps_the_rule_of_another_gpu(dra: Dra) -> None:
