@@ -1,5 +1,6 @@
 """Analyse a kernel log as the agents do: each fault once, with its meaning and the rule that would match."""
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from kcover_portal.policies import queries as policies
 
 MAX_FAULTS_SHOWN = 200  # different faults; nobody reads a longer list
 MAX_NAMES_SHOWN = 3
+MAX_LINES = 20_000  # with faults: a second of CPU
 
 
 @dataclass(slots=True)
@@ -53,14 +55,16 @@ class RuleMatch:
     tried: tuple[match.TriedRule, ...]
 
 
-def read(data: bytes) -> tuple[list[LogFault], int]:
+def read(data: bytes) -> tuple[list[LogFault], int, bool]:
     """The faults of a log in the order in which they first appear, and how many further faults were left out.
 
+    The third value says whether the log has more than MAX_LINES lines with faults: the others were not read.
     The three lines of one SXid, and every repetition, count as one. Bytes that are not text are shown as such.
     """
     found: dict[tuple[str, int, str], LogFault] = {}
     left_out: set[tuple[str, int, str]] = set()
-    for fault_line in xid.scan(data):
+    lines = xid.scan(data)
+    for fault_line in itertools.islice(lines, MAX_LINES):
         key = (fault_line.kind, fault_line.code, xid.slot(fault_line.pci) or "")
         if key not in found and len(found) >= MAX_FAULTS_SHOWN:
             left_out.add(key)
@@ -72,7 +76,7 @@ def read(data: bytes) -> tuple[list[LogFault], int]:
         seen.cause = fault_line.cause if seen.cause is None else seen.cause
         if fault_line.process and fault_line.process not in seen.processes[:MAX_NAMES_SHOWN]:
             seen.processes.append(fault_line.process)
-    return list(found.values()), len(left_out)
+    return list(found.values()), len(left_out), next(lines, None) is not None
 
 
 def judged(seen: list[LogFault], labels: Mapping[str, str]) -> list[RuleMatch]:

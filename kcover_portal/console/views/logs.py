@@ -8,9 +8,10 @@ from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_http_methods
 
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.console.access import Request, signed_in
+from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.console.reads import logs
 from kcover_portal.fleet.models import Node
+from kcover_portal.runtime.services import concurrency_limits
 
 MAX_TEXT_CHARACTERS = 2_000_000  # pasted; Django takes 2.5 MB of a form
 MAX_FILE_BYTES = 32 * 1024 * 1024
@@ -66,11 +67,14 @@ def read(request: Request) -> HttpResponse:
         else:
             file = form.cleaned_data["file"]
             data = file.read() if file is not None else form.cleaned_data["text"].encode(errors="backslashreplace")
-            seen, left_out = logs.read(data)
+            with place(request, concurrency_limits.LOGS):
+                seen, left_out, is_cut = logs.read(data)
+                verdicts = logs.judged(seen, node.labels if node else {})
             context |= {
                 "node": node,
-                "verdicts": logs.judged(seen, node.labels if node else {}),
+                "verdicts": verdicts,
                 "left_out": left_out,
+                "most": logs.MAX_LINES if is_cut else None,
                 "bytes": len(data),
             }
     return render(request, "console/pages/read_log.html", context, status=422 if form.errors else 200)

@@ -34,6 +34,7 @@ EXPORT_STARTS = ConcurrencyLimit(
     name="export start", size=60, per_person=10, lasts=timedelta(minutes=1), retry_after=30
 )
 VALIDATIONS = ConcurrencyLimit(name="validation", size=2, per_person=1, lasts=timedelta(seconds=30))
+LOGS = ConcurrencyLimit(name="log", size=2, per_person=1, lasts=timedelta(minutes=1))
 VERIFICATIONS = ConcurrencyLimit(name="verification", size=1, per_person=1, lasts=timedelta(minutes=5), retry_after=10)
 TRIES = ConcurrencyLimit(name="policy try", size=2, per_person=1, lasts=timedelta(minutes=1))  # slices of workers
 SOURCE_TESTS = ConcurrencyLimit(name="source test", size=2, per_person=1, lasts=timedelta(minutes=2))

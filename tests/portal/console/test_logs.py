@@ -71,5 +71,13 @@ def test_markup_in_a_log_stays_text(person, world: World):
 
 def test_more_kinds_than_a_person_reads_are_counted(monkeypatch):
     monkeypatch.setattr(reads, "MAX_FAULTS_SHOWN", 2)
-    seen, left_out = reads.read(LOG.encode())
+    seen, left_out, _ = reads.read(LOG.encode())
     assert ([(one.kind, one.code, one.count) for one in seen], left_out) == ([("xid", 62, 1), ("xid", 31, 2)], 2)
+
+
+@pytest.mark.parametrize(("count", "is_cut"), [(5, False), (6, True)])
+def test_a_log_is_read_up_to_a_number_of_lines_with_faults(monkeypatch, count: int, is_cut: bool):
+    monkeypatch.setattr(reads, "MAX_LINES", 5)
+    line = b"NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus.\nnothing\n"
+    [seen], left_out, cut = reads.read(line * count)
+    assert (seen.count, left_out, cut) == (5, 0, is_cut)
