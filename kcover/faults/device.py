@@ -19,6 +19,7 @@ _WORD: Final = re.compile(r"[A-Za-z0-9/][A-Za-z0-9_.:/@-]{0,63}")
 _PART: Final = re.compile(r"[A-Za-z0-9_.-]{1,32}")
 # DCGM's index; that of /dev/nvidia3 is a minor number.
 _GPU_FILE: Final = re.compile(r"(?:nvidia|[Gg][Pp][Uu][ _-]?)([0-9]{1,4})")
+_OF_GPU: Final = re.compile(r"gpu|dev(?:ice)?|minor", re.IGNORECASE)  # kinds whose values may be names of GPUs
 _SWITCH_FILE: Final = re.compile(r"(?:/dev/)?nvidia-nvswitch([0-9]{1,4})")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
 _MOST_NAME, _MOST_PART = 72, 54  # characters; a key must fit into 128
@@ -94,7 +95,7 @@ def _short(name: str, most: int) -> str:
 def unit_of(kind: str, value: str) -> str:
     """``gpu 3`` for the kind ``GPU`` and the value ``3`` or ``nvidia3``; "" for a value that is no name."""
     value = value.strip()
-    if file := _GPU_FILE.fullmatch(value):
+    if _OF_GPU.search(kind) and (file := _GPU_FILE.fullmatch(value)):
         return f"gpu {int(file[1])}"
     if file := _SWITCH_FILE.fullmatch(value):
         return f"nvswitch {int(file[1])}"

@@ -31,7 +31,8 @@ _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
 _TAG: Final = rf"(?:{_HOST} )?(?:kern\.[a-z]{{3,7}} )?kernel: {{0,2}}(?:{_RING} ?)?"
 _HEADER: Final = rf"{_STAMP}{_ZONE} {_TAG}"  # of a system log
 _FORMS: Final = re.compile(
-    rf"(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}})"  # <0> to <7>: kernel
+    r"[0-7],[0-9]{1,19},[0-9]{1,19},[^;\n]{0,100};"  # a record of /dev/kmsg
+    rf"|(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}})"  # <0> to <7>: kernel
     rf"|kern *:[a-z]{{3,6}} *: {_RING} ?"  # dmesg -x
     rf"|<[0-7]>1 {_STAMP} \S{{1,255}} kernel - \S{{1,32}} (?:-|\[[^\]\n]{{0,999}}\]) \ufeff?(?:{_RING} ?)?"
 )
@@ -72,6 +73,15 @@ def _unless_program(line: str) -> str:
 def is_of_kernel(line: str) -> bool:
     """Return whether the line has the kernel's tag or its own form, so that nobody else is known to have written it."""
     return writer(line) == KERNEL
+
+
+def is_quoted(text: str) -> bool:
+    """Return whether the driver's words stand inside another message of the kernel, after something else.
+
+    The kernel itself prints what a user chose: the name of a file, of a device, of a process.
+    """
+    words = _WORDS.search(text)
+    return words is not None and re.fullmatch(rf"(?:{_RING} ?)?", text[: words.start()]) is None
 
 
 def is_of_program(line: str) -> bool:

@@ -5,6 +5,7 @@ the node. Of the others no rule without their code acts, except that a rule for 
 """
 
 import re
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final
 
@@ -31,9 +32,14 @@ _NUMBER: Final = r"[0-9]{1,10}"
 _OF_OTHERS: Final = (
     r"(?! *(?:gpus?|times?|errors?|devices?|nodes?|min(?:ute)?s?|s(?:ec(?:ond)?s?)?|h(?:ours?)?|days?)\b)"
 )
+# What may stand between the word and its number: ``XID error detected: 31``, ``"xid":43``, ``XID 错误：43``.
+_BETWEEN: Final = (
+    r"(?:[ _]?(?:errors?|codes?|values?|numbers?|detected|is|错误码|错误|代码|码|值)){0,3}"
+    r"[\"']?(?:[ _#=(-]{0,3}| ?[:：] ?)[\"']?"
+)
 _XID: Final = re.compile(
-    r"(?<![Ss])XID(?:[ _]?(?:error|code)s?)?(?:[ _#=(-]{0,3}| ?: ?)"
-    rf"({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)(?!\.?[0-9%]| times?\b)",
+    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)"
+    r"(?!\.?[0-9%]| times?\b| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,
 )
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
@@ -63,7 +69,12 @@ def severity_of(word: str) -> str:
 
 
 def of_xid(code: int, text: str = "") -> Weight:
-    """The weight of an Xid by the catalog, and by the line of the kernel in ``text`` if there is one."""
+    """The weight of an Xid by the catalog, and by the line of the kernel in ``text`` if there is one.
+
+    An Xid 154 says what the GPU needs now: without the printed action it tells of no fault.
+    """
+    if code == xid.RECOVERY_ACTION_CHANGED and not xid.recovery_action(text):
+        return Weight.INFO
     line = xid.parse_line(text)
     told = line if line is not None and (line.kind, line.code) == ("xid", code) else None
     fatal, cause = nvlink5.is_fatal(told), told.cause if told is not None else None
@@ -74,14 +85,25 @@ def of_xid(code: int, text: str = "") -> Weight:
     return Weight.INFO if is_info else Weight.PROGRAM
 
 
+def of_xids(codes: Collection[int], text: str = "") -> Weight:
+    """The weight of the worst of these Xids; ``text``: as for one."""
+    weights = {of_xid(code, text) for code in codes}
+    return next((weight for weight in (Weight.NODE, Weight.PROGRAM, Weight.INFO) if weight in weights), Weight.NODE)
+
+
 def named_xid(*texts: str) -> int | None:
     """The Xid that these texts name (``XID 145``, ``Xid: 79``); None if they name none, or several."""
+    codes = named_xids(*texts)
+    return next(iter(codes)) if len(codes) == 1 else None
+
+
+def named_xids(*texts: str) -> frozenset[int]:
+    """All Xids that these texts name."""
     named = (numbers for text in texts for numbers in _XID.findall(text))
     found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
     lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}
-    codes = {code for code in found if 0 < code <= xid.MAX_CODE}
-    return codes.pop() if len(codes) == 1 else None
+    return frozenset(code for code in found if 0 < code <= xid.MAX_CODE)
 
 
 def is_of_monitor(check: str, text: str = "") -> bool:

@@ -1,10 +1,12 @@
 """Alertmanager's webhook, version 4: one observation for each alert that names a node."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import Final
 
 from kcover import reasons
-from kcover.faults.weight import Weight, is_of_monitor, of_xid, severity_of
+from kcover.faults.weight import Weight, is_of_monitor, of_xids, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
@@ -14,6 +16,11 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 VERSION = "4"
 NODE_LABELS = series_labels.NODE_LABELS
 MAX_ALERTS = observation.MAX_ITEMS
+# Alerts of kube-prometheus about workloads; and about exporters, by the labels that name them.
+_OF_WORKLOAD: Final = re.compile(r"Kube(?:Pod|Job|Container|Deployment|StatefulSet|DaemonSet|Hpa)")
+_WORKLOADS: Final = ("job", "pod", "container", "service", "deployment", "daemonset", "statefulset")
+_EXPORTER: Final = re.compile(r"exporter|dcgm|prometheus", re.IGNORECASE)
+_BROKEN: Final = re.compile(r"(?:Instance|Target|Exporter|Scrape).*(?:Down|Missing|Fail)|Kube(?:Pod|Daemon|Container)")
 
 
 def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> Reading:
@@ -67,8 +74,9 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     # An alert that fires has no end yet; Alertmanager writes the year 1.
     ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
     texts = [notes[key] for key in ("summary", "description", "message") if notes.get(key)]
-    alias = series_labels.xid(labels, *texts)
-    severity, weight = _weight(labels, alias, texts)
+    xids = series_labels.xids(labels, *texts)
+    alias = next(iter(xids)) if len(xids) == 1 else None
+    severity, weight = _weight(labels, xids, texts)
     return Observation(
         path=path,
         key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
@@ -88,15 +96,23 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     )
 
 
-def _weight(labels: Json, alias: int | None, texts: Sequence[str]) -> tuple[str, Weight]:
-    """The severity and the weight: the catalog decides about an Xid, else the sender's own word."""
+def _weight(labels: Json, xids: Collection[int], texts: Sequence[str]) -> tuple[str, Weight]:
+    """The severity and the weight: the catalog decides about Xids, else the sender's own word."""
     severity = severity_of(labels.get("severity", ""))
-    weight = of_xid(alias, texts[0] if texts else "") if alias is not None else Weight.NODE
-    if weight is Weight.NODE and is_of_monitor(labels["alertname"]):
+    weight = of_xids(xids, texts[0] if texts else "") if xids else Weight.NODE
+    if weight is Weight.NODE and (is_of_monitor(labels["alertname"]) or _is_about_exporter(labels)):
         weight = Weight.MONITOR
+    elif weight is Weight.NODE and _OF_WORKLOAD.match(labels["alertname"]):
+        weight = Weight.PROGRAM
     elif weight is Weight.NODE and severity == "info":
         weight = Weight.INFO
     return ("info" if weight in (Weight.INFO, Weight.MONITOR) else severity), weight
+
+
+def _is_about_exporter(labels: Json) -> bool:
+    """Returns whether an exporter is down, crashes or does not roll out: of its node it says nothing."""
+    whose = " ".join(labels.get(name, "") for name in _WORKLOADS)
+    return _EXPORTER.search(whose) is not None and _BROKEN.search(labels["alertname"]) is not None
 
 
 def _texts(alert: Json, key: str) -> dict[str, str]:

@@ -6,14 +6,14 @@ conditions are left out, because the portal acts on them by other means or wrote
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
+from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
 from kcover.quote import short_text
 from kcover.sources.observation import Observation, Unreadable
 
@@ -184,8 +184,9 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
     if match is not None and _is_young(condition, match, now):
         return None
     reason = condition.reason if REASON.fullmatch(condition.reason) else ""
-    alias = _xid_of(condition)
-    weight = _weight(condition, match, alias)
+    xids = _xids_of(condition)
+    alias = next(iter(xids)) if len(xids) == 1 else None
+    weight = _weight(condition, match, xids)
     stated = f"{condition.type}={condition.status}"
     return Observation(
         path=condition.type,
@@ -203,24 +204,19 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
     )
 
 
-def _xid_of(condition: Condition) -> int | None:
-    """The Xid that the condition is about: in its reason (``{"79":true}`` on GKE), else in its message.
-
-    None if it names none, or several.
-    """
+def _xids_of(condition: Condition) -> Collection[int]:
+    """The Xids that the condition is about: in its reason (``{"79":true}`` on GKE), else in its message."""
     try:
         told = json.loads(condition.reason) if condition.reason.startswith("{") else {}
     except (ValueError, RecursionError):
         told = {}
     codes = {int(key) for key, value in told.items() if value is True and re.fullmatch(r"[0-9]{1,9}", key)}
-    if codes:
-        return codes.pop() if len(codes) == 1 else None
-    return named_xid(condition.reason, condition.message)
+    return codes or named_xids(condition.reason, condition.message)
 
 
-def _weight(condition: Condition, match: ConditionRule | None, alias: int | None) -> Weight:
-    if alias is not None:
-        return of_xid(alias, condition.message)
+def _weight(condition: Condition, match: ConditionRule | None, xids: Collection[int]) -> Weight:
+    if xids:
+        return of_xids(xids, condition.message)
     severity = match.severity if match is not None else "info"
     is_own = match is not None and match.is_own  # its operator has judged it
     if not is_own and is_of_monitor(condition.type, "" if severity == "fatal" else condition.message):

@@ -6,14 +6,14 @@ tell about each Xid and SXid. Format: ``api/v1/types.go`` of github.com/leptonai
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
 from kcover.faults.device import Device, named
-from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
+from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids
 from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
@@ -27,6 +27,7 @@ NO_ACTION, OF_PROGRAM = "IGNORE_NO_ACTION_REQUIRED", "CHECK_USER_APP_AND_GPU"  #
 EVENT_SEVERITIES: Final = {"Fatal": "fatal", "Critical": "degraded", "Warning": "warning"}
 MAX_COMPONENTS, MAX_EVENTS = 500, 1_000  # of a node
 MAX_SHOWN: Final = 500  # states of a node that are compared with the next reading; a node must not fill the position
+_NO_DATA: Final = "no data yet"
 _PCI: Final = re.compile(r"\b(?:PCI:)?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2})(?:\.[0-7])?\b", re.IGNORECASE)
 _UUID: Final = re.compile(r"\bGPU-[0-9a-f-]{8,40}\b", re.IGNORECASE)
 _XID_COMPONENT: Final = re.compile(r"s?xid", re.IGNORECASE)
@@ -144,7 +145,9 @@ def _health(state: Json) -> str:
         if health.lower() not in _WORDS:
             known = ", ".join(_WORDS.values())
             raise Unreadable("health", reasons.of("value_not_one_of", value=short_repr(health), known=known))
-        return _WORDS[health.lower()]
+        # A component that has not looked yet since gpud's start says that it is healthy.
+        is_new = _WORDS[health.lower()] == HEALTHY and _NO_DATA in observation.text(state, "reason").lower()
+        return INITIALIZING if is_new else _WORDS[health.lower()]
     if not isinstance(state.get("healthy"), bool):
         raise Unreadable("health", reasons.of("gpud_health_missing", value=short_repr(state.get("healthy"))))
     return HEALTHY if state["healthy"] else UNHEALTHY
@@ -177,7 +180,8 @@ def _events(body: object, rejected: list[Rejected], *, node: str, now: datetime)
                 at = observation.moment(event, "time", now=now)
                 said = observation.text(event, "message") or observation.text(event, "name") or component
                 extra = observation.mapping(event, "extra_info")
-                number = observation.text(extra, "data", most=300)  # an older gpud tells an Xid here alone
+                told = (observation.text(extra, name, most=300) for name in ("xid", "data"))
+                number = next(filter(None, told), "")  # some versions tell an Xid here alone
                 if re.fullmatch("[0-9]{1,10}", number) and named_xid(said) is None:
                     said = f"{said}: XID {number}"
                 yield _observation(
@@ -216,8 +220,10 @@ def _observation(
     is_unused: bool = False,
     at: datetime | None,
 ) -> Observation:
-    alias = named_xid(said) if _XID_COMPONENT.search(component) and "sxid" not in component.lower() else None
-    weight = _weight(component, said, alias=alias, advice=advice, is_unused=is_unused)
+    tells_xids = _XID_COMPONENT.search(component) and "sxid" not in component.lower()
+    xids = named_xids(said) if tells_xids else frozenset[int]()
+    alias = next(iter(xids)) if len(xids) == 1 else None
+    weight = _weight(component, said, xids=xids, advice=advice, is_unused=is_unused)
     return Observation(
         path=path,
         key=key,
@@ -235,11 +241,12 @@ def _observation(
     )
 
 
-def _weight(component: str, said: str, *, alias: int | None, advice: str, is_unused: bool) -> Weight:
-    """The catalog decides about an Xid, else gpud's own advice."""
-    if alias is not None:
-        return of_xid(alias, said)
-    if is_unused or (advice in ("", NO_ACTION, OF_PROGRAM) and is_of_monitor("", said)):
+def _weight(component: str, said: str, *, xids: Collection[int], advice: str, is_unused: bool) -> Weight:
+    """The catalog decides about Xids, else gpud's own advice."""
+    if xids:
+        return of_xids(xids, said)
+    is_own = component in (*RUNTIMES, "kubelet")  # the node does not work without it
+    if is_unused or (not is_own and advice in ("", NO_ACTION, OF_PROGRAM) and is_of_monitor("", said)):
         return Weight.MONITOR
     if advice == NO_ACTION:
         return Weight.INFO

@@ -10,7 +10,7 @@ from typing import Final
 
 from kcover import reasons
 from kcover.faults.device import NONE
-from kcover.faults.weight import Weight, is_of_monitor, named_xid, of_xid
+from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
 from kcover.quote import short_repr
 from kcover.sources import aws_health, cloudevents, impacted, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
@@ -39,7 +39,8 @@ RESTARTS: Final = ("RESTART_VM", "RESTART_BM", "REPLACE_VM")
 LOG_CHECK: Final = re.compile(r"(?<![a-z])s?xid(?![a-z])|XIDError", re.IGNORECASE)  # the check reads the kernel log
 MAX_ENTITIES: Final = 64
 _SXID_CHECK: Final = re.compile(r"SX[Ii][Dd]|(?<![a-z])sxid")  # SysLogsSXIDError, but not SysLogsXIDError
-_XID_CODE: Final = re.compile(r"(?:xid[ _-]?)?([0-9]{1,10})", re.IGNORECASE)
+# The number, and for the Xids of NVLink the unit that reports it (145.RLW_SRC_TRACK).
+_XID_CODE: Final = re.compile(r"(?:xid[ _-]?)?([0-9]{1,10})(?:\.[A-Z0-9_]{1,40})?", re.IGNORECASE)
 
 
 def read(
@@ -105,8 +106,9 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
     if health.get("processingStrategy") in (STORE_ONLY, 2) and not healthy:
         return []
     message, advice = observation.text(health, "message") or code, _advice(health)
-    alias = None if healthy else _alias(check, xids, message)
-    weight = _weight(check, message, alias=alias, fatal=fatal, advice=advice)
+    named = _named(check, xids, message)
+    alias = next(iter(named)) if len(named) == 1 and not healthy else None
+    weight = _weight(check, message, xids=named, fatal=fatal, advice=advice)
     devices = impacted.devices(_entities(health))
     if LOG_CHECK.search(check):
         # A kernel line is a fault of the whole device, whatever part of it the line names.
@@ -138,9 +140,9 @@ def _generated_at(health: Json, *, now: datetime) -> datetime | None:
     return None if at is not None and at.timestamp() == 0 else at
 
 
-def _weight(check: str, message: str, *, alias: int | None, fatal: bool, advice: str) -> Weight:
-    """The catalog decides about an Xid. Else the producer: not fatal and no action is information."""
-    if alias is not None and (told := of_xid(alias, message)) is not Weight.NODE:
+def _weight(check: str, message: str, *, xids: Collection[int], fatal: bool, advice: str) -> Weight:
+    """The catalog decides about Xids. Else the producer: not fatal and no action is information."""
+    if xids and (told := of_xids(xids, message)) is not Weight.NODE:
         return told
     is_mild = not fatal and advice in ("", NO_ACTION, UNKNOWN)
     if is_of_monitor(check, message if is_mild else "") and not advice.startswith(RESTARTS):
@@ -169,11 +171,9 @@ def _xids(check: str, codes: list[str]) -> set[int]:
     return {int(match[1]) for code, match in told if "xid" in check.lower() or code.lower().startswith("xid")}
 
 
-def _alias(check: str, xids: set[int], message: str) -> int | None:
-    """The Xid that the event is about: its code, else the one that its message names; None of several."""
-    if _SXID_CHECK.search(check) or len(xids) > 1:
-        return None
-    return next(iter(xids)) if xids else named_xid(message)
+def _named(check: str, xids: set[int], message: str) -> Collection[int]:
+    """The Xids that the event is about: its codes, else those that its message names."""
+    return () if _SXID_CHECK.search(check) else xids or named_xids(message)
 
 
 def _advice(health: Json) -> str:

@@ -22,7 +22,10 @@ _PARTS: Final = {
     **dict.fromkeys(("GPU_INSTANCE", "GPU_I", "MIG", "MIG_INSTANCE"), "mig"),
 }
 _OWNERS: Final = {"NVSWITCH": "nvswitch", "NIC": "nic", "HCA": "nic"}  # a GPU beside one is only at its other end
-_DETAIL: Final = re.compile(r"REG[0-9]+|GPC|TPC|SM|CHANNEL|PID|PROCESS|CONTAINER|POD|ALL")  # of a device, or of none
+# Of a device, or of none; the last ones are the node as a whole, whatever its name.
+_DETAIL: Final = re.compile(
+    r"REG[0-9]+|GPC|TPC|SM|CHANNEL|PID|PROCESS|CONTAINER|POD|ALL|(?:[^ ]*/)?(?:[A-Z]*_?NODE|HOST(?:NAME)?|MACHINE)"
+)
 
 
 def devices(entities: Sequence[tuple[str, str]]) -> list[Device]:
@@ -43,6 +46,8 @@ def devices(entities: Sequence[tuple[str, str]]) -> list[Device]:
     known = list(dict.fromkeys(device for device in found if device))
     said = (part_of(_PARTS[kind], value) for kind, value in entities if kind in _PARTS)
     parts = list(dict.fromkeys(part for part in said if part))
+    if not known:  # a part of an unknown device is no other part
+        return [named(unit=part) for part in parts]
     if not parts or len(known) > 1 < len(parts):
         return known
     return [replace(device, part=part) for device in known for part in parts]

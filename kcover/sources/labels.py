@@ -71,12 +71,22 @@ def device(labels: Mapping[str, str]) -> Device:
 
 
 def xid(labels: Mapping[str, str], *texts: str) -> int | None:
-    """The Xid that a label names, else the name of the alert or, in plain words, one of these texts; None: none."""
+    """The Xid that a label names, else the name of the alert or, in plain words, one of these texts.
+
+    None: none, or several.
+    """
+    codes = xids(labels, *texts)
+    return next(iter(codes)) if len(codes) == 1 else None
+
+
+def xids(labels: Mapping[str, str], *texts: str) -> frozenset[int]:
+    """All Xids that a label names, else the name of the alert or, in plain words, these texts."""
     given = {name.lower(): value.strip() for name, value in labels.items()}
     is_of_gpu = bool(device(labels)) or any("xid" in text.lower() for text in (given.get("alertname", ""), *texts))
     for name in XID_LABELS:
         value = given.get(name, "") if name != _GENERIC or is_of_gpu else ""
-        code = int(value) if re.fullmatch(r"[0-9]{1,10}", value) else weight.named_xid(value)
-        if code:
-            return code
-    return weight.named_xid(given.get("alertname", "")) or weight.named_xid(*texts)
+        if re.fullmatch(r"[0-9]{1,10}", value) and int(value):
+            return frozenset({int(value)})
+        if codes := weight.named_xids(value):
+            return codes
+    return weight.named_xids(given.get("alertname", "")) or weight.named_xids(*texts)

@@ -155,6 +155,9 @@ def _observation(
         return None
     if not fields.is_storable(line):
         raise Unreadable("1", reasons.of("source_not_storable"))
+    seen_at, printed = log_lines.moment(at), log_lines.printed_at(line)
+    if printed is not None and printed < seen_at:  # a collector that read it late, such as after a reboot
+        seen_at = printed
     return Observation(
         path=path,
         key="\n".join((query.name, json.dumps(labels, sort_keys=True), str(at), line)),
@@ -167,5 +170,5 @@ def _observation(
         severity=driver_line.SEVERITIES.get(str(seen.code), "warning") if not query.texts else "warning",
         alias=xid.OFF_THE_BUS if seen.code == driver_line.LOST else None,  # both are told of one GPU
         weight=Weight.PROGRAM if query.texts else Weight.NODE,  # any program can print this line
-        seen_at=observation.not_ahead(log_lines.moment(at), "0", now=now),
+        seen_at=observation.not_ahead(seen_at, "0", now=now),
     )

@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Final, Self
 
 from kcover import reasons
-from kcover.faults import xid as xid_lines
 from kcover.faults.device import UUID, Device, named
 from kcover.faults.weight import Weight, is_of_monitor, of_xid, severity_of
 from kcover.quote import short_repr
@@ -25,6 +24,7 @@ from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, sample, sh
 
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *series_labels.NODE_LABELS)
+MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
 
 # Node, code and device -> the values that were faults when they were last read, apart by spaces. Those of an Xid have a
@@ -204,7 +204,7 @@ def _is_xid(query: str, labels: Json) -> bool:
 
 
 def _xid_of(series: _Series) -> str:
-    if not (series.value.is_integer() and 0 <= series.value <= xid_lines.MAX_CODE):
+    if not (series.value.is_integer() and 0 <= series.value <= MAX_XID):  # DCGM's blank values are 2**31 - 16 and more
         raise Unreadable("value/1", reasons.of("prometheus_xid", value=str(series.value)))
     return str(int(series.value))
 

@@ -13,17 +13,26 @@ from kcover.sources.observation import Json, Unreadable
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them
 MAX_SECONDS: Final = 10**10  # since 1970: in the year 2286; milliseconds are more
-_COUNTING: Final = (
-    "changes|count|count_over_time|i?delta|deriv|increase|i?rate|resets|sum|sum_over_time|avg|avg_over_time"
+# The functions whose values are values of their series, and the words that join two vectors.
+_KEEPING: Final = frozenset(
+    {"max", "min", "topk", "bottomk", "last_over_time", "max_over_time", "min_over_time"}
+    | {"label_replace", "label_join", "sort", "sort_desc", "and", "or", "unless"}
 )
-_COUNTED: Final = re.compile(
-    rf"\b(?:{_COUNTING})\s*(?:(?:by|without)\s*\([^()]*\)\s*)?\([^()]*{XID_METRIC}|{XID_METRIC}[^()]*[<>=]\s*bool\b"
-)
+_QUOTED: Final = re.compile(r"\{[^{}]*\}|\[[^\[\]]*\]|\"[^\"]*\"|'[^']*'")  # matchers, ranges, texts
+_GROUPED: Final = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\([^()]*\)", re.IGNORECASE)
+_CALLED: Final = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)\s*\(")
+# What maps a series to its node, as kube_pod_info does: its value is 1.
+_JOINED: Final = re.compile(r"\*\s*on\s*\([^()]*\)\s*group_left\s*(?:\([^()]*\))?\s*[A-Za-z0-9_:]*_info\b")
+_COMPUTED: Final = re.compile(r"[-+*/%^]|\b(?:bool|offset|atan2)\b")
 
 
 def shows_xids(query: str) -> bool:
-    """Returns whether the values are numbers of Xids: ``changes(...)`` of the metric, and the like, are not."""
-    return XID_METRIC in query and _COUNTED.search(query) is None
+    """Returns whether the values are numbers of Xids: those of ``changes(...)`` or ``count(...)`` are not."""
+    bare = _QUOTED.sub(" ", _QUOTED.sub(" ", query))
+    bare = _GROUPED.sub(" ", _JOINED.sub(" ", bare))
+    if XID_METRIC not in bare:
+        return XID_METRIC in query and bare.strip() == ""  # {__name__="..."} alone
+    return _COMPUTED.search(bare) is None and all(name.lower() in _KEEPING for name in _CALLED.findall(bare))
 
 
 def newest_moment(body: object, *, now: datetime) -> datetime | None:

@@ -352,3 +352,21 @@ def test_a_user_does_not_name_the_gpu_that_is_lost():
     ]
     [fault] = kmsg.faults_of([kmsg.Record(text=line, at=NOW, is_plain=True) for line in lines])
     assert fault.pci is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "process '/tmp/NVRM: Xid (PCI:0000:4e:00): 79, x' started with executable stack",
+        "process '/tmp/NVRM: GPU at PCI:0000:4e:00: GPU has fallen off the bus.' started with executable stack",
+        "usb 1-1: Product: NVRM: Xid (PCI:0000:4e:00): 79, pid=1",
+        "ext4: Unknown parameter 'NVRM: GPU 0000:4e:00.0: RmInitAdapter failed!'",
+        "process '/tmp/mce: [Hardware Error]: CPU 2: Machine Check Exception: 5 Bank 4: be00000000800400' started",
+        "device eth0: nvidia-nvswitch0: SXid (PCI:0000:07:00.0): 24007, Fatal, Link 24",
+    ],
+)
+def test_the_kernel_quotes_what_a_user_chose(text: str) -> None:
+    at = datetime(2026, 11, 29, tzinfo=UTC)
+    assert kmsg.faults_of([kmsg.Record(text=text, at=at, sequence=7)]) == []
+    own = text[text.index(next(word for word in ("NVRM", "mce:", "nvidia-nvs") if word in text)) :]
+    assert len(kmsg.faults_of([kmsg.Record(text=own, at=at, sequence=7)])) == 1

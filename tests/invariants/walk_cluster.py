@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import itertools
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,6 +57,7 @@ class WalkCluster(World):
         self.cluster.watched_at = self.now  # what joins from now on is new
         self.cluster.save()
         self.happened: list[Happened] = []
+        self._batches = itertools.count(1)
         self.sent: list[wire.Report] = []  # reports with items, to be sent again
         self.results: dict[str, list[CommandResult]] = {}
         self.done: set[str] = set()  # commands that agents executed
@@ -170,7 +172,7 @@ class WalkCluster(World):
         report = wire.Report(
             node=name,
             boot_id=boot_id or self.boot(name),
-            batch_id=str(uuid.UUID(int=len(self.sent) + 1)),
+            batch_id=str(uuid.UUID(int=next(self._batches))),
             agent="1.0.0",
             sent_at=self.now + timedelta(seconds=skew),
             inventory=self._inventory(name),

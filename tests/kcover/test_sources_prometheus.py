@@ -29,6 +29,14 @@ def read(query: str, *series: tuple[dict[str, str], str], before: prometheus.Bef
         (f"count by (Hostname) ({METRIC}) > 1", "alert"),
         (f"increase( {METRIC}{{gpu='1'}}[5m])", "alert"),
         (f"{METRIC} > bool 0", "alert"),
+        (f'label_replace({METRIC}, "node", "$1", "Hostname", "(.*)")', "xid"),
+        (f"{METRIC} * on (pod) group_left (node) kube_pod_info", "xid"),
+        (f"max by (gpu) ({METRIC}) and on (gpu) up == 1", "xid"),
+        (f"count(max by (Hostname, gpu) ({METRIC}) > 0) by (Hostname)", "alert"),
+        (f"group({METRIC})", "alert"),
+        (f"changes(max by (gpu) ({METRIC})[5m:]) > 0", "alert"),
+        (f"{METRIC} - {METRIC} offset 5m", "alert"),
+        (f'ALERTS{{alertname="{METRIC}"}}', "alert"),
     ],
 )
 def test_the_value_of_a_function_is_no_xid(query: str, kind: str) -> None:
@@ -53,3 +61,9 @@ def test_what_an_older_portal_has_told_is_not_told_again() -> None:
     series = {"__name__": "DCGM_EXP_XID_ERRORS_COUNT", "gpu": "2", "xid": "43"}
     place = "gpu-1\tDCGM_EXP_XID_ERRORS_COUNT\tgpu 2"
     assert read(query, (series, "1"), before=prometheus.Before(at=NOW, shown={place: "1"})).reading.observations == ()
+
+
+def test_a_blank_value_of_dcgm_is_rejected() -> None:
+    found = read(METRIC, ({"gpu": "2"}, "2147483632"), ({"gpu": "3"}, "79"), before=prometheus.Before()).reading
+    assert [one.code for one in found.observations] == [79]
+    assert [one.reason.code for one in found.rejected] == ["prometheus_xid"]

@@ -48,6 +48,14 @@ def test_the_weight_of_an_xid(code: int, text: str, expected: Weight) -> None:
         ("Xid (79)", 79),
         ("GPU Xid errors: 13", 13),
         ("XID errors: 13, 13", 13),
+        ("Xid error detected: 31", 31),
+        ("Xid Error code 43", 43),
+        ("XID 错误：43", 43),
+        ("XID：13", 13),
+        ("XID value is 43", 43),
+        ('{"xid":43}', 43),
+        ("Xid errors: 13 in the last 5 minutes", None),
+        ("XID errors detected 2 times", None),
         ("SXid 12028", None),
         ("Xid 0", None),
         ("", None),
@@ -105,3 +113,23 @@ def test_the_word_for_a_severity(word: str, severity: str) -> None:
 )
 def test_a_monitor_that_does_not_work(check: str, text: str, is_monitor: bool) -> None:
     assert weight.is_of_monitor(check, text) is is_monitor
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("recovery action changed from 0x1 to 0x0 (None)", Weight.INFO),
+        ("recovery action changed from 0x0 to 0x1 (GPU Reset)", Weight.NODE),
+        ("", Weight.INFO),  # the action is what it is about
+    ],
+)
+def test_an_xid_154_is_a_fault_by_its_action(text: str, expected: Weight) -> None:
+    assert weight.of_xid(154, f"NVRM: Xid (PCI:0000:c5:00): 154, pid=1, {text}" if text else "") is expected
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [({43, 45}, Weight.PROGRAM), ({43, 79}, Weight.NODE), ({154}, Weight.INFO), (set(), Weight.NODE)],
+)
+def test_several_xids_weigh_as_the_worst(codes: set[int], expected: Weight) -> None:
+    assert weight.of_xids(codes) is expected

@@ -37,8 +37,10 @@ class Record:
 
     @property
     def is_foreign(self) -> bool:
-        """True if the kernel has not written it, as far as a plain line tells."""
-        return self.is_plain and not kernel_line.is_of_kernel(self.text)
+        """True if the kernel has not written it, as far as a plain line tells, or only quotes what a user chose."""
+        if self.is_plain:
+            return not kernel_line.is_of_kernel(self.text)
+        return self.facility == 0 and kernel_line.is_quoted(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

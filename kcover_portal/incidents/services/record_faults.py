@@ -30,6 +30,7 @@ from kcover_portal.incidents.services import (
 )
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, worst
+from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.timed_fault import TimedFault
 
 MAX_CODE = 160  # characters; the length of the column
@@ -78,8 +79,7 @@ def keep_faults(
     """
     alike: dict[Identity, list[fault.Fault]] = {}
     for occurrence in seen:
-        # Xid 154 back to "None" is an all-clear: nothing is wrong
-        if occurrence.kind != "xid" or not xid.is_all_clear(occurrence.code, occurrence.message):
+        if not _is_all_clear(occurrence):
             alike.setdefault(identity_of(occurrence), []).append(occurrence)
     if not alike:
         return
@@ -101,6 +101,13 @@ def keep_faults(
     if beyond:
         excess = [group for group in groups if group.identity in beyond]
         _keep_overflow(node, excess, boot_id=boot_id, now=now)
+
+
+def _is_all_clear(seen: fault.Fault) -> bool:
+    """Xid 154 back to "None", by whatever name a source has for it: nothing is wrong."""
+    names = seen.names if isinstance(seen, SourceFault) else (f"{seen.kind} {seen.code}",)
+    code = xid.RECOVERY_ACTION_CHANGED
+    return f"xid {code}" in names and xid.is_all_clear(code, seen.message)
 
 
 def _keep_overflow(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> None:

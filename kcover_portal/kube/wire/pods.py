@@ -148,8 +148,8 @@ class BudgetObject(base.AnyObject, frozen=True):
         )
 
 
-# The second: the kubelet came back without the container, as after the end of its node.
-FAILED: Final = ("Error", "ContainerStatusUnknown")
+# The second: the kubelet came back without the container, as after the end of its node. The third: containerd did.
+FAILED: Final = ("Error", "ContainerStatusUnknown", "Unknown")
 # What a pod shows since its containers ended, where the kubelet knows no time.
 _ENDED: Final = (("ContainersReady", "False"), ("Ready", "False"), ("DisruptionTarget", "True"))
 

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from kcover_portal.fleet.models import Cluster
-from kcover_portal.incidents.models import Incident
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import loki_pull
@@ -264,3 +264,17 @@ def test_a_slow_loki_keeps_its_worker_for_a_bounded_time(loki: Source, stand_ins
     assert len(stand_ins.asked) == 3
     assert loki.due_at is not None
     assert loki.due_at - loki.last_contact_at == SECOND
+
+
+@pytest.mark.parametrize(
+    ("printed", "boot"), [(-200, "boot-1"), (200, "boot-2"), (None, "boot-2")]
+)  # seconds from the boot
+def test_a_line_that_a_collector_read_late_is_of_the_boot_that_printed_it(
+    loki: Source, stand_ins: StandIns, now: datetime, printed: int | None, boot: str
+) -> None:
+    at = now - timedelta(minutes=5)
+    Node.objects.update(boot_id="boot-2", past_boots=["boot-1"], boot_times={"boot-2": at.isoformat()})
+    line = f"{(at + printed * SECOND).isoformat()} gpu-1 kernel: {XID_79}" if printed is not None else XID_79
+    kernel(stand_ins, line, now - SECOND)
+    pull(loki, at=now + SECOND)
+    assert [row.boot_id for row in Occurrence.objects.all()] == [boot]
