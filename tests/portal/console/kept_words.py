@@ -179,6 +179,7 @@ _WORDS_OF_SENTENCE: Mapping[str, str] = {
     "nul_character": "NUL",
     "oidc_endpoint_insecure": "https",
     "oidc_issuer_wrong": "issuer",
+    "oidc_name_alike": "manage py user link NAME subject",
     "oidc_name_taken": "manage py user link subject",
     "oidc_userinfo_mixed_up": "userinfo",
     "operator_missing": "operator any all",
