@@ -93,8 +93,12 @@ def of_xids(codes: Collection[int], text: str = "") -> Weight:
 
 def named_xid(*texts: str) -> int | None:
     """The Xid that these texts name (``XID 145``, ``Xid: 79``); None if they name none, or several."""
-    codes = named_xids(*texts)
-    return next(iter(codes)) if len(codes) == 1 else None
+    return only(named_xids(*texts))
+
+
+def only(xids: Collection[int]) -> int | None:
+    """The Xid that a report is about, of those that it names; None if it names none, or several."""
+    return next(iter(xids)) if len(xids) == 1 else None
 
 
 def named_xids(*texts: str) -> frozenset[int]:

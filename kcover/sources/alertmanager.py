@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
-from kcover.faults.weight import Weight, is_of_monitor, of_xids, severity_of
+from kcover.faults.weight import Weight, is_of_monitor, of_xids, only, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
@@ -75,7 +75,6 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
     texts = [notes[key] for key in ("summary", "description", "message") if notes.get(key)]
     xids = series_labels.xids(labels, *texts)
-    alias = next(iter(xids)) if len(xids) == 1 else None
     severity, weight = _weight(labels, xids, texts)
     return Observation(
         path=path,
@@ -90,7 +89,7 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
         severity=severity,
         weight=weight,
         healthy=status == "resolved",
-        alias=alias,
+        alias=only(xids),
         advice=notes.get("runbook_url", ""),
         seen_at=ends_at or starts_at,
     )

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
+from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids, only
 from kcover.quote import short_text
 from kcover.sources.observation import Observation, Unreadable
 
@@ -185,7 +185,6 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
         return None
     reason = condition.reason if REASON.fullmatch(condition.reason) else ""
     xids = _xids_of(condition)
-    alias = next(iter(xids)) if len(xids) == 1 else None
     weight = _weight(condition, match, xids)
     stated = f"{condition.type}={condition.status}"
     return Observation(
@@ -198,7 +197,7 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
         message=condition.message[:1024] or reason or stated,
         severity="info" if match is None or weight in (Weight.INFO, Weight.MONITOR) else match.severity,
         weight=weight,
-        alias=None if healthy else alias,
+        alias=None if healthy else only(xids),
         healthy=healthy,
         seen_at=condition.since,
     )

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kcover import reasons
 from kcover.faults.device import Device, named
-from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids
+from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids, only
 from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
@@ -222,7 +222,6 @@ def _observation(
 ) -> Observation:
     tells_xids = _XID_COMPONENT.search(component) and "sxid" not in component.lower()
     xids = named_xids(said) if tells_xids else frozenset[int]()
-    alias = next(iter(xids)) if len(xids) == 1 else None
     weight = _weight(component, said, xids=xids, advice=advice, is_unused=is_unused)
     return Observation(
         path=path,
@@ -235,7 +234,7 @@ def _observation(
         message=said[: observation.MAX_MESSAGE],
         severity="info" if weight in (Weight.INFO, Weight.MONITOR) else severity,
         weight=weight,
-        alias=alias,
+        alias=only(xids),
         advice=advice,
         seen_at=at,
     )

@@ -10,7 +10,7 @@ from typing import Final
 
 from kcover import reasons
 from kcover.faults.device import NONE
-from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
+from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids, only
 from kcover.quote import short_repr
 from kcover.sources import aws_health, cloudevents, impacted, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
@@ -107,7 +107,6 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
         return []
     message, advice = observation.text(health, "message") or code, _advice(health)
     named = _named(check, xids, message)
-    alias = next(iter(named)) if len(named) == 1 and not healthy else None
     weight = _weight(check, message, xids=named, fatal=fatal, advice=advice)
     devices = impacted.devices(_entities(health))
     if LOG_CHECK.search(check):
@@ -126,7 +125,7 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
             severity="info" if weight in (Weight.INFO, Weight.MONITOR) else "fatal" if fatal else "warning",
             weight=weight,
             healthy=healthy,
-            alias=alias,
+            alias=None if healthy else only(named),
             advice=advice,
             seen_at=_generated_at(health, now=now) or event.time,
         )

@@ -75,8 +75,7 @@ def xid(labels: Mapping[str, str], *texts: str) -> int | None:
 
     None: none, or several.
     """
-    codes = xids(labels, *texts)
-    return next(iter(codes)) if len(codes) == 1 else None
+    return weight.only(xids(labels, *texts))
 
 
 def xids(labels: Mapping[str, str], *texts: str) -> frozenset[int]:

@@ -10,15 +10,15 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone, translation
-from django.utils.translation import ngettext
+from django.utils.translation import gettext as _
 
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
-from kcover_portal.accounts.services import pending_sign_ins, step_up
+from kcover_portal.accounts.services import pending_sign_ins, step_up, throttle
 from kcover_portal.console.forms import sign_in
 from kcover_portal.oidc_settings import Oidc
 
-MANY_GUESSES = 20
+MANY_GUESSES = throttle.LIMITS["account"].free
 LANGUAGE_COOKIE_SECONDS = 365 * 24 * 3600
 BACKEND = "django.contrib.auth.backends.ModelBackend"
 
@@ -68,12 +68,9 @@ def enter(
 def _tell_of_guesses(request: HttpRequest, user: User) -> None:
     """Tells the owner about wrong passwords from many networks; a few are a person's own."""
     if (count := services.guesses(user.username, now=timezone.now())) >= MANY_GUESSES:
-        text = ngettext(
-            "%(count)s wrong password was given for your account lately. If it was not yours, choose a new password"
-            " or add a passkey.",
+        text = _(
             "%(count)s wrong passwords were given for your account lately. If they were not yours, choose a new"
-            " password or add a passkey.",
-            count,
+            " password or add a passkey."
         )
         messages.warning(request, text % {"count": count})
 

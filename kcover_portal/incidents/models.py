@@ -1,6 +1,8 @@
 """Batches, incidents and occurrences. They are ordered by the portal's own time and ids, never by an agent's clock."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import models
 from django.utils.translation import gettext_lazy as _
@@ -145,6 +147,11 @@ class Incident(models.Model):
         return self.node.name if self.node is not None else f"{len(self.scope)} nodes"
 
 
+def teller(witness: str, because: Mapping[str, Any]) -> str:
+    """Who told of an occurrence: a source by its name, the node's ``agent`` or the ``portal`` itself."""
+    return witness or ("portal" if because else "agent")
+
+
 class Occurrence(models.Model):
     """One occurrence, or a run of equal ones. The number of rows per incident is bounded."""
 
@@ -195,7 +202,7 @@ class Occurrence(models.Model):
     @property
     def told_by(self) -> str:
         """A source by its name, the node's ``agent`` or the ``portal`` itself."""
-        return self.witness or ("portal" if self.because else "agent")
+        return teller(self.witness, self.because)
 
     @property
     def late_reason(self) -> reasons.Reason | None:

@@ -366,7 +366,6 @@ def test_a_user_does_not_name_the_gpu_that_is_lost():
     ],
 )
 def test_the_kernel_quotes_what_a_user_chose(text: str) -> None:
-    at = datetime(2026, 11, 29, tzinfo=UTC)
-    assert kmsg.faults_of([kmsg.Record(text=text, at=at, sequence=7)]) == []
+    assert kmsg.faults_of([record(text)]) == []
     own = text[text.index(next(word for word in ("NVRM", "mce:", "nvidia-nvs") if word in text)) :]
-    assert len(kmsg.faults_of([kmsg.Record(text=own, at=at, sequence=7)])) == 1
+    assert len(kmsg.faults_of([record(own)])) == 1

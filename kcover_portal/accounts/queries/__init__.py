@@ -76,6 +76,7 @@ __all__ = [
     "wall_scope",
 ]
 
+_FEEDING = (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE)  # kinds whose tokens report faults
 Place = Cluster | Node | None  # None: the whole installation
 
 ROLES: tuple[str, ...] = tuple(Role.values)  # weakest first
@@ -185,7 +186,7 @@ def owner_may_issue(token: ApiToken) -> bool:
 
     True for all other tokens, and for those of the shell. Credentials of nodes belong to their cluster.
     """
-    if token.owner is None or token.node or token.kind not in (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE):
+    if token.owner is None or token.node or token.kind not in _FEEDING:
         return True
     return may_issue(token.owner, token.kind, token.cluster)
 
@@ -197,8 +198,7 @@ def may_issue(who: Principal, kind: str, cluster: Cluster | None) -> bool:
 
 def verbs_to_issue(kind: str) -> tuple[Verb, ...]:
     """The verbs that creating a token needs. Faults that agents and sources report make the portal act on nodes."""
-    feeds = kind in (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE)
-    return (Verb.ADMINISTER, Verb.CONFIGURE) if feeds else (Verb.ADMINISTER,)
+    return (Verb.ADMINISTER, Verb.CONFIGURE) if kind in _FEEDING else (Verb.ADMINISTER,)
 
 
 def may_do_all_of(who: Principal, other: User) -> bool:

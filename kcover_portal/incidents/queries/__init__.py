@@ -14,7 +14,7 @@ from kcover.decisions import health
 from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
-from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.models import Incident, Occurrence, teller
 from kcover_portal.incidents.queries.seen import (
     LateReport,
     seen_after,
@@ -131,7 +131,7 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
     found: defaultdict[int, dict[str, Witness]] = defaultdict(dict)
     rows = Occurrence.objects.filter(incident__in=incidents).order_by("pk")
     for incident, name, because, at, count in rows.values_list("incident", "witness", "because", "at", "count"):
-        source = name or ("portal" if because else "agent")
+        source = teller(name, because)
         known = found[incident].get(source)
         first, total = (known.first_seen_at, known.count) if known else (at, 0)
         found[incident][source] = Witness(source, first, at, total + count)
