@@ -21,6 +21,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube.controllers import Controllers
 from kcover_portal.rescue.models import JobRestart, Rescue
 
 JOBS_CACHED_FOR: Final = timedelta(seconds=5)
@@ -173,12 +174,14 @@ def _read(kube: port.Cluster) -> Iterable[_Read]:
         for pod in kube.list_pods(having=label):
             pods.setdefault((pod.namespace, label, pod.labels[label]), []).append(pod)
     in_namespace: dict[str, list[port.Pod]] = {}
+    above = Controllers(None)
+    above.learn(workloads=workloads, pods=(pod for group in pods.values() for pod in group))
     for workload in workloads:
         job = training_jobs.of_workload(workload)
         if training_jobs.is_part(workload):
             continue
         if job.label:
-            mine = pods.get((job.namespace, job.label, job.value), [])
+            mine = above.below(pods.get((job.namespace, job.label, job.value), []), job.top)
         elif job.protected:
             if job.namespace not in in_namespace:
                 in_namespace[job.namespace] = kube.list_pods(namespace=job.namespace)

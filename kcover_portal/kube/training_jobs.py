@@ -2,15 +2,16 @@
 
 A job is known by the most specific label of its pods, and then by the controllers above it: a pod of a TrainJob names
 a JobSet, which belongs to the TrainJob. The topmost job of a kind in ``WORKLOADS`` is restarted, with all its pods.
+A pod belongs to a job that it names only if the job controls it: anybody may create a pod with the label.
 """
 
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
 from kcover_portal.kube import namespace_channels, port
+from kcover_portal.kube.controllers import NAME, Controllers
 
 PROTECTED: Final = "kcover.io/cascading-recovery"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
@@ -18,16 +19,15 @@ CHECKPOINT: Final = "kcover.io/checkpoint"
 NOTIFY: Final = "kcover.io/notify"
 MAX_OWNERS: Final = 4  # jobs above a pod: RayJob, RayCluster
 _MAX_PARTS: Final = 50  # that are read to find the labelled ones of a job
-# An owner reference may hold any text, and the API server answers 400 to some. No object has a name other than this.
-_NAME: Final = re.compile(r"[a-z0-9][-.a-z0-9]{0,252}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """A training job.
 
-    ``label`` and ``value`` select its pods; ``label`` "": its pods are those whose controller is called ``value``.
-    ``uid`` "": there is no object of this name, only pods that say so. ``protected``: the job, or what owns it,
+    ``label`` and ``value`` select its pods, among which are pods of strangers; ``label`` "": nothing selects them.
+    ``uid`` "": its object is of a kind that the portal does not know; ``controller`` is the uid of what controls its
+    pods in the end. ``protected``: the job, or what owns it,
     consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
     wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none;
     ``find`` puts the channel of its namespace there. ``queue``: the queue of Kueue that decides when it
@@ -40,6 +40,7 @@ class Job:
     label: str
     value: str
     uid: str = ""
+    controller: str = ""
     protected: bool = field(default=False, compare=False)
     checkpoint: datetime | None = field(default=None, compare=False)
     notify: str = field(default="", compare=False)
@@ -52,6 +53,11 @@ class Job:
     def known(self) -> port.WorkloadKind:
         """The row of the table."""
         return port.WORKLOADS[self.kind]
+
+    @property
+    def top(self) -> str:
+        """The uid of the object that controls its pods."""
+        return self.uid or self.controller
 
 
 def of_workload(workload: port.Workload) -> Job:
@@ -73,7 +79,7 @@ def read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> tuple[J
     """The job of this name, or the one that it belongs to, and the object of this name. Raises ``port.NotFound``."""
     workload = cluster.workload(namespace, kind, name)
     own = of_workload(workload)
-    return _with_owners(cluster, workload, own.label, own.value), workload
+    return _with_owners(Controllers(cluster, own.label, own.value), workload), workload
 
 
 def labelled(cluster: port.Cluster, job: Job) -> list[port.Workload]:
@@ -87,7 +93,7 @@ def labelled(cluster: port.Cluster, job: Job) -> list[port.Workload]:
 def of_pod(cluster: port.Cluster, pod: port.Pod) -> Job | None:
     """The job of a pod, also of one that has ended; None if it belongs to none."""
     said = _said(pod)
-    return _job(cluster, pod, *said[2:]) if said is not None else None
+    return _job(Controllers(cluster, said.label, said.value), pod) if said is not None else None
 
 
 def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port.Pod]]:
@@ -96,15 +102,16 @@ def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port
     A job that names no channel has that of its namespace. A job that the server refuses to show is left out unless one
     of its pods consents to a restart.
     """
-    groups: dict[tuple[str, str, str, str], list[port.Pod]] = {}
+    groups: dict[tuple[_Said, str], list[port.Pod]] = {}
     for pod in pods:
         said = None if pod.deleting or pod.terminal else _said(pod)
         if said is not None:
-            groups.setdefault(said, []).append(pod)
+            groups.setdefault((said, pod.owner_uid), []).append(pod)
+    above = {said: Controllers(cluster, said.label, said.value) for said, _ in groups}
     found: dict[Job, list[port.Pod]] = {}
-    for said, group in groups.items():
+    for (said, _), group in groups.items():
         try:
-            job = _job(cluster, group[0], *said[2:])
+            job = _job(above[said], group[0])
         except port.RefusedByServer:
             if _consents(group):
                 raise
@@ -140,83 +147,65 @@ def is_swapped(pods: Sequence[port.Pod]) -> bool:
 
 def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
     """All pods of the job."""
+    return among(cluster, job, pods_that_say_so(cluster, job))
+
+
+def among(cluster: port.Cluster, job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
+    """Those of the pods that belong to the job, of pods that name it."""
+    return Controllers(cluster, job.label, job.value).below(pods, job.top)
+
+
+def pods_that_say_so(cluster: port.Cluster, job: Job) -> list[port.Pod]:
+    """The pods that name the job by its label, or all of its namespace if it has none: those of strangers, too."""
     if job.label:
         return cluster.list_pods(namespace=job.namespace, labels={job.label: job.value}) if job.value else []
-    return controlled(job, cluster.list_pods(namespace=job.namespace))
+    return cluster.list_pods(namespace=job.namespace)
 
 
 def controlled(job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
-    """Those of the namespace's pods whose controller is the job."""
-    return [pod for pod in pods if pod.owner_name == job.value and job.known.owns(pod.owner_kind, pod.owner_api)]
+    """Those of the namespace's pods that belong directly to the job."""
+    return [pod for pod in pods if job.top and pod.owner_uid == job.top]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestartProgress:
-    """The progress of a restarted job. All are names of pods.
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """The label and name by which a pod names its job; ``label`` "": its controller is the job."""
 
-    ``stuck``: old pods that are still leaving. ``starting``: new pods that do not run yet. ``roomless``: those of them
-    for which the scheduler found no node. ``absent``: how many pods nobody has created yet. ``stuck_on``: the nodes of
-    the old pods.
-    """
-
-    running: tuple[str, ...]
-    stuck: tuple[str, ...]
-    starting: tuple[str, ...]
-    roomless: tuple[str, ...]
-    absent: int
-    stuck_on: tuple[str, ...] = ()
-
-    @property
-    def complete(self) -> bool:
-        """Returns whether every pod runs again."""
-        return not (self.stuck or self.starting or self.absent)
-
-    @property
-    def only_lacks_room(self) -> bool:
-        """Returns whether all that is missing waits for a node."""
-        return not self.complete and not self.stuck and not self.absent and self.roomless == self.starting
+    namespace: str
+    label: str
+    value: str
 
 
-def how_far_back(pods: Sequence[port.Pod], *, doomed: Collection[str], wanted: int) -> RestartProgress:
-    """``pods``: the job's now; ``doomed``: the uids of those that were taken away; ``wanted``: how many should run."""
-    new = [pod for pod in pods if pod.uid not in doomed and not pod.deleting]
-    old = [pod for pod in pods if pod.uid in doomed]
-    stuck = _names(old)
-    running = [pod for pod in new if pod.ready or pod.phase == "Succeeded"]
-    starting = [pod for pod in new if not (pod.ready or pod.phase == "Succeeded")]
-    return RestartProgress(
-        running=_names(running),
-        stuck=stuck,
-        starting=_names(starting),
-        roomless=_names([pod for pod in starting if pod.unschedulable]),
-        absent=max(wanted - len(new) - len(stuck), 0),
-        stuck_on=tuple(sorted({pod.node for pod in old if pod.deleting})),
-    )
-
-
-def _names(pods: Sequence[port.Pod]) -> tuple[str, ...]:
-    return tuple(sorted(pod.name for pod in pods))
-
-
-def _said(pod: port.Pod) -> tuple[str, str, str, str] | None:
-    """Namespace, the pod's controller, and the label and name by which the pod names its job."""
+def _said(pod: port.Pod) -> _Said | None:
+    """The job that the pod names; None: none. A bare pod belongs to no job, whatever it says."""
     label = next((key for key in port.JOB_LABELS if pod.job and pod.labels.get(key) == pod.job), None)
+    if not pod.owner_uid:
+        return None
     if label is not None:
-        return pod.namespace, f"{pod.owner_kind}/{pod.owner_name}", label, pod.job
+        return _Said(pod.namespace, label, pod.job)
     if port.WORKLOADS["StatefulSet"].owns(pod.owner_kind, pod.owner_api):
-        return pod.namespace, f"{pod.owner_kind}/{pod.owner_name}", "", pod.owner_name
+        return _Said(pod.namespace, "", pod.owner_name)
     return None
 
 
-def _job(cluster: port.Cluster, pod: port.Pod, label: str, name: str) -> Job | None:
-    kinds = _kinds(pod, label, name)
+def _job(above: Controllers, pod: port.Pod) -> Job | None:
+    """The job that the pod names, if it controls the pod."""
+    kinds = _kinds(pod, above.label, above.value)
     for kind in kinds:
-        workload = _read(cluster, pod.namespace, kind, name)
+        workload = _read(above, pod.namespace, kind, above.value)
         if workload is not None:
-            return _with_owners(cluster, workload, label, name)
-    if not label:
+            job = _with_owners(above, workload)
+            return job if above.is_below(pod, job.uid) else None
+    if not above.label:
         return None  # a StatefulSet that cannot be read consents to nothing
-    return Job(namespace=pod.namespace, kind=kinds[0], name=name, label=label, value=name)
+    return Job(
+        namespace=pod.namespace,
+        kind=kinds[0],
+        name=above.value,
+        label=above.label,
+        value=above.value,
+        controller=above.topmost(pod),
+    )
 
 
 def _kinds(pod: port.Pod, label: str, name: str) -> list[str]:
@@ -229,27 +218,30 @@ def _kinds(pod: port.Pod, label: str, name: str) -> list[str]:
     return [known.kind for known in port.WORKLOADS.values() if known.pod_label == own]
 
 
-def _read(cluster: port.Cluster, namespace: str, kind: str, name: str) -> port.Workload | None:
-    if not _NAME.fullmatch(name):
+def _read(above: Controllers, namespace: str, kind: str, name: str) -> port.Workload | None:
+    if above.cluster is None or not NAME.fullmatch(name):
         return None
     try:
-        return cluster.workload(namespace, kind, name)
+        found = above.cluster.workload(namespace, kind, name)
     except port.NotFound:
         return None
     except port.RefusedByServer:
         if kind == "StatefulSet":  # nobody need grant this right who labels no StatefulSet
             return None
         raise
+    above.learn(workloads=[found])
+    return found
 
 
-def _with_owners(cluster: port.Cluster, workload: port.Workload, label: str, name: str) -> Job:
+def _with_owners(controllers: Controllers, workload: port.Workload) -> Job:
     """The topmost job above this one. Protected if any of them is."""
+    label, name = controllers.label, controllers.value
     top, protected = workload, workload.labels.get(PROTECTED) == "true"
     checkpoint, notify, queue = _checkpoint(workload), workload.annotations.get(NOTIFY, ""), workload.queue
     for _ in range(MAX_OWNERS):
         kind = kind_of_owner(top)
-        above = _read(cluster, top.namespace, kind, top.owner_name) if kind else None
-        if above is None:
+        above = _read(controllers, top.namespace, kind, top.owner_name) if kind else None
+        if above is None or above.uid != top.owner_uid:
             break
         top, protected = above, protected or above.labels.get(PROTECTED) == "true"
         checkpoint = max(filter(None, (checkpoint, _checkpoint(above))), default=None)

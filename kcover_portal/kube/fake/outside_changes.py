@@ -96,9 +96,12 @@ class OutsideChanges:
         gpus: int = 0,
         restart_policy: str = "Always",
     ) -> values.Pod:
-        """Creates a pod, and its namespace if missing. The pod is bare unless ``owner_kind`` is given."""
+        """Creates a pod, and its namespace if missing. The pod is bare unless ``owner_kind`` is given.
+
+        The owner is the training job of this kind and name, if there is one, otherwise something unknown.
+        """
         self.add_namespace(namespace)
-        owner = {"apiVersion": "apps/v1", "kind": owner_kind, "name": owner_name or name, "controller": True}
+        owner = self._owner(namespace, owner_kind, owner_name or name)
         manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -107,7 +110,7 @@ class OutsideChanges:
                 "name": name,
                 "labels": dict(labels),
                 "annotations": {pods.MIRROR: "x"} if mirror else {},
-                "ownerReferences": [{**owner, "uid": str(uuid.uuid4())}] if owner_kind else [],
+                "ownerReferences": [owner] if owner_kind else [],
             },
             "spec": {
                 "nodeName": node,
@@ -122,6 +125,15 @@ class OutsideChanges:
             },
         }
         return msgspec.convert(self.create(manifest), pods.PodObject).value()
+
+    def _owner(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
+        """An owner reference."""
+        found = {"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True, "uid": str(uuid.uuid4())}
+        for known in values.WORKLOADS.values():
+            owner = self.objects.find(known.kind, namespace, name) if known.api_kind == kind else None
+            if owner is not None:
+                found |= {"apiVersion": f"{known.group}/{known.version}", "uid": owner["metadata"]["uid"]}
+        return found
 
     def add_budget(
         self,
@@ -148,11 +160,21 @@ class OutsideChanges:
             }
         )
 
-    def add_workload(self, kind: str, namespace: str, name: str, *, labels: Mapping[str, str] = values.NOTHING) -> None:
-        """Creates a training job of a kind in ``values.WORKLOADS``."""
+    def add_workload(
+        self,
+        kind: str,
+        namespace: str,
+        name: str,
+        *,
+        labels: Mapping[str, str] = values.NOTHING,
+        owner: tuple[str, str] = ("", ""),
+    ) -> None:
+        """Creates a training job of a kind in ``values.WORKLOADS``. ``owner``: kind and name of its controller."""
         self.add_namespace(namespace)
         known = values.WORKLOADS[kind]
-        metadata = {"namespace": namespace, "name": name, "labels": dict(labels)}
+        metadata: dict[str, Any] = {"namespace": namespace, "name": name, "labels": dict(labels)}
+        if owner[0]:
+            metadata["ownerReferences"] = [self._owner(namespace, *owner)]
         self.create({"apiVersion": f"{known.group}/{known.version}", "kind": kind, "metadata": metadata})
 
     # kubectl

@@ -39,6 +39,7 @@ class Pod:
     owner_kind: str = ""
     owner_name: str = ""
     owner_api: str = ""
+    owner_uid: str = ""
     controller: bool = False
     mirror: bool = False
     daemonset: bool = False

@@ -89,6 +89,7 @@ class Workload:
     owner_kind: str = ""
     owner_api: str = ""
     owner_name: str = ""
+    owner_uid: str = ""
     phase: Phase = Phase.RUNNING
     restarts: int = 0
     created_at: datetime | None = None

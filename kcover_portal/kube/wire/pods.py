@@ -78,6 +78,7 @@ class PodObject(base.AnyObject, frozen=True):
             owner_kind=owner.kind if owner else "",
             owner_name=owner.name if owner else "",
             owner_api=owner.api_version if owner else "",
+            owner_uid=owner.uid if owner else "",
             controller=owner is not None,
             mirror=MIRROR in (meta.annotations or {}),
             daemonset=owner is not None and owner.kind == "DaemonSet",

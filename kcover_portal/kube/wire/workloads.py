@@ -38,6 +38,7 @@ class WorkloadObject(base.AnyObject, frozen=True):
             owner_kind=owner.kind,
             owner_api=owner.api_version,
             owner_name=owner.name,
+            owner_uid=owner.uid,
             phase=self._phase(kind),
             restarts=self._restarts(),
             created_at=meta.creation_timestamp,

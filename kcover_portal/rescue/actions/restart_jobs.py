@@ -21,12 +21,13 @@ from kcover.kube_names import ObjectName
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import PROTECTED, Job, RestartProgress
+from kcover_portal.kube.training_jobs import PROTECTED, Job
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners, recheck_guards
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
+from kcover_portal.rescue.step.restart_progress import RestartProgress
 
 __all__ = ["PROTECTED", "run"]
 

@@ -9,7 +9,8 @@ from kcover import audit, reasons
 from kcover.digests import digest
 from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import Job, RestartProgress
+from kcover_portal.kube.training_jobs import Job
+from kcover_portal.rescue.step.restart_progress import RestartProgress, how_far_back
 
 MAX_NAMES_SHOWN = 8  # names in a sentence
 
@@ -47,7 +48,7 @@ class Restart:
         """Plain JSON."""
         job = self.job
         named = {"kind": job.kind, "name": job.name, "label": job.label, "value": job.value, "uid": job.uid}
-        return {**named, "pods": dict(self.pods), "wanted": self.wanted}
+        return {**named, "controller": job.controller, "pods": dict(self.pods), "wanted": self.wanted}
 
     @classmethod
     def from_json(cls, own: ObjectName, data: Mapping[str, Any]) -> Self:
@@ -59,6 +60,7 @@ class Restart:
             label=data["label"],
             value=data.get("value", own.name),
             uid=data.get("uid", ""),
+            controller=data.get("controller", ""),
         )
         return cls(job=job, pods=data["pods"], wanted=data.get("wanted", len(data["pods"])))
 
@@ -69,7 +71,7 @@ class Restart:
 
     def make(self, cluster: port.Cluster, write: Write) -> None:
         """Restarts the job by the verb that its controller expects. Repeating it does nothing that was done before."""
-        left = [pod for pod in training_jobs.pods_of(cluster, self.job) if self._is_doomed(pod)]
+        left = [pod for pod in training_jobs.pods_that_say_so(cluster, self.job) if self._is_doomed(pod)]
         if self.job.known.restart is port.Verb.COMMAND and self.job.uid:
             if left and not any(pod.deleting for pod in left) and len(left) == len(self.pods):
                 self._command(cluster, write, "RestartJob")
@@ -111,7 +113,7 @@ class Restart:
 
     def not_ended(self, cluster: port.Cluster) -> list[port.Pod]:
         """The pods of the job that have not ended."""
-        return [pod for pod in training_jobs.pods_of(cluster, self.job) if not pod.terminal]
+        return [pod for pod in self._pods(cluster) if not pod.terminal]
 
     def look(self, cluster: port.Cluster) -> tuple[port.Phase | None, RestartProgress]:
         """What the job's status says, None if the job is gone, and how far its pods are back."""
@@ -121,8 +123,14 @@ class Restart:
                 phase = cluster.workload(self.job.namespace, self.job.kind, self.job.name).phase
             except port.NotFound:
                 phase = None
-        pods = training_jobs.pods_of(cluster, self.job)
-        return phase, training_jobs.how_far_back(pods, doomed=frozenset(self.pods.values()), wanted=self.wanted)
+        pods = self._pods(cluster)
+        return phase, how_far_back(pods, doomed=frozenset(self.pods.values()), wanted=self.wanted)
+
+    def _pods(self, cluster: port.Cluster) -> list[port.Pod]:
+        """The pods of the restart, also those whose controllers are gone, and the new ones of the job."""
+        found = training_jobs.pods_that_say_so(cluster, self.job)
+        own = {pod.uid for pod in training_jobs.among(cluster, self.job, found)}
+        return [pod for pod in found if pod.uid in own or self._is_doomed(pod)]
 
     def _is_doomed(self, pod: port.Pod) -> bool:
         return self.pods.get(pod.name) == pod.uid

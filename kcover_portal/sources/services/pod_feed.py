@@ -170,7 +170,7 @@ class PodFeed:
 
     def _protected(self, pod: port.Pod, *, now: datetime) -> training_jobs.Job | None:
         """The pod's job if its owner consents to a restart and its controller creates the pods again."""
-        key = pod.namespace, pod.owner_kind, pod.owner_name, pod.job
+        key = pod.namespace, pod.owner_uid, pod.job
         at, job = self._jobs.get(key, (None, None))
         if at is None or now - at >= CONSENT_CACHED_FOR:
             try:

@@ -90,15 +90,7 @@ def add_pod(world: World, name: str, node: str) -> None:
 
 def test_a_part_asks_for_its_whole_job(world: World) -> None:
     world.kube.add_workload("JobSet", "train", "set")
-    world.kube.add_workload("Job", "train", "set-w")
-    reference = {
-        "apiVersion": "jobset.x-k8s.io/v1alpha2",
-        "kind": "JobSet",
-        "name": "set",
-        "uid": "u",
-        "controller": True,
-    }
-    world.kube.objects.merge("Job", "train", "set-w", {"metadata": {"ownerReferences": [reference]}})
+    world.kube.add_workload("Job", "train", "set-w", owner=("JobSet", "set"))
     labels = {"jobset.sigs.k8s.io/jobset-name": "set"}
     world.kube.add_pod("train", "set-w-0", node="gpu-2", owner_kind="Job", owner_name="set-w", labels=labels, gpus=8)
     ask(world, "set-w", kind="Job")
@@ -116,9 +108,7 @@ def test_a_part_that_asked_may_vanish_at_the_end(world: World) -> None:
     world.kube.add_workload("RayJob", "train", "ray")
     status = {"rayClusterName": "ray-1"}
     world.kube.objects.merge("RayJob", "train", "ray", {"status": status})
-    world.kube.add_workload("RayCluster", "train", "ray-1")
-    reference = {"apiVersion": "ray.io/v1", "kind": "RayJob", "name": "ray", "uid": "u", "controller": True}
-    world.kube.objects.merge("RayCluster", "train", "ray-1", {"metadata": {"ownerReferences": [reference]}})
+    world.kube.add_workload("RayCluster", "train", "ray-1", owner=("RayJob", "ray"))
     labels = {port.WORKLOADS["RayJob"].pod_label: "ray-1"}
     owner = {"owner_kind": "RayCluster", "owner_name": "ray-1"}
     world.kube.add_pod("train", "ray-1-0", node="gpu-2", labels=labels, gpus=8, **owner)

@@ -43,6 +43,8 @@ def gangs(kube: WithOperators, rng: random.Random) -> None:
         label, owner = KINDS[kind]
         name = f"{kind.lower()}-{number}"
         kube.add_workload(kind, "train", name, labels={"kcover.io/cascading-recovery": "true"})
+        if kind == "JobSet":
+            kube.add_workload("Job", "train", name, owner=(kind, name))
         for rank in range(rng.randint(2, 4)):
             kube.add_pod(
                 "train",
@@ -66,6 +68,7 @@ def kube() -> WithOperators:
 def test_a_thousand_random_drains_strand_no_gang(kube: WithOperators) -> None:
     rng = random.Random(20261123)
     worker = Worker(rng)
+    restarted: set[str] = set()
     for _ in range(1_000):
         node = rng.choice(NODES)
         kube.cordon(node)
@@ -75,12 +78,14 @@ def test_a_thousand_random_drains_strand_no_gang(kube: WithOperators) -> None:
         _restart(kube, worker, stored)
         after = {pod.uid: pod for pod in pods_of(kube)}
         touched = {job.value for job in jobs}
+        restarted |= touched
         for uid, labels in before.items():
             is_touched = any(value in touched for value in labels.values())
             assert (uid in after) != is_touched  # all pods of a gang were replaced, or none
         assert len(after) == len(before)
         assert all(pod.ready and pod.node != node for pod in after.values() if pod.uid not in before)
         kube.uncordon(node)
+    assert len(restarted) == 3  # each gang was
 
 
 def _restart(kube: WithOperators, worker: Worker, stored: list[dict]) -> None:

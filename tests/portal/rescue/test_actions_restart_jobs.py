@@ -72,7 +72,8 @@ def test_every_pod_of_the_job_is_deleted_after_the_cordon(make, protected: str) 
     world = make()
     add_job(world, "llm", "gpu-1", "gpu-2", "gpu-3", protected=protected)
     add_job(world, "other", "gpu-2")
-    world.kube.add_pod("default", "llm-0", node=NODE, labels={KUBEFLOW: "llm"})  # of another namespace: another job
+    more = {"owner_kind": "UnknownJob", "labels": {KUBEFLOW: "llm"}}
+    world.kube.add_pod("default", "llm-0", node=NODE, **more)  # of another namespace: another job
     world.fault(62)
     world.work()
 
@@ -121,6 +122,8 @@ def test_jobs_of_other_kinds(make, kind: str, label: str, owner: str) -> None:
     world.kube.add_workload(kind, "train", "job", labels={restart_jobs.PROTECTED: "true"})
     for number in (1, 2):
         name = "job" if owner == kind else f"job-{number}"
+        if owner != kind:
+            world.kube.add_workload(owner, "train", name, owner=(kind, "job"))
         world.kube.add_pod(
             "train", f"p{number}", node=f"gpu-{number}", owner_kind=owner, owner_name=name, labels={label: "job"}
         )

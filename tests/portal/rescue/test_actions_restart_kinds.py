@@ -3,7 +3,6 @@
 import pytest
 
 from kcover import reasons
-from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.actions import restart_jobs
 from tests.codes import codes_of
@@ -26,14 +25,8 @@ def world():
     one.uninstall()
 
 
-def add_workload(world: World, kind: str, name: str, *, owner: tuple[str, str] = ("", ""), **more: object) -> None:
-    """``owner``: kind and name of the controller above it."""
+def add_workload(world: World, kind: str, name: str, **more: object) -> None:
     world.kube.add_workload(kind, "train", name, **more)
-    if owner[0]:
-        known = port.WORKLOADS[owner[0]]
-        api = f"{known.group}/{known.version}"
-        reference = {"apiVersion": api, "kind": known.api_kind, "name": owner[1], "uid": "u", "controller": True}
-        world.kube.objects.merge(kind, "train", name, {"metadata": {"ownerReferences": [reference]}})
 
 
 def add_pods(world: World, owner: str, name: str, labels: dict[str, str], *, count: int = 2, **more: object) -> None:
@@ -62,6 +55,7 @@ def test_the_label_of_a_job_set_comes_before_that_of_its_child(world: World) -> 
 def test_the_owner_of_the_owner_consents(world: World) -> None:
     add_workload(world, "TrainJob", "llm", labels=OWN)
     add_workload(world, "JobSet", "llm", owner=("TrainJob", "llm"))
+    add_workload(world, "Job", "llm-node-0", owner=("JobSet", "llm"))
     add_pods(world, "Job", "llm-node-0", {JOBSET: "llm", BATCH: "llm-node-0"})
     world.fault(62)
     world.until("succeeded")

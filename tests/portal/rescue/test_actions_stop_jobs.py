@@ -59,6 +59,8 @@ def test_what_cannot_be_stopped_is_left_alone(world: World) -> None:
     world.kube.add_workload("LeaderWorkerSet", "train", "lws", labels=own)
     world.kube.add_workload("JobSet", "train", "queued", labels={**own, "kueue.x-k8s.io/queue-name": "gpus"})
     for name, label in (("lws", "leaderworkerset.sigs.k8s.io/name"), ("queued", "jobset.sigs.k8s.io/jobset-name")):
+        above = "LeaderWorkerSet" if name == "lws" else "JobSet"
+        world.kube.add_workload("Job", "train", f"{name}-w", owner=(above, name))
         world.kube.add_pod(
             "train", f"{name}-0", node=NODE, owner_kind="Job", owner_name=f"{name}-w", labels={label: name}
         )
