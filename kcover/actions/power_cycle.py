@@ -51,6 +51,7 @@ SPEC = ActionSpec(
         name="powerCycle",
         attributes={"unCordon": attributes.truth("unCordon")},
         needs=(("drain",),),
+        in_objects=False,
     ),
     implies=("cordon", "ready", "verify"),
     progress=Progress,

@@ -38,7 +38,10 @@ SPEC = ActionSpec(
     title=_("Call another system"),
     place=(Stage.REPAIR, 0),
     policy=PolicyAction(
-        name="webhook", attributes={"url": attributes.url, "waittime": attributes.wait}, required=("url",)
+        name="webhook",
+        attributes={"url": attributes.url, "waittime": attributes.wait},
+        required=("url",),
+        in_objects=False,  # the portal makes the request, from inside of its network
     ),
     plan=_plan,
     args=Args,

@@ -1,6 +1,7 @@
 """Find the rule that applies to a fault on a node. The rule with the highest priority wins, and only that rule runs.
 
-Rules of equal priority are ordered by the age of their policy, then by their place in it (KCE help page).
+Rules of equal priority are ordered by the age of their policy, then by their place in it (KCE help page). Rules that a
+cluster keeps as objects come after all of the portal's own: they add rules, and replace none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +18,7 @@ from kcover.policy import document
 class Candidate:
     """A rule and its origin. ``external``: an external decider gave it as its answer; no policy contains it.
 
-    ``source``: the SHA-256 of the text of the policy's revision.
+    ``source``: the SHA-256 of the text of the policy's revision. ``added``: a cluster keeps the policy as an object.
     """
 
     policy: str
@@ -26,6 +27,7 @@ class Candidate:
     rule: document.Rule
     external: bool = False
     source: str = ""
+    added: bool = False
 
     @property
     def name(self) -> str:
@@ -51,7 +53,7 @@ class MatchResult(NamedTuple):
 
 def rank(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates in the order in which they are tried."""
-    return sorted(candidates, key=lambda c: (-c.rule.priority, c.created_at, c.policy, c.rule.index))
+    return sorted(candidates, key=lambda c: (c.added, -c.rule.priority, c.created_at, c.policy, c.rule.index))
 
 
 def to_json(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
@@ -64,6 +66,7 @@ def to_json(candidates: Iterable[Candidate]) -> list[dict[str, Any]]:
             "index": candidate.rule.index,
             "rule": document.render_rule(candidate.rule),
             "source": candidate.source,
+            **({"added": True} if candidate.added else {}),
         }
         for candidate in rank(candidates)
     ]
@@ -96,9 +99,12 @@ def match(
 
     ``fatal``: the severity that the log line itself printed. ``application``, ``harmless``: see ``fault_refusal``.
     ``seen_within``: occurrences of this fault on this device, by window in seconds (see ``windows``); a missing window
-    counts as one occurrence.
+    counts as one occurrence. An added rule covers neither an application fault nor a fault that one of the portal's own
+    rules waits to see more often.
     """
     tried: list[TriedRule] = []
+    waits = ""
+    by_program = _is_application(kind=kind, code=code, cause=cause, fatal=fatal, application=application)
     for candidate in rank(candidates):
         refusal = fault_refusal(
             candidate.rule,
@@ -110,11 +116,28 @@ def match(
             harmless=harmless,
         )
         refusal = refusal or label_refusal(candidate.rule, labels)
-        refusal = refusal or _count_refusal(candidate.rule, seen_within or {})
+        if refusal is None and candidate.added:
+            refusal = _addition_refusal(by_program=by_program, waits=waits)
+        if refusal is None:
+            refusal = _count_refusal(candidate.rule, seen_within or {})
+            waits = waits or (candidate.name if refusal is not None and not candidate.added else "")
         tried.append(TriedRule(candidate.name, refusal is None, refusal or reasons.of("code_and_labels_match")))
         if refusal is None:
             return MatchResult(candidate, tuple(tried))
     return MatchResult(None, tuple(tried))
+
+
+def _is_application(*, kind: str, code: str, cause: int | None, fatal: bool | None, application: bool) -> bool:
+    if kind in fault.NUMERIC_KINDS:
+        return catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal)
+    return application
+
+
+def _addition_refusal(*, by_program: bool, waits: str) -> reasons.Reason | None:
+    """The reason why a rule of a cluster's object does not add to the portal's own; ``waits``: one that comes first."""
+    if by_program:
+        return reasons.of("object_adds_no_application_fault")
+    return reasons.of("object_after_own", own=waits) if waits else None
 
 
 def windows(candidates: Iterable[Candidate]) -> tuple[int, ...]:

@@ -190,9 +190,14 @@ SENTENCES: Mapping[str, str] = {
         "Cluster {cluster} keeps the policy {policy} as an object: change it there, or delete the object."
     ),
     "policy_object_name": _("The name {policy} belongs to another policy: give the object another name."),
-    "policy_object_loosens": _(
-        "{rule} would take faults from {own} and act with looser limits: give it a lower priority or the same limits"
+    "policy_object_action": _(
+        "{rule}: only a policy of the portal may contain {action}. Remove it, or publish the policy in the portal."
     ),
+    "policy_object_application": _(
+        "{rule}: {kind} {code} is not a fault of the node, and an object covers no other. Remove it, or publish the"
+        " policy in the portal."
+    ),
+    "policy_object_after": _("{own} of the portal comes first, for example for {fault}: {rule} then does nothing."),
     "policy_object_unreadable": _("The spec cannot be written as YAML: {error}"),
     "policy_objects_many": _("The portal reads at most {most} policies of a cluster."),
     "policy_not_active": _("Policy {policy} is not active. Give the revision to compare with."),

@@ -122,10 +122,16 @@ def _rules_of(row: Revision) -> Iterator[match.Candidate]:
     policy = _parse(row)
     if not isinstance(policy, document.Policy):
         return
+    added = row.policy.cluster_id is not None
     source = hashlib.sha256(row.text.encode()).hexdigest()
     for rule in policy.rules:
         yield match.Candidate(
-            policy=row.policy.name, revision=row.number, created_at=row.policy.created_at, rule=rule, source=source
+            policy=row.policy.name,
+            revision=row.number,
+            created_at=row.policy.created_at,
+            rule=rule,
+            source=source,
+            added=added,
         )
 
 

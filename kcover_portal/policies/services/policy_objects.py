@@ -1,19 +1,23 @@
 """Policies that a cluster keeps as objects, for GitOps: read into the portal, and read-only there.
 
-An object's policy holds in its own cluster only. It never replaces a policy of the portal, and its rules never loosen
-the portal's own rules. Each object's status says whether it was accepted.
+An object's policy holds in its own cluster only. It never replaces a policy of the portal, and its rules come after all
+of the portal's own. Each object's status says whether it was accepted.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 import yaml
 from django.db import transaction
 
-from kcover import reasons
-from kcover.decisions import looser_rules
+from kcover import actions, reasons
+from kcover.decisions import match, overlap
+from kcover.faults import catalog, fault
+from kcover.policy import document
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
@@ -27,15 +31,24 @@ log = logging.getLogger(__name__)
 MAX_OBJECTS_PER_CLUSTER = 200  # objects of a cluster
 MAX_MESSAGE = 1_000
 MAX_PROBLEMS = 5  # that one message lists
-CONDITION = "Accepted"
+CONDITION = ACCEPTED = "Accepted"
+APPLICATION_KIND = "pod"  # a container that ended with an error proves no fault of its node
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """What an object's status says: a word for programs, and sentences."""
+
+    word: str
+    because: reasons.Reason
 
 
 class _Refusal(Exception):
-    """Why an object is not accepted: a word for programs, and a sentence."""
+    """The object is not accepted."""
 
     def __init__(self, word: str, because: reasons.Reason) -> None:
         super().__init__(word)
-        self.word, self.because = word, because
+        self.answer = _Answer(word, because)
 
 
 def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
@@ -51,30 +64,30 @@ def read_policy_objects(cluster: Cluster, *, now: datetime) -> int:
     found.sort(key=lambda one: (one.created_at or now, one.kind.group, one.kind.kind, one.name))
     with transaction.atomic():
         Cluster.objects.select_for_update(no_key=True).get(pk=cluster.pk)  # one reader at a time
-        refusals: dict[str, _Refusal | None] = {}
+        told: dict[str, _Answer] = {}
         accepted: set[tuple[str, str]] = set()
         for number, one in enumerate(found):
             try:
                 if number >= MAX_OBJECTS_PER_CLUSTER:
                     raise _Refusal("TooMany", reasons.of("policy_objects_many", most=MAX_OBJECTS_PER_CLUSTER))
-                accepted.add(_publish(cluster, one, taken=accepted, now=now))
-                refusals[one.uid] = None
+                key, told[one.uid] = _publish(cluster, one, taken=accepted, now=now)
+                accepted.add(key)
             except _Refusal as refusal:
-                refusals[one.uid] = refusal
+                told[one.uid] = refusal.answer
         for row in known:
             if (row.kind, row.name) not in accepted:
                 gone = reasons.of("policy_object_gone")
                 revisions.delete(row.name, kind=row.kind, author=_author(cluster), because=gone, now=now, of=cluster)
     if fleet.mode_of(cluster)[0] not in fleet.MODES_WITHOUT_WRITES:
         for one in found:
-            _state(client, one, refusals[one.uid], now=now)
+            _state(client, one, told[one.uid], now=now)
     return len(accepted)
 
 
 def _publish(
     cluster: Cluster, one: port.CustomObject, *, taken: set[tuple[str, str]], now: datetime
-) -> tuple[str, str]:
-    """Puts one object into force. Raises _Refusal."""
+) -> tuple[tuple[str, str], _Answer]:
+    """Puts one object into force, and returns its policy's kind and name. Raises _Refusal."""
     key = one.kind.kind, one.name
     row = Policy.objects.filter(kind=key[0], name=key[1]).first()
     is_elsewhere = (
@@ -90,16 +103,45 @@ def _publish(
             for problem in reading.problems[:MAX_PROBLEMS]
         )
         raise _Refusal("Invalid", reasons.both(*found))
-    own = [rule for rule in queries.candidates() if queries.cluster_of(rule) is None]
-    for rule in validation.candidates(list(reading.policies)):
-        if rule.revision == 0 and (looser := looser_rules.loosened_by(rule, own)) is not None:
-            raise _Refusal("Loosens", reasons.of("policy_object_loosens", rule=rule.name, own=looser.name))
+    beyond = [problem for policy in reading.policies for problem in _beyond(policy.policy)]
+    if beyond:
+        raise _Refusal("NotAllowed", reasons.both(*beyond[:MAX_PROBLEMS]))
     try:
         because = reasons.of("policy_from_object", kind=f"{one.kind.kind} {one.kind.api_version}")
         revisions.apply(text, author=_author(cluster), reason="", because=because, now=now, of=cluster)
     except revisions.Conflict as error:
         raise _Refusal("Conflict", error.reason) from error
-    return key
+    after = (reason for policy in reading.policies for reason in _comes_after(policy.policy))
+    return key, _Answer(ACCEPTED, reasons.both(*islice(after, MAX_PROBLEMS)))
+
+
+def _comes_after(policy: document.Policy | document.StandbyPolicy) -> Iterator[reasons.Reason]:
+    """The portal's own rules that come first for some of the same faults, each once."""
+    own = match.rank(one for one in queries.candidates() if not one.added)
+    for rule in policy.rules if isinstance(policy, document.Policy) else ():
+        for first in own:
+            fault_of_both = overlap.shared(first.rule, rule)
+            if fault_of_both is not None:
+                where = f"{policy.name}#{rule.index + 1}"
+                yield reasons.of("policy_object_after", own=first.name, fault=fault_of_both, rule=where)
+
+
+def _beyond(policy: document.Policy | document.StandbyPolicy) -> Iterator[reasons.Reason]:
+    """What only the portal's own policies may say: its requests, its power, and acts for application faults."""
+    if not isinstance(policy, document.Policy):
+        return
+    kinds = actions.in_policies()
+    for rule in policy.rules:
+        where = f"{policy.name}#{rule.index + 1}"
+        for action in rule.actions:
+            if not kinds[action.name].in_objects:
+                yield reasons.of("policy_object_action", rule=where, action=action.name)
+        for kind, codes in rule.listed.items():
+            for code in codes:
+                if kind == APPLICATION_KIND or (kind in fault.NUMERIC_KINDS and catalog.is_user_fault(kind, int(code))):
+                    yield reasons.of("policy_object_application", rule=where, kind=kind, code=code)
+        if APPLICATION_KIND in rule.kinds:
+            yield reasons.of("policy_object_application", rule=where, kind=APPLICATION_KIND, code="*")
 
 
 def _text(one: port.CustomObject) -> str:
@@ -119,13 +161,13 @@ def _text(one: port.CustomObject) -> str:
     return text
 
 
-def _state(client: port.Cluster, one: port.CustomObject, refusal: _Refusal | None, *, now: datetime) -> None:
+def _state(client: port.Cluster, one: port.CustomObject, answer: _Answer, *, now: datetime) -> None:
     """Writes whether the object was accepted, if its status says something else."""
     condition = port.StatedCondition(
         type=CONDITION,
-        status="False" if refusal else "True",
-        reason=refusal.word if refusal else CONDITION,
-        message=str(refusal.because)[:MAX_MESSAGE] if refusal else "",
+        status="True" if answer.word == ACCEPTED else "False",
+        reason=answer.word,
+        message=str(answer.because)[:MAX_MESSAGE],
         generation=one.generation,
     )
     if one.conditions == (condition,):

@@ -1,6 +1,7 @@
-"""Policies as objects of a cluster: read, bounded to it, never looser than the portal's own, and told."""
+"""Policies as objects of a cluster: read, bounded to it, after the portal's own, and told."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -135,28 +136,74 @@ def test_a_name_whose_object_is_gone_is_free_in_another_cluster(world: World) ->
     uninstall()
 
 
+def publish(world: World, **rule: Any) -> None:
+    """A policy of the portal's own."""
+    document = {"apiVersion": "kcover.io/v1", "kind": "RescuePolicy", "metadata": {"name": "own"}}
+    text = yaml.safe_dump({**document, "spec": {"rules": [{**RULE, **rule}]}})
+    services.apply(text, author="user:a", reason="", now=world.now)
+
+
+REBOOT = [{"name": "cordon"}, {"name": "drain", "attribute": {"waittime": "1min"}}, {"name": "reboot"}]
+
+
 @pytest.mark.parametrize(
-    ("own", "theirs", "accepted"),
+    "own",
     [
-        ({"mode": "approve"}, {}, False),
-        ({"mode": "approve"}, {"errorCode": ["79"]}, True),
-        ({"mode": "approve"}, {"priority": 1}, True),
-        ({"approval": {"required": True}}, {}, False),
-        ({"mode": "enforce"}, {}, True),
+        {"mode": "approve"},
+        {"approval": {"approvers": 2}},
+        {"actions": [{"name": "notify"}]},
+        {"match": {"minCount": 3, "within": "1h"}},
+        {"priority": 0},
     ],
 )
-def test_it_never_loosens_a_rule_of_the_portal(
-    world: World, own: dict[str, Any], theirs: dict[str, Any], accepted: bool
-) -> None:
+@pytest.mark.parametrize("first", ["own", "theirs"])
+def test_the_portals_own_rule_comes_first(world: World, own: dict[str, Any], first: str) -> None:
+    theirs = {"priority": 1_000, "actions": REBOOT, "errorCode": ["62", "79"]}
+    if first == "theirs":
+        put(world, "theirs", **theirs)
+        assert read(world) == 1
+        world.now += timedelta(minutes=1)
+    publish(world, **own)
     put(world, "theirs", **theirs)
     assert read(world) == 1
-    content = {**RULE, "priority": 5, **own}
-    document = {"apiVersion": "kcover.io/v1", "kind": "RescuePolicy", "metadata": {"name": "own"}}
-    text = yaml.safe_dump({**document, "spec": {"rules": [content]}})
-    services.apply(text, author="user:a", reason="", now=world.now)
-    assert read(world) == int(accepted)
-    assert reported(world, name="theirs") == (("True", "Accepted") if accepted else ("False", "Loosens"))
-    assert len(queries.candidates(world.cluster.pk)) == 1 + accepted
+    assert reported(world, name="theirs") == ("True", "Accepted")
+    chosen, _ = queries.effective(kind="xid", code="62", labels={})
+    assert (chosen.name if chosen else "") == ("" if "match" in own else "own#1")
+    added, _ = queries.effective(kind="xid", code="79", labels={})
+    assert added is not None
+    assert added.name == "theirs#1"
+
+
+def test_the_status_names_the_own_rules_that_come_first(world: World) -> None:
+    publish(world)
+    put(world, "theirs", errorCode=["62", "79"])
+    read(world)
+    [one] = world.kube.custom_objects(KSYUN)
+    assert "own#1" in one.conditions[0].message
+    writes = len(world.kube.writes)
+    read(world)
+    assert len(world.kube.writes) == writes
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        {"actions": [{"name": "webhook", "attribute": {"url": "https://10.0.0.1/x"}}]},
+        {"actions": [{"name": "cordon"}, {"name": "drain"}, {"name": "powerCycle"}]},
+        {"errorCode": ["62", "13"]},
+        {"match": {"codes": {"pod": ["FailsFirst"]}}},
+        {"match": {"kinds": ["pod", "event"]}},
+    ],
+)
+def test_only_the_portals_own_policies_call_others_cut_power_and_act_for_programs(
+    world: World, rule: dict[str, Any]
+) -> None:
+    put(world, "theirs", OWN, **rule)
+    put(world)
+    assert read(world) == 1
+    assert reported(world, OWN, "theirs") == ("False", "NotAllowed")
+    publish(world, **rule)
+    assert [one.policy for one in queries.candidates(world.cluster.pk)] == ["gitops", "own"]
 
 
 @pytest.mark.parametrize(
