@@ -65,6 +65,9 @@ SENTENCES: Mapping[str, str] = {
     "repair_passed_by_name": _(
         "The machine with the node's name passed validation {validation}. Its serial number is unknown."
     ),
+    "repair_without_pair_test": _(
+        "Only the machine itself reported it. Run a pair test (profile burn-in): there another node measures, too."
+    ),
     "repair_failed_validation": _("The returned machine failed validation {validation}."),
     # Why it needs a person.
     "repair_overdue": _("It was due at {due}."),

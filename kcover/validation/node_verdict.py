@@ -9,10 +9,12 @@ from dataclasses import dataclass
 
 from kcover import reasons
 from kcover.faults.fault import Check
+from kcover.validation import nccl
 from kcover.validation.profiles import Profile
 
 PASSED, FAILED, ERROR = "passed", "failed", "error"
 HARDWARE, NONE = "hardware", "none"  # kinds of proof
+AGENT, JOB, PAIR = "agent", "job", "pair"  # who reports a result: root on the node can forge those of AGENT and JOB
 GOOD = ("pass", "warn")
 MAX_NAMED = 5  # results in a reason
 
@@ -32,6 +34,11 @@ class Verdict:
 def proof_of(status: str) -> str:
     """What a result with this status proves: HARDWARE if something was measured, else NONE."""
     return HARDWARE if status in (*GOOD, "fail") else NONE
+
+
+def reporter_of(check: str) -> str:
+    """Who reports results of the check: AGENT, JOB (a pod on the node), or PAIR (two nodes that measure together)."""
+    return {nccl.NODE: JOB, nccl.PAIR: PAIR}.get(check, AGENT)
 
 
 def of_node(profile: Profile, checks: Collection[Check], probes: Collection[Check] = ()) -> Verdict:

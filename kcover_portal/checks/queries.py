@@ -72,12 +72,19 @@ def last_passed_validation(node: Node, *, since: datetime | None = None, profile
 
 
 def validation_results(validation: Validation) -> dict[int, list[dict[str, Any]]]:
-    """The stored results by ValidatedNode, each with its ``proof``: of the checks so far, NCCL tests, then probes."""
+    """The stored results by ValidatedNode: of the checks so far, NCCL tests, then probes.
+
+    Each has its ``proof``, and who reported it (``reported_by``).
+    """
     targets = CheckTarget.objects.filter(run=validation.run_id) if validation.run_id else CheckTarget.objects.none()
     answers = dict(targets.values_list("node", "results"))
     return {
         one.pk: [
-            {**result, "proof": node_verdict.proof_of(result["status"])}
+            {
+                **result,
+                "proof": node_verdict.proof_of(result["status"]),
+                "reported_by": node_verdict.reporter_of(result["name"]),
+            }
             for result in (*answers.get(one.node_id, ()), *one.nccl, *one.probes)
         ]
         for one in validation.nodes.all()

@@ -98,6 +98,7 @@ class NodeVerdictSerializer(serializers.ModelSerializer[ValidatedNode]):
 class ResultSerializer(serializers.Serializer[Any]):
     """One result. ``proof`` is none for a check that was skipped, that broke or that nobody answered.
 
+    ``reported_by``: the node's agent, a job on the node, or a pair of nodes that measured together.
     ``busbw``: of an NCCL test, GB/s of bus bandwidth by message size in bytes; ``value`` is the highest.
     """
 
@@ -109,6 +110,7 @@ class ResultSerializer(serializers.Serializer[Any]):
     unit = serializers.CharField()
     message = serializers.CharField()
     proof = serializers.ChoiceField(["hardware", "none"])
+    reported_by = serializers.ChoiceField(["agent", "job", "pair"])
     busbw = serializers.DictField(child=serializers.FloatField(), required=False)
 
 

@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from kcover import reasons, repairs
+from kcover.validation import nccl, node_verdict
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs.services import Proof
@@ -15,7 +16,8 @@ def of_node(node: Node, since: datetime, serial: str) -> Proof:
 
     ``serial``: the machine's serial number, "" if unknown. A validation of a machine with another number proves
     nothing. Where one of the two numbers is unknown, the node's name counts, and the reason says so. A failure counts
-    more than a later validation that passed: that one may have tested something else.
+    more than a later validation that passed: that one may have tested something else. A pass without a pair test is
+    what the machine says of itself, and the reason asks for one.
     """
     rows = ValidatedNode.objects.filter(node=node, machine=node.uid, validation__requested_at__gte=since)
     verdicts = list(rows.order_by("pk").values_list("state", "validation", "serial"))
@@ -28,6 +30,13 @@ def of_node(node: Node, since: datetime, serial: str) -> Proof:
         (State.PASSED, repairs.Validation.PASSED, passed),
     ):
         if state in found:
-            return Proof(validation=validation, because=reasons.of(code, validation=str(found[state][0])))
+            number = found[state][0]
+            alone = state == State.PASSED and not _measured_with_others(rows.get(validation=number))
+            advice = reasons.of("repair_without_pair_test") if alone else None
+            return Proof(validation=validation, because=reasons.both(reasons.of(code, validation=str(number)), advice))
     other = any(state == State.PASSED for state, _validation, _serial in verdicts)
     return Proof(validation=repairs.Validation.OTHER_MACHINE if other else repairs.Validation.MISSING)
+
+
+def _measured_with_others(row: ValidatedNode) -> bool:
+    return any(one["name"] == nccl.PAIR and one["status"] in node_verdict.GOOD for one in row.nccl)

@@ -58,6 +58,7 @@ def test_a_validation_is_requested_and_read(world: World, operator: Api) -> None
     assert len(shown["nodes"][1]["because"]) == 1
     [dcgm] = [one for one in shown["results"] if (one["node"], one["check"]) == ("gpu-2", "dcgm")]
     named = {"device": "", "status": "skipped", "value": None, "unit": "", "message": "", "proof": "none"}
+    named["reported_by"] = "agent"
     assert dcgm == {"node": "gpu-2", "check": "dcgm", **named}
     assert operator.ids("validations?state=error&profile=light&node=gpu-2&cluster=c1") == [row.pk]
     assert operator.ids("validations?state=passed") == operator.ids("validations?node=gpu-9") == []

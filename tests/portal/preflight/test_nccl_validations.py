@@ -90,6 +90,11 @@ def test_one_node_passes_and_one_is_refused_for_its_bus_bandwidth(sim: SimWorld)
     assert {name: (one["status"], one["proof"]) for name, one in found.items()} == dict.fromkeys(
         ("pciebw", "nccl", "nccl_pair"), ("pass", "hardware")
     )
+    assert {name: one["reported_by"] for name, one in found.items()} == {
+        "pciebw": "agent",
+        "nccl": "job",
+        "nccl_pair": "pair",
+    }
     assert (found["nccl"]["value"], found["nccl"]["unit"]) == (480.0, "GB/s")
     assert found["nccl"]["busbw"] == {"8388608": 192.0, "134217728": 408.0, "8589934592": 480.0}
     refused = results(row, weak)

@@ -61,7 +61,7 @@ def test_a_repair_from_the_report_to_the_proof(report: Report, node: Node, now: 
         "part_serial": audit.Change(before="S-gpu-1", after="S-new"),
         "removed_serial": audit.Change(before="", after="S-gpu-1"),
     }
-    assert moved[-1].because.code == "repair_passed_by_name"  # type: ignore[attr-defined]
+    assert moved[-1].because.parts[0].code == "repair_passed_by_name"  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("state", State)
@@ -331,7 +331,26 @@ def test_only_a_validation_of_the_same_machine_closes_a_repair(known: Node, repo
     assert code(error) == "repair_other_machine"
     add_validation(known, at=now + 2 * HOUR, serial="M1")
     act(row, Verb.CLOSE, now=now + 3 * HOUR)
-    assert acts(row)[-1].because.code == "repair_validation_passed"  # type: ignore[attr-defined]
+    assert acts(row)[-1].because.parts[0].code == "repair_validation_passed"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("nccl", "asks"),
+    [
+        ([], True),
+        ([{"name": "nccl", "status": "pass"}], True),
+        ([{"name": "nccl_pair", "status": "skipped"}], True),
+        ([{"name": "nccl", "status": "pass"}, {"name": "nccl_pair", "status": "pass", "value": 480.0}], False),
+    ],
+)
+def test_a_machine_that_only_vouches_for_itself_asks_for_a_pair_test(
+    known: Node, report: Report, now: datetime, nccl: list[dict[str, object]], asks: bool
+) -> None:
+    row = report(*BACK)
+    add_validation(known, at=now + HOUR, serial="M1").nodes.update(nccl=nccl)
+    act(row, Verb.CLOSE, now=now + 2 * HOUR)
+    because = acts(row)[-1].because  # type: ignore[attr-defined]
+    assert ("repair_without_pair_test" in [part.code for part in because.parts]) is asks
 
 
 def test_a_machine_that_the_vendor_exchanged(known: Node, now: datetime) -> None:
@@ -354,4 +373,4 @@ def test_with_an_unknown_number_the_name_of_the_node_counts(
         act(row, verb, now=now)
     add_validation(known, at=now + HOUR, serial=validated)
     act(row, Verb.CLOSE, now=now + 2 * HOUR)
-    assert acts(row)[-1].because.code == "repair_passed_by_name"  # type: ignore[attr-defined]
+    assert acts(row)[-1].because.parts[0].code == "repair_passed_by_name"  # type: ignore[attr-defined]
