@@ -22,6 +22,7 @@ from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
+from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require, step_up
 from kcover_portal.api.v1 import base
@@ -34,6 +35,8 @@ from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
 REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
+MAX_SOURCES_AT_ONCE = 4  # of the 16 threads of a process
+RETRY_AFTER = 2  # seconds; a thousand new alerts are stored within about four
 
 
 class SourceSerializer(serializers.ModelSerializer[Source]):
@@ -218,6 +221,7 @@ class BatchParser(StrictJsonParser):
 
 
 request_rates: LeakyBuckets[int] = LeakyBuckets(rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)  # by key of the source
+in_hand: InHand[int] = InHand(most=MAX_SOURCES_AT_ONCE)
 
 
 class Events(base.ActionView):
@@ -236,28 +240,44 @@ class Events(base.ActionView):
         """Stores events; a repeated event changes nothing. Items that cannot be stored are listed in ``rejected``.
 
         Requires a token of kind source for this source. The answer comes once everything accepted is durable. Each
-        source may send 10 requests per second, 20 at once (429).
+        source may send 10 requests per second, 20 in a burst, and one at a time (429; 503 for Alertmanager, which
+        repeats after no other answer).
         """
         base.known_only(request)
         token, source = _own(request, name)
         if wait := request_rates.take(source.pk):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
-            raise http_errors.RetryAfter(limit, status=HTTPStatus.TOO_MANY_REQUESTS, retry_after=wait)
-        _check_owner(token, source)
-        refuse_encoded(request)
-        taken = services.receive(
-            source,
-            request.data,
-            content_type=(request.content_type or "").partition(";")[0].strip().lower(),
-            headers={key.lower(): value for key, value in request.headers.items()},
-            now=timezone.now(),
-        )
+            raise _later(source, limit, retry_after=wait)
+        try:
+            with in_hand.hold(source.pk):
+                taken = _take(request, token, source)
+        except SenderBusy as error:
+            raise _later(source, reasons.of("source_busy", source=name), retry_after=RETRY_AFTER) from error
         rejected = [
             {"path": one.path, "code": one.reason.code, "reason": localization.say(one.reason)}
             for one in taken.rejected
         ]
         answer = {"accepted": taken.accepted, "duplicates": taken.duplicates, "rejected": rejected}
         return Response(answer, status=HTTPStatus.ACCEPTED)
+
+
+def _take(request: Request, token: ApiToken, source: Source) -> services.IntakeResult:
+    _check_owner(token, source)
+    refuse_encoded(request)
+    return services.receive(
+        source,
+        request.data,
+        content_type=(request.content_type or "").partition(";")[0].strip().lower(),
+        headers={key.lower(): value for key, value in request.headers.items()},
+        now=timezone.now(),
+    )
+
+
+def _later(source: Source, because: reasons.Reason, *, retry_after: float) -> http_errors.RetryAfter:
+    """Asks to send the request again. Alertmanager drops a notification after 429 and repeats it after 5xx."""
+    is_dropped = source.kind == Source.Kind.ALERTMANAGER
+    status = HTTPStatus.SERVICE_UNAVAILABLE if is_dropped else HTTPStatus.TOO_MANY_REQUESTS
+    return http_errors.RetryAfter(because, status=status, retry_after=retry_after)
 
 
 def _check_owner(token: ApiToken, source: Source) -> None:

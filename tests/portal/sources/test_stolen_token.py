@@ -1,6 +1,7 @@
 """Somebody with the token of a source: how much work may they make?"""
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from kcover_portal import asgi
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.leaky_buckets import LeakyBuckets
@@ -16,7 +18,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source
 from tests.portal.accounts.browsers import make_user
-from tests.portal.sources.conftest import Sender, notification
+from tests.portal.sources.conftest import Sender, add, notification
 
 Make = Callable[..., dict[str, Any]]
 
@@ -36,8 +38,31 @@ def test_requests_in_a_row_are_refused_in_the_end(
     rates: LeakyBuckets[int] = LeakyBuckets(rate=10, burst=2, clock=lambda: 0.0)  # time stands still
     monkeypatch.setattr(sources, "request_rates", rates)
     answers = [alertmanager.post(notification(alert(f"Fault{number}"))) for number in range(3)]
-    assert [answer.status_code for answer in answers] == [202, 202, 429]
+    # Alertmanager gives a notification up after 429, and repeats it after 503.
+    assert [answer.status_code for answer in answers] == [202, 202, 503]
     assert (answers[-1].json()["code"], answers[-1].headers["Retry-After"]) == ("source_rate", "1")
+
+
+@pytest.mark.parametrize(("kind", "status"), [("alertmanager", 503), ("cloudevents", 429)])
+def test_one_request_of_a_source_at_a_time(
+    east: Cluster, now: datetime, alert: Make, sentinel: Sender, kind: str, status: int
+) -> None:
+    sender = Sender(add(east, kind, now=now, name="other"), now=now)
+    with sources.in_hand.hold(sender.source.pk):
+        answer = sender.post(notification(alert()))
+        assert (answer.status_code, answer.json()["code"]) == (status, "source_busy")
+        assert answer.headers["Retry-After"] == "2"
+        assert sentinel.post([], content_type="application/cloudevents-batch+json").status_code == 202
+    assert sender.post([], content_type="application/cloudevents-batch+json").status_code != status
+
+
+def test_all_sources_together_leave_threads_for_pages(alertmanager: Sender, alert: Make) -> None:
+    with ExitStack() as held:
+        for number in range(1, sources.MAX_SOURCES_AT_ONCE + 1):
+            held.enter_context(sources.in_hand.hold(-number))
+        assert alertmanager.post(notification(alert())).json()["code"] == "source_busy"
+    assert alertmanager.post(notification(alert())).status_code == 202
+    assert sources.MAX_SOURCES_AT_ONCE < asgi.PAGE_THREADS
 
 
 def test_the_token_of_an_owner_without_the_role_feeds_nothing_and_the_source_says_so(
