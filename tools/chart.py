@@ -26,6 +26,7 @@ HEADER = "# Rendered from deploy/chart by `make manifests`, with the values of d
 PLAIN = (
     "action-lease.yaml",
     "agent/daemonset.yaml",
+    "job-change-policy.yaml",
     "pair-test-policy.yaml",
     "machines.yaml",
     "pod-logs.yaml",
@@ -83,6 +84,7 @@ def special() -> dict[str, Schema]:
         "gateway.parentRefs": {"type": "array", "items": {"type": "object", "required": ["name"]}},
         "networkPolicy.storePorts": {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}},
         "features.podLogs": NAMES,
+        "namespaces.work": NAMES,
         "agent.url": {"type": "string", "pattern": "^(https?://.+)?$"},
         "agent.vendor": {"enum": ["nvidia", "metax", "amd"]},
         "agent.settings": agent_settings(),

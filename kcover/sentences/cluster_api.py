@@ -44,6 +44,7 @@ SENTENCES: Mapping[str, str] = {
     # Training jobs.
     "job_changed_often": _("{job} is another job now, or was changed during each try"),
     "job_kind_unsupported": _("{kind} is not a kind of training job; kinds are: {known}"),
+    "job_kind_not_changed": _("The portal changes no {kind}. Change it with kubectl."),
     "job_kind_not_suspended": _("{kind} has no field that suspends it"),
     "job_template_fixed": _("{kind} has no pod template that may be changed"),
     "job_field_missing": _("{kind} has no {field}"),

@@ -58,6 +58,12 @@ class JobOrder(models.Model):
     lease_until = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
 
+    label_stays = models.BooleanField(
+        db_default=False,
+        default=False,
+        help_text="the label that gave this order is on the job, obeyed, until its owner removes it",
+    )
+
     class Meta:
         ordering = ("-id",)
         constraints = (

@@ -105,7 +105,8 @@ def _each(verbs: str, group: str, resource: str, namespace: str = "") -> tuple[R
 
 
 def _jobs(name: str) -> Feature:
-    found = [right for group, resource in JOBS[name] for right in _each("get list patch", group, resource)]
+    verbs = "get list" if name == "statefulSet" else "get list patch"
+    found = [right for group, resource in JOBS[name] for right in _each(verbs, group, resource)]
     if name == "volcano":
         found.append(Right("create", "bus.volcano.sh", "commands"))
     return Feature(name, tuple(found))

@@ -40,21 +40,80 @@
   resources: [jobs]
   verbs: [{{ $verbs }}]
 {{- end }}
-{{- if $jobs.statefulSet }}
+{{- end }}
+
+{{/* StatefulSets also belong to the cluster itself, and whoever may change one may run any pod: they are only read. */}}
+{{- define "kcover.rules.statefulSets" -}}
+{{- if .Values.features.jobs.statefulSet }}
 - apiGroups: [apps]
   resources: [statefulsets]
-  verbs: [{{ $verbs }}]
+  verbs: [get, list]
 {{- end }}
 {{- end }}
 
+{{/* The rights to read jobs, and those to act on pods and jobs unless they are limited to some namespaces. */}}
 {{- define "kcover.rules.jobs" -}}
-{{- $jobs := .Values.features.jobs -}}
-{{- include "kcover.rules.jobKinds" (list . (ternary "get, list, patch" "get, list" .Values.features.actions)) }}
-{{- if and $jobs.volcano .Values.features.actions }}
+{{- $acts := and .Values.features.actions (not .Values.namespaces.work) -}}
+{{- include "kcover.rules.jobKinds" (list . (ternary "get, list, patch" "get, list" (not (not $acts)))) }}
+{{- include "kcover.rules.statefulSets" . }}
+{{- if $acts }}
+{{- include "kcover.rules.commands" . }}
+{{- include "kcover.rules.pods" . }}
+{{- end }}
+{{- end }}
+
+{{- define "kcover.rules.commands" -}}
+{{- if .Values.features.jobs.volcano }}
 # Restarts and stops a Volcano job as a whole. Single deletions could leave its gang below minAvailable.
 - apiGroups: [bus.volcano.sh]
   resources: [commands]
   verbs: [create]
+{{- end }}
+{{- end }}
+
+{{- define "kcover.rules.pods" }}
+# get: checks that a pod is still the same. delete: forced drains, and restarts of training jobs.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, delete]
+# Drains evict pods, which respects disruption budgets.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end }}
+
+{{/* A Role in each namespace of namespaces.work. Call it with (list . "worker"), the name of the account. */}}
+{{- define "kcover.work" -}}
+{{- $root := index . 0 -}}
+{{- $account := index . 1 -}}
+{{- if $root.Values.features.actions }}
+{{- range $root.Values.namespaces.work }}
+---
+# What the portal may end and change, in this namespace.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ include "kcover.scoped" $root }}-{{ $account }}-work
+  namespace: {{ . }}
+rules:
+  {{- include "kcover.rules.pods" $root | nindent 2 }}
+  {{- include "kcover.rules.jobKinds" (list $root "patch") | nindent 2 }}
+  {{- include "kcover.rules.commands" $root | nindent 2 }}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ include "kcover.scoped" $root }}-{{ $account }}-work
+  namespace: {{ . }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ include "kcover.scoped" $root }}-{{ $account }}-work
+subjects:
+  - kind: ServiceAccount
+    name: {{ include "kcover.prefix" $root }}-{{ $account }}
+    namespace: {{ $root.Release.Namespace }}
+{{- end }}
 {{- end }}
 {{- end }}
 
@@ -137,4 +196,5 @@
   verbs: [list]
 # list: the page of jobs. get: the preview of an order about a job.
 {{- include "kcover.rules.jobKinds" (list . "get, list") }}
+{{- include "kcover.rules.statefulSets" . }}
 {{- end }}

@@ -35,7 +35,8 @@ def look_for_labels(cluster: Cluster, *, now: datetime) -> list[JobOrder]:
     kube = fleet.connect(cluster)
     lately = _Lately(cluster, now=now)
     made = []
-    for workload in _chosen(cluster, kube.workloads(labels={NEEDS_RECOVERY: "true"}), lately, now=now):
+    labelled = kube.workloads(labels={NEEDS_RECOVERY: "true"})
+    for workload in _chosen(cluster, _not_obeyed(cluster, labelled), lately, now=now):
         try:
             order = _order(cluster, kube, workload, lately, now=now)
         except port.Unavailable:
@@ -68,6 +69,20 @@ class _Lately:
         if state == JobOrder.State.FAILED and self._refused[namespace] >= MAX_REFUSED_ORDERS_PER_NAMESPACE:
             return False
         return self._all[namespace] < MAX_ORDERS_PER_NAMESPACE
+
+
+def _not_obeyed(cluster: Cluster, labelled: Sequence[port.Workload]) -> list[port.Workload]:
+    """The jobs without those whose label was obeyed and stays, because the portal may not change them.
+
+    Once the owner has removed the label, it may be set again.
+    """
+    orders = JobOrder.objects.filter(cluster=cluster, label_stays=True)
+    obeyed = {(row.namespace, row.kind, row.name): row.pk for row in orders.only("namespace", "kind", "name")}
+    if not obeyed:
+        return list(labelled)
+    present = {(one.namespace, one.kind, one.name) for one in labelled}
+    orders.filter(pk__in=[pk for place, pk in obeyed.items() if place not in present]).update(label_stays=False)
+    return [one for one in labelled if (one.namespace, one.kind, one.name) not in obeyed]
 
 
 def _chosen(

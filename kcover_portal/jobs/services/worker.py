@@ -64,7 +64,7 @@ def _go_on(work: "_Work") -> None:
 
 def prune(*, before: datetime) -> None:
     """Deletes orders that ended, and failures that were over, before that time."""
-    JobOrder.objects.filter(ended_at__lt=before).delete()
+    JobOrder.objects.filter(ended_at__lt=before, label_stays=False).delete()
     PodFailure.objects.filter(over_at__lt=before).delete()
 
 
@@ -147,10 +147,14 @@ class _Work(OrderCalls):
             log.info("order %s: no node is excluded: %s", self.order.pk, error)
 
     def _clear_label(self, job: training_jobs.Job) -> None:
-        """Takes a person's order off the job, now that it is obeyed."""
+        """Takes a person's order off the job, now that it is obeyed, or remembers that it is where it must stay."""
         if self.order.cause != JobOrder.Cause.LABEL:
             return
+        if not job.known.changed:
+            self.update(label_stays=True)
         for workload in training_jobs.labelled(self.kube, job):
+            if not port.WORKLOADS[workload.kind].changed:
+                continue
             clear = partial(
                 self.kube.label_workload,
                 workload.namespace,

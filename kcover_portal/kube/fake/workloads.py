@@ -31,6 +31,7 @@ class Workloads(Recorder):
         self, namespace: str, kind: str, name: str, *, labels: Mapping[str, str | None]
     ) -> values.Workload:
         with self.call("label_workload", kind, name, namespace=namespace) as call:
+            verbs.changeable_kind(kind)
             call.wrote = True
             patch = {"metadata": {"labels": dict(labels)}}
             return _value(kind, self.objects.merge(kind, namespace, name, patch))

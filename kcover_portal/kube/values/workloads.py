@@ -43,7 +43,7 @@ class WorkloadKind:
     ``kind``: its name in the portal; ``served_as``: its name in the API, where that differs. ``pod_label``: the label
     of its pods that holds its name, or what ``named_by`` points to in the object; "": pods are found by their owner.
     ``replicas``: the path of the roles, each with a pod ``template`` that may be changed and from which its controller
-    creates pods again; (): there is none. ``suspend``: the path of the field that suspends it. ``never_is_final``:
+    creates pods again; (): there is none. ``changed``: the portal may change its objects. ``suspend``: the path of the field that suspends it. ``never_is_final``:
     pods with ``restartPolicy: Never`` are never created again.
     """
 
@@ -59,6 +59,7 @@ class WorkloadKind:
     suspend: tuple[str, ...] = ("spec", "suspend")
     replicas: tuple[str, ...] = ()
     never_is_final: bool = False
+    changed: bool = True
 
     @property
     def api_kind(self) -> str:
@@ -163,7 +164,13 @@ def _kinds() -> Mapping[str, WorkloadKind]:
             stop=Verb.COMMAND,
         ),
         WorkloadKind(
-            kind="StatefulSet", group="apps", version="v1", plural="statefulsets", pod_label="", stop=Verb.NONE
+            kind="StatefulSet",
+            group="apps",
+            version="v1",
+            plural="statefulsets",
+            pod_label="",
+            stop=Verb.NONE,
+            changed=False,  # whoever may change one may run any pod, and StatefulSets also belong to the cluster itself
         ),
     ]
     return MappingProxyType({known.kind: known for known in (*kubeflow, *others)})

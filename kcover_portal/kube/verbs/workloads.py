@@ -73,7 +73,7 @@ class Workloads(list_watch.Verbs):
                 raise
 
     def _patch(self, namespace: str, kind: str, name: str, body: Mapping[str, Any]) -> values.Workload:
-        known = known_kind(kind)
+        known = changeable_kind(kind)
         at = _path(known, namespace, name)
         changed = self._connection.request("PATCH", at, wire.WorkloadObject, body=body, content_type=_MERGE)
         return changed.value(known)
@@ -84,6 +84,14 @@ def known_kind(kind: str) -> values.WorkloadKind:
     known = values.WORKLOADS.get(kind)
     if known is None:
         raise errors.NotFound(reasons.of("job_kind_unsupported", kind=kind, known=", ".join(values.WORKLOADS)))
+    return known
+
+
+def changeable_kind(kind: str) -> values.WorkloadKind:
+    """Returns the row of ``WORKLOADS``. Raises ``NotFound``, and ``RefusedByServer`` if it has no right to change it."""
+    known = known_kind(kind)
+    if not known.changed:
+        raise errors.RefusedByServer(reasons.of("job_kind_not_changed", kind=known.kind))
     return known
 
 

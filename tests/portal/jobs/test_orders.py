@@ -1,5 +1,7 @@
 """Orders about jobs: what is refused, how they are carried out, what survives a crash, and when a person is asked."""
 
+from datetime import timedelta
+
 import pytest
 
 from kcover import reasons
@@ -275,3 +277,33 @@ def test_the_label_of_kubeflow_is_that_of_the_job(world: JobWorld) -> None:
     world.work()
     order.refresh_from_db()
     assert order.restart["label"] == KUBEFLOW
+
+
+def test_the_label_of_a_stateful_set_stays_and_counts_once(world: JobWorld) -> None:
+    """The portal may change no StatefulSet: whoever may change one may run any pod."""
+
+    def label(value: str | None) -> None:
+        own = {"kcover.io/cascading-recovery": "true", "kcover.io/need-recovery": value}
+        world.kube.objects.merge("StatefulSet", "train", "db", {"metadata": {"labels": own}})
+
+    def look() -> list[JobOrder]:
+        world.pass_time(60)
+        return services.look_for_labels(world.cluster, now=world.now)
+
+    add_workload(world, "StatefulSet", "db")
+    world.kube.add_pod("train", "db-0", node="gpu-1", owner_kind="StatefulSet", owner_name="db")
+    label("true")
+    (order,) = look()
+    assert world.until_settled(order).state == "done"
+    assert deleted(world) == ["db-0"]
+    assert world.kube.called("label_workload") == []
+    assert look() == look() == []
+    services.prune(before=world.now + timedelta(days=1))
+    assert look() == []
+    label(None)
+    assert look() == []
+    label("true")
+    (again,) = look()
+    assert world.until_settled(again).state == "done"
+    with pytest.raises(port.RefusedByServer):
+        world.kube.label_workload("train", "StatefulSet", "db", labels={})
