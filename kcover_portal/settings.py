@@ -12,6 +12,7 @@ from csp.constants import SELF
 
 from kcover_portal import database_config, env, log_format, oidc_settings, private_files, setting_values, static_files
 from kcover_portal import telemetry_settings as telemetry
+from kcover_portal.request_limits import MAX_BODY as DATA_UPLOAD_MAX_MEMORY_SIZE  # noqa: F401  a larger one is refused before
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. Processes run in the working directory if installed, otherwise in the checkout, and write to its var/.
@@ -214,7 +215,6 @@ LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
 LOCALE_PATHS = [BASE_DIR / "locale"]
 TIME_ZONE = cast("str", ENV["KCOVER_TIME_ZONE"])
 USE_TZ = True
-USE_I18N = True
 
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
