@@ -77,29 +77,37 @@ def sets_back(node: Node, incident: Incident, boot_id: str) -> bool:
 def sorted_out(node: Node, groups: Sequence[FaultGroup], *, boot_id: str, now: datetime) -> list[FaultGroup]:
     """The groups without those about a fault that was repaired meanwhile; these are added to its closed incident.
 
-    A late group about an open incident moves there. One or two queries for each late group.
+    A late group about an open incident moves there. One or two queries for each late group, and for each time since
+    which others may have happened.
     """
     left = []
+    read: dict[datetime, list[Incident]] = {}
     for group in groups:
-        incident, waits_until = _earlier(node, group, boot_id=boot_id)
+        incident, waits_until = _earlier(node, group, read, boot_id=boot_id)
         if incident is None:
             left.append(group if waits_until is None else _waiting(group, waits_until))
-        elif incident.state == Incident.State.OPEN:
+            continue
+        read.clear()  # the incident changes
+        if incident.state == Incident.State.OPEN:
             left.append(joins.moved(group, incident))
         else:
             _keep_closed(node, incident, group, boot_id=boot_id, now=now)
     return left
 
 
-def _earlier(node: Node, group: FaultGroup, *, boot_id: str) -> tuple[Incident | None, datetime | None]:
-    """The incident that the group belongs to, if it is not the open one of its own name.
+def _earlier(
+    node: Node, group: FaultGroup, read: dict[datetime, list[Incident]], *, boot_id: str
+) -> tuple[Incident | None, datetime | None]:
+    """The incident that the group belongs to, if it is not the open one of its own name. ``read``: rows by since when.
 
     Without one, until when a state may be of before a repair in this boot: if it ends by then, it was.
     """
     since = [one.earliest for one in group.fresh if isinstance(one, TimedFault) and one.earliest is not None]
     if len(since) != len(group.fresh) or (group.is_open and not are_late(group.fresh)):
         return None, None
-    found = [row for row in _SINCE.rows(node=node.pk, since=min(since)) if joins.is_same(group, row)]
+    if min(since) not in read:
+        read[min(since)] = list(_SINCE.rows(node=node.pk, since=min(since)))
+    found = [row for row in read[min(since)] if joins.is_same(group, row)]
     if any(map(is_in_doubt, group.fresh)):  # what may be of the present boot is not told away
         found = [row for row in found if row.state == Incident.State.OPEN]
     if are_late(group.fresh):

@@ -3,6 +3,7 @@
 A source is not an agent: its reports neither count as heartbeats nor change what is known about a boot.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from django.db import transaction
 from django.db.models import Max, QuerySet
 
 from kcover import reasons
-from kcover.faults import device
+from kcover.faults import device, fault
 from kcover.faults.device import NONE, Device, Known
 from kcover.sources.hosts import Hosts
 from kcover.sources.observation import is_of_check
@@ -119,9 +120,8 @@ def ingest_observed(
             node = nodes[pk]
             located = inventory.located(node, by_node[pk])
             for boot_id, told in late_reports.by_boot(node, located, now=now).items():
-                for alike in _in_turns(told):
-                    # One after the other: two names of one fault share an incident.
-                    record_faults.keep_faults(node, alike, boot_id=boot_id, now=now)
+                for together in _in_turns(told):
+                    record_faults.keep_faults(node, together, boot_id=boot_id, now=now)
         for node, one in passed:
             doubtful_states.end(node, witness, kind=one.kind, check=one.check, device=one.device, still=one.still)
         if passed:
@@ -129,15 +129,31 @@ def ingest_observed(
 
 
 def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
-    """The faults by identity, in the order of the first of each; those beyond the bound of a report together.
+    """The faults in turns: those of one turn cannot be two names of one fault, which would share an incident.
 
-    A component of gpud may report several Xids at once. Each of them has its own incident to join.
+    Faults of one code have a turn for each device, in their order, because a device has several names. What has a
+    second name, or may be that name, has a turn of its own: a component of gpud may report several Xids at once, and
+    each joins its own incident. Those beyond the bound of a report are together.
     """
     groups: dict[tuple[Identity, str], list[SourceFault]] = {}
     for one in seen:
         groups.setdefault((identity_of(one), one.alias), []).append(one)
     turns = list(groups.values())
-    yield from turns[: overflow.MAX_FAULTS_PER_REPORT]
+    rounds: list[list[SourceFault]] = []
+    of_code: Counter[tuple[str, int | str]] = Counter()
+    alone = []
+    for alike in turns[: overflow.MAX_FAULTS_PER_REPORT]:
+        first = alike[0]
+        if first.alias or first.kind in fault.NUMERIC_KINDS:
+            alone.append(alike)
+            continue
+        number = of_code[first.kind, first.code]
+        of_code[first.kind, first.code] += 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number] += alike
+    yield from rounds
+    yield from alone
     if rest := [one for alike in turns[overflow.MAX_FAULTS_PER_REPORT :] for one in alike]:
         yield rest
 
