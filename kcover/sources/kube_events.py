@@ -65,11 +65,15 @@ class SeenEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreflightEvent:
-    """The compacted preflight report of a node, and the workload that it belongs to."""
+    """The compacted preflight report of a node, and the workload that it belongs to.
+
+    ``at``: when it was written, by the clock of the node; None if the Event has no time.
+    """
 
     namespace: str
     workload: str
     body: Mapping[str, Any]
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +191,7 @@ def _preflight(event: SeenEvent, node: str) -> PreflightEvent | None:
     workload = event.annotations[PREFLIGHT_WORKLOAD]
     if not workload or len(workload) > 253 or not fields.is_storable(workload):
         raise Unreadable("metadata/annotations", reasons.of("event_preflight_workload"))
-    return PreflightEvent(namespace=_workload_namespace(event), workload=workload, body=body)
+    return PreflightEvent(namespace=_workload_namespace(event), workload=workload, body=body, at=event.last_at)
 
 
 def _workload_namespace(event: SeenEvent) -> str:

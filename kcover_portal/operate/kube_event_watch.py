@@ -55,7 +55,7 @@ def take_preflight(cluster: Cluster, report: kube_events.PreflightEvent, now: da
     """Stores the report of a node. Raises ReportInvalid if it is not counted."""
     workload = preflight.Workload(cluster=cluster, namespace=report.namespace, name=report.workload)
     try:
-        preflight.receive(workload, report.body, now=now)
+        preflight.receive(workload, report.body, at=report.at, now=now)
     except rule.ReportInvalid as refusal:
         refusal.path = f"message/{refusal.path}".rstrip("/")
         raise

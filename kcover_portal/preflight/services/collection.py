@@ -18,6 +18,7 @@ from kcover import audit, preflight, reasons
 from kcover.quote import short_text
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.queries.boots import boots_of
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
@@ -67,12 +68,18 @@ class AddedReport:
 
 
 def receive(
-    workload: Workload, body: Mapping[str, Any], *, now: datetime, within: timedelta | None = None
+    workload: Workload,
+    body: Mapping[str, Any],
+    *,
+    now: datetime,
+    within: timedelta | None = None,
+    at: datetime | None = None,
 ) -> AddedReport:
     """Stores one node's report, and the verdict if it was the last report of the run.
 
-    ``within``: the time to collect the reports of a run that this report begins; None: the cluster's. Raises
-    preflight.ReportInvalid for a rejected report, after storing the reason.
+    ``within``: the time to collect the reports of a run that this report begins; None: the cluster's. ``at``: when the
+    report was made at the earliest, by the node's clock; None: now. Raises preflight.ReportInvalid for a rejected
+    report, after storing the reason.
     """
     try:
         if NUL in json.dumps(body):
@@ -88,7 +95,7 @@ def receive(
     while True:
         try:
             with transaction.atomic():
-                return _take(workload, node, report, body, within=within, now=now)
+                return _take(workload, node, report, body, within=within, at=at, now=now)
         except IntegrityError:  # two concurrent first reports: the other one created the run
             log.info(
                 "preflight of %s/%s: concurrent first reports; retrying",
@@ -104,6 +111,7 @@ def _take(
     body: Mapping[str, Any],
     *,
     within: timedelta | None,
+    at: datetime | None,
     now: datetime,
 ) -> AddedReport:
     runs = PreflightRun.objects.select_for_update(no_key=True).filter(**workload.key).order_by("-pk")
@@ -137,7 +145,7 @@ def _take(
         defaults={
             "body": _kept(body, report),
             "verdict": verdict,
-            "at": now,
+            "at": _made_at(node, at, now=now),
             "reported_at": row.reported_at if row is not None and row.verdict == verdict else None,
         },
     )
@@ -154,6 +162,13 @@ def _take(
         doorbell.ring("preflight.report_verdicts")
     doorbell.publish("preflight", run.pk, cluster=workload.cluster.name)
     return AddedReport(run=run, change=change.name, because=change.because)
+
+
+def _made_at(node: Node, at: datetime | None, *, now: datetime) -> datetime:
+    """When the report was made at the earliest, by the portal's clock: an Event may be read long after it."""
+    if at is None:
+        return now
+    return min(at - max(boots_of(node).clock_ahead, timedelta()), now)
 
 
 def _agreed_on_another_size(run: PreflightRun, node: Node, report: preflight.Report) -> bool:

@@ -17,7 +17,7 @@ from kcover_portal.preflight.services.collection import AddedReport, Workload, r
 class SentReport:
     """A node's report with its workload. ``workload`` is used where the report names none.
 
-    ``within``: the time to collect the run's reports, None for the cluster's.
+    ``within``: the time to collect the run's reports, None for the cluster's. ``at``: when it was made, None: now.
     """
 
     namespace: str
@@ -25,6 +25,7 @@ class SentReport:
     workload: str = ""
     uid: str = ""
     within: timedelta | None = None
+    at: datetime | None = None
 
     def of(self, cluster: Cluster) -> Workload:
         """The workload. Raises FieldError if its name is missing, invalid or contradictory."""
@@ -55,7 +56,7 @@ def receive_from_node(cluster: Cluster, node: str, sent: SentReport, *, now: dat
 def store(workload: Workload, sent: SentReport, *, now: datetime) -> AddedReport:
     """Stores a report whose origin is trusted. Raises FieldError."""
     try:
-        return receive(workload, sent.report, within=sent.within, now=now)
+        return receive(workload, sent.report, within=sent.within, at=sent.at, now=now)
     except preflight.ReportInvalid as refusal:
         field = f"report/{refusal.path}" if refusal.path else "report"
         raise FieldError(field, refusal.reason) from refusal

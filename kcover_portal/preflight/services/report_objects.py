@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 MAX_REPORTS_PER_ROUND = 200
 MAX_REPORT_CHARS = 256 * 1024
 MAX_NAMESPACES_SHOWN = 5
+CLOCK_ERROR = timedelta(seconds=5)  # by which the API server's clock may be ahead of the portal's
 FIELDS = {"workloadName": 253, "nodeName": 253, "workloadUID": 64}
 
 _ignored: dict[int, set[str]] = {}  # by cluster: the namespaces that the log has named
@@ -91,6 +92,7 @@ def _take(cluster: Cluster, one: port.CustomObject, *, now: datetime) -> None:
         namespace=one.namespace,
         report={**report, "workload": texts["workloadName"]},
         uid=texts["workloadUID"],
+        at=one.created_at - CLOCK_ERROR if one.created_at is not None else None,
     )
     node_reports.receive_from_node(cluster, texts["nodeName"], sent, now=now)
 

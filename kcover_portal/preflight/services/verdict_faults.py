@@ -6,6 +6,7 @@ Faults are reported in a task, one by one, because there may be many and the nod
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Min
 
 from kcover import preflight, reasons
 from kcover_portal.incidents import services as incidents
@@ -53,8 +54,11 @@ def _why(report: PreflightReport) -> reasons.Reason:
 def close_cleared(run: PreflightRun, verdict: preflight.Verdict, *, now: datetime) -> None:
     """Closes incidents of earlier runs that this complete run disproves.
 
-    A run is a proof only about faults from before its first report. See ``preflight.cleared``.
+    A run is a proof only about faults from before its first report, which may have arrived late. See
+    ``preflight.cleared``.
     """
+    made_at = run.reports.aggregate(first=Min("at"))["first"]
+    before = min(run.first_at, made_at or run.first_at)
     cleared = preflight.cleared(queries.core_run(run), verdict)
     names = {*cleared.abnormal, *cleared.slow}
     rows = Incident.objects.filter(
@@ -62,10 +66,10 @@ def close_cleared(run: PreflightRun, verdict: preflight.Verdict, *, now: datetim
         node__name__in=names,
         kind="preflight",
         state=Incident.State.OPEN,
-        last_at__lt=run.first_at,
+        last_at__lt=before,
     ).select_related("node")
     proved = {Verdict.ABNORMAL.value: cleared.abnormal, Verdict.SLOW.value: cleared.slow}
     ended = [row.pk for row in rows if row.node is not None and row.node.name in proved.get(row.code, ())]
     workload = f"{run.namespace}/{run.workload}"
     because = reasons.of("preflight_cleared", run=str(run.pk), workload=workload)
-    incidents.close(ended, because=because, actor="system", before=run.first_at, now=now)
+    incidents.close(ended, because=because, actor="system", before=before, now=now)

@@ -3,10 +3,11 @@
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from kcover import reasons
-from kcover.sources import kube_events
+from kcover.sources import kube_events, settings
 from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
@@ -33,7 +34,8 @@ TakePreflight = Callable[[Cluster, kube_events.PreflightEvent, datetime], None]
 class EventFeed:
     """Takes the Events of one cluster that mean something. All others cost a comparison.
 
-    ``take_preflight`` stores a preflight report. It raises an ExplainedError for one that is not counted.
+    ``take_preflight`` stores a preflight report, whose time is the earliest one. It raises an ExplainedError for one
+    that is not counted.
     """
 
     def __init__(self, cluster: Cluster, take_preflight: TakePreflight) -> None:
@@ -106,7 +108,9 @@ class EventFeed:
             case Observation() as seen:
                 found.append(seen)
             case kube_events.PreflightEvent() as report:
-                self._take_preflight(self._cluster, report, now)
+                doubt = settings.doubt(source.kind, source.settings)
+                at = report.at - doubt if report.at is not None else None
+                self._take_preflight(self._cluster, replace(report, at=at), now)
             case kube_events.RecoveryOrder() as order:
                 self._check_room(order.namespace)
                 self._orders[order.namespace, order.pod] = order

@@ -48,6 +48,16 @@ def test_a_clean_run_closes_both(world: World) -> None:
     assert {code_of(one.closed_because) for one in Incident.objects.all()} == {"preflight_cleared"}
 
 
+def test_a_clean_run_that_is_told_late_closes_nothing_of_after_it(world: World) -> None:
+    tested_at = world.now - timedelta(minutes=1)
+    flagged(world)
+    for node in range(1, 5):
+        workload = services.Workload(cluster=world.cluster, namespace="ml", name="job", uid="earlier")
+        run = services.receive(workload, raw(node), at=tested_at, now=world.now).run
+    assert (run.state, run.abnormal) == ("complete", [])
+    assert states() == {"slow": "open", "abnormal": "open"}
+
+
 @pytest.mark.parametrize(
     ("later", "expected"),
     [

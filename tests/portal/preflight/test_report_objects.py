@@ -12,7 +12,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import port
 from kcover_portal.preflight import services
-from kcover_portal.preflight.models import PreflightRun, ReadReportObject
+from kcover_portal.preflight.models import PreflightReport, PreflightRun, ReadReportObject
 from kcover_portal.preflight.services import report_objects
 from tests.codes import refused
 from tests.portal.preflight.test_runs import raw
@@ -118,6 +118,16 @@ def test_an_object_of_long_ago_begins_no_run(world: World) -> None:
     world.now += timedelta(minutes=31)
     assert read(world) == 1
     assert not PreflightRun.objects.exists()
+
+
+def test_a_report_has_the_time_of_its_object(world: World) -> None:
+    """A portal that was away reads it late; the node may have rebooted since."""
+    in_job(world, 1)
+    made_at = world.now
+    put(world, 1, report=raw(1, gpu_check=2))
+    world.now += timedelta(minutes=10)
+    assert read(world) == 1
+    assert PreflightReport.objects.get().at == made_at - report_objects.CLOCK_ERROR
 
 
 def test_a_silent_cluster_loses_no_object(world: World) -> None:

@@ -2,23 +2,41 @@
 is.
 """
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from kcover.faults.fault import Fault
+from kcover.sources import kube_events
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.operate import kube_event_watch
+from kcover_portal.preflight import services as preflight
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.sources import services as sources
 from tests.codes import code_of
+from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.test_approvals import GATED, vote
 from tests.portal.rescue.world import CORDON, NODE, PCI, World
 
 pytestmark = pytest.mark.django_db
 XID = Fault(kind="xid", code=62, pci=PCI, source="kmsg", sequence=7)
+
+HEAL_PREFLIGHT = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: preflight}
+spec:
+  rules:
+    - priority: 20
+      errorCode: ["62"]
+      actions: &reboot [{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: "true"}}]
+    - {priority: 10, match: {kinds: [preflight]}, actions: *reboot}
+"""
 
 SILENT = """
 apiVersion: kcover.io/v1
@@ -246,3 +264,44 @@ def test_inv_32_a_rescue_whose_fault_a_person_closed_in_a_pause_takes_nothing_aw
     assert (world.rescue().state, world.rescue().outcome) == ("cancelled", "void")
     assert jobs(world) == 0
     assert len(world.kube.list_pods(node=NODE)) == 1
+
+
+def told_by_event(world, *, at):
+    """An Event in which a node's failed preflight is told, read now."""
+    sources.make_watched_sources(world.now)
+    event = kube_events.SeenEvent(
+        namespace="default",
+        name="preflight",
+        uid="e1",
+        reason="Error",
+        type="Warning",
+        message=json.dumps(raw(1, gpu_check=2)),
+        count=1,
+        involved_kind="Node",
+        involved_name=NODE,
+        involved_namespace="",
+        annotations={"kcover.io/preflight-workload": "job"},
+        component="kcover",
+        last_at=at,
+        resource_version="7",
+    )
+    sources.EventFeed(world.cluster, kube_event_watch.take_preflight).feed([event], now=world.now)
+    return preflight.report_verdicts(now=world.now)
+
+
+@pytest.mark.parametrize(("seconds", "asked"), [(-20, 1), (3, 1), (20, 2), (None, 2)])  # from the reboot
+def test_inv_15_a_preflight_of_the_boot_before_whose_event_is_read_late_reboots_nothing(make, seconds, asked):
+    world = make(policy=HEAL_PREFLIGHT)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    booted_at = world.now
+    world.reboot()
+    world.until("succeeded")
+    world.now += timedelta(minutes=5)
+    at = None if seconds is None else booted_at + timedelta(seconds=1 + seconds)
+    assert told_by_event(world, at=at) == 1
+    for _ in range(45):
+        world.pass_time()
+    assert jobs(world) == asked
+    incident = Incident.objects.get(kind="preflight")
+    assert [one.late_seconds is not None for one in incident.occurrences.all()] == [asked == 1]
