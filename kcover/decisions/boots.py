@@ -6,7 +6,10 @@ start of a boot, the fault is evidence of the boot before: a second reboot for t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
+
+DRIFT: Final = 0.001  # of the kernel's clock, 86 s a day; a clock that is not corrected drifts by a tenth of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +24,29 @@ class Boot:
     after: datetime | None = None
 
 
-def boot_of(boots: Sequence[Boot], *, earliest: datetime) -> Boot | None:
+def boot_of(
+    boots: Sequence[Boot], *, earliest: datetime, begun: datetime | None = None, takes: timedelta = timedelta()
+) -> Boot | None:
     """The boot of a fault that did not happen before ``earliest``, by the portal's clock; None without boots.
 
     ``boots``: of the node, the latest first. A fault from before all of them counts for the oldest that is known.
+    ``begun``: when the kernel that told of it had begun at the latest; None: unknown. From then until somebody sees a
+    boot it takes ``takes`` at most, so that the kernel of a boot that was seen still later is another one.
     """
     for boot in boots:
-        if boot.since is None or boot.since <= earliest:
+        if boot.since is None or (boot.since <= earliest and not _is_after(boot, begun, takes)):
             return boot
     return boots[-1] if boots else None
+
+
+def kernel_begun(at: datetime, uptime: timedelta) -> datetime:
+    """When a kernel that had run for ``uptime`` at or before ``at`` had begun at the latest.
+
+    The kernel's clock runs free of the node's, so that its drift is left out.
+    """
+    return at - uptime * (1 - DRIFT)
+
+
+def _is_after(boot: Boot, begun: datetime | None, takes: timedelta) -> bool:
+    since = boot.after or boot.since  # as nobody looked, the boot may have begun since ``after``
+    return begun is not None and since is not None and begun < since - takes

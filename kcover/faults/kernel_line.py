@@ -9,6 +9,7 @@ syslog's (RFC 3164, and with RFC 3339 times; BusyBox adds the facility), RFC 542
 """
 
 import re
+from datetime import timedelta
 from typing import Final
 
 KERNEL: Final = "kernel"
@@ -42,6 +43,12 @@ _WORDS: Final = re.compile(
     r"|(?:\{[0-9]{1,10}\})?\[Hardware Error\]: |Linux version ",
     re.IGNORECASE,
 )
+# Directly before the words: seconds of the kernel's clock, or the microseconds of a record of /dev/kmsg.
+_UPTIME: Final = re.compile(
+    r"\[ {0,11}([0-9]{1,9})\.([0-9]{3,9})\](?: ?\[ {0,6}[TC][0-9]{1,7}\])? ?"
+    rf"(?:(?:{_HOST} )?kernel: {{0,2}})?\Z"
+    r"|\A[0-7],[0-9]{1,19},([0-9]{1,16}),[^;\n]{0,100};\Z"
+)
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
@@ -68,6 +75,16 @@ def writer(line: str) -> str:
 def _unless_program(line: str) -> str:
     """What a collector passes on may be anybody's, even where it looks like the kernel's."""
     return PROGRAM if writer(line) == PROGRAM else ""
+
+
+def uptime(line: str) -> timedelta | None:
+    """How long the kernel had run when it printed the line, to the microsecond; None if the line does not say."""
+    words = _WORDS.search(line)
+    stamp = _UPTIME.search(line, 0, words.start()) if words is not None else None
+    if stamp is None:
+        return None
+    seconds, fraction, micro = stamp.groups()
+    return timedelta(microseconds=int(micro or seconds + fraction.ljust(6, "0")[:6]))
 
 
 def is_of_kernel(line: str) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.faults import driver_line, xid
+from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
@@ -171,4 +171,5 @@ def _observation(
         alias=xid.OFF_THE_BUS if seen.code == driver_line.LOST else None,  # both are told of one GPU
         weight=Weight.PROGRAM if query.texts else Weight.NODE,  # any program can print this line
         seen_at=observation.not_ahead(seen_at, "0", now=now),
+        uptime=kernel_line.uptime(line) if not query.texts else None,
     )

@@ -51,6 +51,7 @@ class Observation:
     ``alias``: the Xid that the code stands for, so that other sources of the same fault join its incident.
     ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
     ``earliest``: of what has no time of its own, when it was read before and was no fault; LONG_AGO if it was not read.
+    ``uptime``: of a line of the kernel, for how long its kernel had run; None if the line does not say.
     """
 
     path: str
@@ -70,6 +71,7 @@ class Observation:
     advice: str = ""
     seen_at: datetime | None = None
     earliest: datetime | None = None
+    uptime: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover.decisions.boots import Boot, boot_of
+from kcover.decisions.boots import Boot, boot_of, kernel_begun
 
 REBOOT = datetime(2026, 11, 28, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
@@ -35,3 +35,31 @@ def test_a_boot_without_a_time_began_long_ago() -> None:
 def test_what_is_older_than_all_boots_belongs_to_the_oldest() -> None:
     assert boot_of(BOOTS[:2], earliest=REBOOT - timedelta(days=9)) == BOOTS[1]
     assert boot_of((), earliest=REBOOT) is None
+
+
+@pytest.mark.parametrize(
+    ("uptime", "boot"),
+    [
+        (timedelta(minutes=20), "new"),
+        (timedelta(minutes=39), "new"),
+        (timedelta(minutes=41), "old"),
+        (timedelta(hours=1, minutes=39), "old"),
+        (timedelta(hours=1, minutes=41), "first"),
+        (timedelta(days=900), "first"),
+    ],
+)
+def test_a_kernel_that_ran_longer_is_that_of_an_earlier_boot(uptime: timedelta, boot: str) -> None:
+    at = REBOOT + timedelta(minutes=10)
+    found = boot_of(BOOTS, earliest=at, begun=kernel_begun(at, uptime), takes=timedelta(minutes=30))
+    assert found is not None
+    assert found.id == boot
+
+
+def test_the_clock_of_the_kernel_drifts() -> None:
+    year = timedelta(days=365)
+    rows = (Boot("new", REBOOT), Boot("old"))
+    for drift, boot in ((timedelta(hours=8), "new"), (timedelta(hours=10), "old")):
+        at = REBOOT + year
+        assert boot_of(rows, earliest=at, begun=kernel_begun(at, year + drift), takes=timedelta()) == next(
+            row for row in rows if row.id == boot
+        )

@@ -1,5 +1,7 @@
 """Who wrote a line of a log file: a user's text is not taken for the kernel's."""
 
+from datetime import timedelta
+
 import pytest
 
 from kcover.faults import kernel_line
@@ -114,3 +116,27 @@ def test_the_fields_of_a_journal() -> None:
 )
 def test_texts_of_the_kernel_are_no_tags(text: str) -> None:
     assert kernel_line.is_of_kernel(f"[   38.175561] {text}")
+
+
+@pytest.mark.parametrize(
+    ("line", "microseconds"),
+    [
+        (f"[1084456.074562] {XID}", 1_084_456_074_562),
+        (f"[   38.175][ T1234] {XID}", 38_175_000),
+        (f"<4>[ 12.000000019]{XID}", 12_000_000),
+        (f"kern  :err   : [   12.345678] {XID}", 12_345_678),
+        (f"Sep  2 00:01:44 ws1 kernel: [1234.567890] {XID}", 1_234_567_890),
+        (f"[ 1234.567890] gpu-1 kernel: {XID}", 1_234_567_890),
+        (f'{{"MESSAGE":"[   12.345678] {XID}"}}', 12_345_678),
+        (f"4,77,12345678,-;{XID}", 12_345_678),
+        (XID, None),
+        (f"[1763715600.123456] {XID}", None),  # a time since 1970
+        (f"[Thu Nov 28 10:00:00 2026] {XID}", None),
+        (f"[  +0.000012] {XID}", None),
+        (f"Nov 28 10:00:00 gpu-1 kernel: {XID} [12.345678] NVRM: ", None),
+        ("[   12.345678] usb 1-1: new device", None),
+    ],
+)
+def test_the_uptime_of_a_line(line: str, microseconds: int | None) -> None:
+    told = kernel_line.uptime(line)
+    assert told == (timedelta(microseconds=microseconds) if microseconds is not None else None)

@@ -37,19 +37,24 @@ def by_boot(node: Node, seen: Iterable[Timed], *, now: datetime) -> dict[str, li
     known = boots_of(node)
     found: dict[str, list[Timed]] = {}
     for one in seen:
-        boot, placed = _placed(one, known, now=now)
+        boot, placed = _placed(one, node, known, now=now)
         found.setdefault(boot or node.boot_id, []).append(placed)
     return found
 
 
-def _placed(one: Timed, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]:
+def _placed(one: Timed, node: Node, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]:
     earliest = min(one.earliest or one.seen_at or now, now)
     if one.by_node_clock:
         earliest -= max(known.clock_ahead, timedelta())  # one that is behind moves no fault to the later boot
-    boot = boots.boot_of(known.boots, earliest=earliest)
+    begun = boots.kernel_begun(earliest, one.uptime) if one.uptime is not None else None
+    takes = timedelta(seconds=node.cluster.ready_within)
+    boot = boots.boot_of(known.boots, earliest=earliest, begun=begun, takes=takes)
     placed = replace(one, earliest=earliest)
     if boot is None or boot is known.boots[0]:
         return boot.id if boot else "", placed
+    end = known.boots[known.boots.index(boot) - 1].since
+    if begun is not None and end is not None:  # its time may be that of a collector, which read it in a later boot
+        placed = replace(placed, earliest=min(earliest, end), seen_at=min(one.seen_at or end, end))
     ahead = known.clock_ahead if one.by_node_clock else timedelta()
     return boot.id, doubtful_states.in_doubt(_late(placed, now=now), known.boots[0], clock_ahead=ahead, now=now)
 

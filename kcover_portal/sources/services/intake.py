@@ -257,6 +257,7 @@ def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime)
         alias=f"xid {one.alias}" if one.alias else "",
         advice=one.advice[:200],
         earliest=_earliest(source, one, ahead=ahead, now=now),
+        uptime=one.uptime,
         doubt=_doubt(source, one) + ahead if _lasts(one) else None,
         by_node_clock=source.kind in settings.NODE_CLOCKS,
     )

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 import pytest
 
+from kcover.faults.device import named
 from kcover.faults.fault import Fault
 from kcover.sources import kube_events
+from kcover.sources.observation import Observation, Reading
 from kcover_portal.fleet import services as fleet
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
@@ -18,6 +20,7 @@ from kcover_portal.preflight import services as preflight
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.sources import services as sources
+from kcover_portal.sources.services import intake
 from tests.codes import code_of
 from tests.portal.preflight.test_runs import raw
 from tests.portal.rescue.test_approvals import GATED, vote
@@ -305,3 +308,23 @@ def test_inv_15_a_preflight_of_the_boot_before_whose_event_is_read_late_reboots_
     assert jobs(world) == asked
     incident = Incident.objects.get(kind="preflight")
     assert [one.late_seconds is not None for one in incident.occurrences.all()] == [asked == 1]
+
+
+@pytest.mark.parametrize(("uptime", "asked"), [(timedelta(days=14), 1), (timedelta(minutes=5), 2), (None, 2)])
+def test_inv_15_a_line_of_the_boot_before_that_a_log_store_dates_by_its_arrival_reboots_nothing(make, uptime, asked):
+    world = make()
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    world.now += timedelta(minutes=5)
+    loki = sources.make_source(
+        "loki", "loki", world.cluster, url="http://logs", token="", given={}, actor="test", now=world.now
+    )
+    line = Observation(
+        path="", key="1", node=NODE, kind="xid", code=62, device=named(pci=PCI), seen_at=world.now, uptime=uptime
+    )
+    intake.take(loki, Reading(observations=(line,)), now=world.now)
+    for _ in range(45):
+        world.pass_time()
+    assert jobs(world) == asked

@@ -14,7 +14,8 @@ from kcover_portal.sources.services import loki_pull
 from tests.portal.sources.conftest import add, pull
 from tests.portal.sources.stand_ins import PCI, Answered, StandIns
 
-XID_79 = f"[1235733.431527] NVRM: Xid (PCI:{PCI}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+PLAIN = f"NVRM: Xid (PCI:{PCI}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
+XID_79 = f"[1235733.431527] {PLAIN}"
 SECOND = timedelta(seconds=1)
 
 
@@ -274,7 +275,47 @@ def test_a_line_that_a_collector_read_late_is_of_the_boot_that_printed_it(
 ) -> None:
     at = now - timedelta(minutes=5)
     Node.objects.update(boot_id="boot-2", past_boots=["boot-1"], boot_times={"boot-2": at.isoformat()})
-    line = f"{(at + printed * SECOND).isoformat()} gpu-1 kernel: {XID_79}" if printed is not None else XID_79
+    line = f"{(at + printed * SECOND).isoformat()} gpu-1 kernel: {PLAIN}" if printed is not None else PLAIN
     kernel(stand_ins, line, now - SECOND)
     pull(loki, at=now + SECOND)
     assert [row.boot_id for row in Occurrence.objects.all()] == [boot]
+
+
+@pytest.mark.parametrize(
+    ("uptime", "boot"),
+    [
+        ("[1235733.431527] ", "boot-1"),
+        ("[ 2500.000001] ", "boot-1"),
+        ("[ 1900.000001][  T123] ", "boot-2"),  # it took half an hour until the boot was seen
+        ("[  299.000001] ", "boot-2"),
+        ("6,77,1235733431527,-;", "boot-1"),
+        ("gpu-1 kernel: [1235733.431527] ", "boot-1"),
+        ("", "boot-2"),
+    ],
+)
+def test_a_line_whose_kernel_ran_longer_than_the_boot_is_of_an_earlier_one(
+    loki: Source, stand_ins: StandIns, now: datetime, uptime: str, boot: str
+) -> None:
+    at = now - timedelta(minutes=5)
+    Node.objects.update(boot_id="boot-2", past_boots=["boot-1"], boot_times={"boot-2": at.isoformat()})
+    stamp = "Nov 21 08:00:00 " if uptime.startswith("gpu-1") else ""
+    kernel(stand_ins, f"{stamp}{uptime}{PLAIN}", now - 2 * SECOND)
+    pull(loki, at=now + SECOND)
+    row = Occurrence.objects.get()
+    assert (row.boot_id, row.late_seconds is not None) == (boot, boot == "boot-1")
+    if boot == "boot-1":  # its own time is unknown, the end of its boot at the latest
+        assert row.seen_at == row.earliest_at == at
+        assert row.late_seconds == pytest.approx(301, abs=1)
+        assert row.incident.last_at == at
+
+
+def test_an_uptime_tells_of_no_boot_that_began_while_nobody_looked(
+    loki: Source, stand_ins: StandIns, now: datetime
+) -> None:
+    away, back = now - timedelta(hours=9), now - timedelta(minutes=5)
+    times = {"boot-2": f"{back.isoformat()} {away.isoformat()}"}
+    Node.objects.update(boot_id="boot-2", past_boots=["boot-1"], boot_times=times)
+    kernel(stand_ins, f"[{8 * 3600}.000001] {PLAIN}", now - 2 * SECOND)
+    kernel(stand_ins, f"[{10 * 3600}.000001] {PLAIN}", now - SECOND)
+    pull(loki, at=now + SECOND)
+    assert list(Occurrence.objects.order_by("pk").values_list("boot_id", flat=True)) == ["boot-2", "boot-1"]
