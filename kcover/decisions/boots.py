@@ -7,9 +7,8 @@ start of a boot, the fault is evidence of the boot before: a second reboot for t
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
-DRIFT: Final = 0.001  # of the kernel's clock, 86 s a day; a clock that is not corrected drifts by a tenth of it
+from kcover.faults import kernel_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def kernel_begun(at: datetime, uptime: timedelta) -> datetime:
 
     The kernel's clock runs free of the node's, so that its drift is left out.
     """
-    return at - uptime * (1 - DRIFT)
+    return at - uptime * (1 - kernel_line.DRIFT)
 
 
 def _is_after(boot: Boot, begun: datetime | None, takes: timedelta) -> bool:

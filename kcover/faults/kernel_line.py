@@ -12,6 +12,7 @@ import re
 from datetime import timedelta
 from typing import Final
 
+DRIFT: Final = 0.001  # of the kernel's clock, 86 s a day; one that nothing corrects drifts by a tenth of it
 KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
 

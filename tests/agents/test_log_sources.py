@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from agents.probes.log import sources
+from agents.probes.log import kmsg, sources
 from agents.probes.log.kmsg import MAX_LINE_BYTES, Record
 from tests.waiting import HANG_SECONDS
 
@@ -382,6 +382,27 @@ def test_a_saved_device_log_keeps_facility_and_sequence(path, file):
         Record(text="NVRM: drill", at=NOW, facility=1, sequence=5),
         Record(text="NVRM: kernel", at=NOW, facility=0, sequence=6),
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "codes"),
+    [
+        ("[  899.000000] ", [79]),
+        ("[  902.500000] ", []),
+        ("[1235733.431527] ", []),
+        ("Nov 21 08:00:00 gpu-1 kernel: [1235733.431527] ", []),
+        ("Nov 21 08:00:00 gpu-1 kernel: ", [79]),
+        ("4,7,899000000,-;", [79]),
+        ("4,7,1235733431527,-;", []),
+    ],
+)
+def test_a_line_whose_kernel_ran_longer_than_the_machine_is_no_fault_of_this_boot(path, before, codes):
+    """A system log that writes again what it kept, after the first lines of the next boot."""
+    path.write_text(f"{BOOT}\n{before}NVRM: Xid (PCI:0000:4e:00): 79, pid=1\n")
+    source = sources.LogFile(path, uptime=lambda: 900.0)
+    chunk = source.read(boot_id="boot-2", now=NOW)
+    source.close()
+    assert [fault.code for fault in kmsg.faults_of(chunk.records)] == codes
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ outside printable ASCII are escaped as ``\\xNN``; the core's parser (``kcover.fa
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from kcover.faults import driver_line, kernel_line, machine_check, xid
 from kcover.faults.fault import Fault
@@ -26,7 +26,8 @@ class Record:
 
     ``facility`` 0 is the kernel's own. The kernel lets no program use it, so any other value is a program's message.
     ``is_plain``: without a header. A system log has the lines of programs, too, and any user may log any text, so that
-    only what stands before the text tells whose it is.
+    only what stands before the text tells whose it is. ``most_uptime``: a plain line whose kernel had run for longer is
+    of an earlier boot.
     """
 
     text: str
@@ -34,13 +35,22 @@ class Record:
     facility: int = 0
     sequence: int | None = None
     is_plain: bool = False
+    most_uptime: timedelta | None = None
 
     @property
     def is_foreign(self) -> bool:
-        """True if the kernel has not written it, as far as a plain line tells, or only quotes what a user chose."""
+        """True if the kernel of this boot has not written it, as far as a plain line tells, or only quotes what a user
+        chose."""
         if self.is_plain:
-            return not kernel_line.is_of_kernel(self.text)
+            return not kernel_line.is_of_kernel(self.text) or self._is_of_earlier_boot
         return self.facility == 0 and kernel_line.is_quoted(self.text)
+
+    @property
+    def _is_of_earlier_boot(self) -> bool:
+        if self.most_uptime is None:
+            return False
+        uptime = kernel_line.uptime(self.text)
+        return uptime is not None and uptime > self.most_uptime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,21 @@ import os
 import pathlib
 import time
 import zlib
-from collections.abc import Iterator
-from datetime import datetime
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 
 from agents.probes.log.kmsg import MAX_LINE_BYTES, Record, split_header
 from agents.probes.log.sources import boot, file_rotation
 from agents.probes.log.sources.source import Chunk, Position
+from kcover.faults.kernel_line import DRIFT
 
 CHUNK_BYTES = 1 << 20  # read at once
 POLL_SECONDS = 0.25
 _HEAD_BYTES = 256  # at the start of a file; they tell it from another file with the same inode number
+
+
+def _uptime() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class LogFile:
@@ -28,13 +33,16 @@ class LogFile:
     Lines of an earlier boot are about a machine that may have been repaired since, so none of them is read at the
     start. With a position from an earlier boot, reading continues at the first line of this boot, or at the end of the
     file if no line shows it. Without a position, it starts at the first line of the last boot, or at the start of
-    the file.
+    the file. Whatever was found so, no line counts whose kernel had run for longer than the machine has: a system log
+    may add the last lines of a boot after the next one has begun.
     """
 
     name = "file"
 
-    def __init__(self, path: pathlib.Path) -> None:
+    def __init__(self, path: pathlib.Path, *, uptime: Callable[[], float] = _uptime) -> None:
+        """``uptime``: seconds since the machine booted."""
         self._path = path
+        self._uptime = uptime
         self._handle: int | None = None
         self._inode = 0
         self._offset = 0
@@ -68,7 +76,8 @@ class LogFile:
             remainder = self._remainder(self._handle)
             if (unread := self._open_next(self._inode, self._written)) is not None:
                 lines, gap, more = remainder, gap or unread, True
-        return Chunk(records=tuple(_records(lines, now)), position=self._position(), more=more, gap=gap)
+        ran = timedelta(seconds=self._uptime() * (1 + DRIFT) + 1)  # asked after reading: no line is newer
+        return Chunk(records=tuple(_records(lines, now, ran)), position=self._position(), more=more, gap=gap)
 
     def wait(self, timeout: float) -> bool:
         """One ``stat`` every quarter of a second; the standard library has no inotify. Always True: after a rotation
@@ -231,11 +240,12 @@ class LogFile:
         return len(data), zlib.crc32(data) if data else 0
 
 
-def _records(lines: list[bytes], now: datetime) -> Iterator[Record]:
+def _records(lines: list[bytes], now: datetime, ran: timedelta) -> Iterator[Record]:
+    most = ran // timedelta(microseconds=1)
     for line in lines:
         text = line[:MAX_LINE_BYTES].decode(errors="backslashreplace")
         header, text = split_header(text)
         if header is None:
-            yield Record(text=text, at=now, is_plain=True)
-        else:  # a saved /dev/kmsg
+            yield Record(text=text, at=now, is_plain=True, most_uptime=ran)
+        elif header.usec <= most:  # a saved /dev/kmsg
             yield Record(text=text, at=now, facility=header.facility, sequence=header.sequence)
