@@ -88,6 +88,12 @@ def uptime(line: str) -> timedelta | None:
     return timedelta(microseconds=int(micro or seconds + fraction.ljust(6, "0")[:6]))
 
 
+def words_of(line: str) -> str:
+    """The driver's words without what precedes them; the line itself if it has none."""
+    words = _WORDS.search(line)
+    return line[words.start() :] if words is not None else line
+
+
 def is_of_kernel(line: str) -> bool:
     """Return whether the line has the kernel's tag or its own form, so that nobody else is known to have written it."""
     return writer(line) == KERNEL

@@ -78,8 +78,8 @@ def read(
 ) -> Page:
     """The lines of an answer. Raises Unreadable if it is not an answer with streams.
 
-    A line that reports no fault has no consequence. A line is known by its stream, nanosecond and text. Rejected lines
-    up to ``counted_until`` (nanoseconds) have been counted before.
+    A line that reports no fault has no consequence. A line is known by its stream, nanosecond and text, one of a kernel
+    by its node, uptime and text. Rejected lines up to ``counted_until`` (nanoseconds) have been counted before.
     """
     found: list[Observation] = []
     rejected: list[Rejected] = []
@@ -158,10 +158,16 @@ def _observation(
     seen_at, printed = log_lines.moment(at), log_lines.printed_at(line)
     if printed is not None and printed < seen_at:  # a collector that read it late, such as after a reboot
         seen_at = printed
+    node = series_labels.node(labels, node_labels)
+    uptime = kernel_line.uptime(line) if not query.texts else None
+    if uptime is not None:  # a collector may store it again, with another time: the kernel prints no time twice
+        key = (query.name, node, str(uptime), kernel_line.words_of(line).strip())
+    else:
+        key = (query.name, json.dumps(labels, sort_keys=True), str(at), line)
     return Observation(
         path=path,
-        key="\n".join((query.name, json.dumps(labels, sort_keys=True), str(at), line)),
-        node=series_labels.node(labels, node_labels),
+        key="\n".join(key),
+        node=node,
         kind=seen.kind,
         code=seen.code,
         check=str(seen.code),
@@ -171,5 +177,5 @@ def _observation(
         alias=xid.OFF_THE_BUS if seen.code == driver_line.LOST else None,  # both are told of one GPU
         weight=Weight.PROGRAM if query.texts else Weight.NODE,  # any program can print this line
         seen_at=observation.not_ahead(seen_at, "0", now=now),
-        uptime=kernel_line.uptime(line) if not query.texts else None,
+        uptime=uptime,
     )

@@ -24,6 +24,11 @@ def loki(east: Cluster, now: datetime, stand_ins: StandIns) -> Source:
     return add(east, "loki", now=now, url=stand_ins.url)
 
 
+def xid_79(number: int) -> str:
+    """The line as the kernel prints it so many seconds later."""
+    return XID_79.replace("1235733", str(1_235_733 + number))
+
+
 def kernel(stand_ins: StandIns, line: str, at: datetime, node: str = "gpu-1") -> None:
     stand_ins.logs.add_kernel_line(node, line, at)
 
@@ -71,12 +76,32 @@ def test_windows_overlap_and_count_a_line_once(loki: Source, stand_ins: StandIns
     for _ in range(2):  # two lines of one nanosecond and one text are one line
         kernel(stand_ins, XID_79, now)
     pull(loki, at=now + SECOND)
-    kernel(stand_ins, XID_79, now + 2 * SECOND)
+    kernel(stand_ins, xid_79(2), now + 2 * SECOND)
     kernel(stand_ins, XID_79.replace("79", "62"), now - 20 * SECOND)  # it arrives late
     row = pull(loki, at=now + 10 * SECOND)
     row = pull(row, at=now + 20 * SECOND)
     assert [(code, count) for _, code, _, count in seen()] == [("79", 2), ("62", 1)]
     assert row.accepted == 3
+
+
+def test_a_kernel_line_that_is_stored_again_with_another_time_counts_once(
+    loki: Source, stand_ins: StandIns, now: datetime
+) -> None:
+    """A collector that starts again reads the ring from its beginning; another one reads the journal."""
+    header = "Nov 21 08:00:00 gpu-1 kernel: "
+    kernel(stand_ins, XID_79, now - 20 * SECOND)
+    pull(loki, at=now)
+    kernel(stand_ins, XID_79, now + 3 * SECOND)
+    stand_ins.logs.add({"k8s_daemonset_name": "dmesg", "host": "gpu-1"}, header + XID_79, at=now + 4 * SECOND)
+    kernel(stand_ins, XID_79, now - SECOND, node="gpu-2")
+    row = pull(loki, at=now + 10 * SECOND)
+    assert sorted(Incident.objects.values_list("node__name", "count")) == [("gpu-1", 1), ("gpu-2", 1)]
+    assert (row.accepted, row.rejected) == (2, 0)
+    kernel(stand_ins, xid_79(1), now + 12 * SECOND)
+    kernel(stand_ins, PLAIN, now + 13 * SECOND)
+    kernel(stand_ins, PLAIN, now + 14 * SECOND)  # without an uptime the store's time tells lines apart
+    pull(loki, at=now + 20 * SECOND)
+    assert Incident.objects.get(node__name="gpu-1").count == 4
 
 
 def test_a_line_later_than_lateness_is_lost(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
@@ -118,7 +143,7 @@ def test_settings_select_stream_namespaces_and_texts(east: Cluster, stand_ins: S
 def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     pull(loki, at=now)
     for minute in range(300):
-        kernel(stand_ins, XID_79, now + timedelta(minutes=minute))
+        kernel(stand_ins, xid_79(60 * minute), now + timedelta(minutes=minute))
     stand_ins.asked.clear()
     back = now + timedelta(minutes=300)
     row = pull(loki, at=back)
@@ -133,7 +158,7 @@ def test_an_outage_is_caught_up_at_a_bounded_pace(loki: Source, stand_ins: Stand
 
 def test_more_lines_than_one_answer_holds(loki: Source, stand_ins: StandIns, now: datetime) -> None:
     for number in range(1_500):
-        kernel(stand_ins, XID_79, now - SECOND + timedelta(microseconds=number))
+        kernel(stand_ins, xid_79(number), now - SECOND + timedelta(microseconds=number))
     pull(loki, at=now + SECOND)
     assert seen()[0][3] == 1_500
 
