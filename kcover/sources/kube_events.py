@@ -144,8 +144,14 @@ def _untrusted(event: SeenEvent) -> reasons.Reason:
 
 
 def _key(event: SeenEvent, at: datetime) -> str:
-    """A repetition of an Event raises its count or moves its time."""
-    return "\n".join((event.uid, str(event.count), str(at)))
+    """A repetition of an Event raises its count or moves its time.
+
+    Two monitors, one for the outage of the other, write Events that differ in their names and uids only.
+    """
+    if event.last_at is None:
+        return "\n".join((event.uid, str(event.count), str(at)))
+    about = (event.involved_kind, event.involved_namespace, event.involved_name, event.reason)
+    return "\n".join((*about, str(event.count), str(at), event.message))
 
 
 def _xid_error(event: SeenEvent, node: str, at: datetime) -> Observation:

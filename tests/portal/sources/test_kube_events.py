@@ -122,6 +122,19 @@ def test_a_repetition_counts_and_a_second_look_does_not(events: Events) -> None:
     assert seen()[0][3] == 2
 
 
+def test_what_two_monitors_tell_alike_counts_once(events: Events) -> None:
+    names = [events.add(component=component) for component in ("monitor-a", "monitor-b")]
+    events.add(message=ENGLISH.replace("00000001", "00000002"))
+    events.add(node="gpu-2")
+    assert events.look().duplicates == 1
+    assert seen() == [("xid", "62", "0000:03:00", 2), ("xid", "62", "0000:03:00", 1)]
+    later = (events.world.now + timedelta(seconds=9)).isoformat().replace("+00:00", "Z")
+    for name in names:
+        events.world.kube.objects.merge("Event", "default", name, {"count": 2, "lastTimestamp": later})
+    events.look()
+    assert [one[3] for one in seen()] == [3, 1]
+
+
 def test_the_portals_own_events_are_never_input(events: Events) -> None:
     events.add(component="kcover-portal")
     draft = port.EventDraft(
