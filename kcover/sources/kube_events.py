@@ -1,4 +1,4 @@
-"""Kubernetes Events about nodes: KCE's ``XidError``, and what kcover's agents write.
+"""Kubernetes Events about nodes: KCE's ``XidError``, GKE's ``XIDError``, and what kcover's agents write.
 
 Of a cluster's Events almost none is of consequence; ``is_of_consequence`` tells with a few comparisons. The portal's
 own Events are never input. Semantics sections 1.2 and 4.
@@ -22,6 +22,7 @@ from kcover.wire import fields
 
 OWN_COMPONENT: Final = "kcover-portal"
 XID_ERROR: Final = "XidError"
+XID_CAUGHT: Final = "XIDError"  # of GKE's device plugin; node-problem-detectors may use the word, too
 NORMAL: Final = "Normal"
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 PREFLIGHT_WORKLOAD: Final = "kcover.io/preflight-workload"
@@ -37,6 +38,7 @@ _XID_ERROR: Final = re.compile(
     r"(?: ?[,，] ?(?:log|日志) ?[:：] ?(?P<log>.*))?",
     re.IGNORECASE | re.DOTALL,
 )
+_XID_CAUGHT: Final = re.compile(r"XID error, XID=([0-9]{1,10})\b(?:, GPU UUID=((?:GPU|MIG)-[0-9A-Za-z/-]{1,80}))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,12 +94,12 @@ Meaning = Observation | PreflightEvent | RecoveryOrder
 
 def is_of_consequence(event: SeenEvent, wanted: Collection[str] = ()) -> bool:
     """Returns whether ``read`` may find something in the Event. ``wanted``: reasons that are faults, too."""
-    if event.reason != XID_ERROR and event.reason not in wanted and not event.annotations:
+    told = event.reason == XID_ERROR or event.reason in wanted or _caught(event) is not None
+    if not told and not event.annotations:
         return False
     if event.component == OWN_COMPONENT:
         return False
-    marked = NEEDS_RECOVERY in event.annotations or PREFLIGHT_WORKLOAD in event.annotations
-    return event.reason == XID_ERROR or event.reason in wanted or marked
+    return told or NEEDS_RECOVERY in event.annotations or PREFLIGHT_WORKLOAD in event.annotations
 
 
 def read(
@@ -123,6 +125,8 @@ def read(
     node = observation.node({"name": event.involved_name}, "name")
     if event.reason == XID_ERROR:
         return _xid_error(event, node, at)
+    if event.reason not in wanted and (caught := _caught(event)) is not None:
+        return _xid_caught(event, node, at, caught)
     if PREFLIGHT_WORKLOAD in event.annotations:
         return _preflight(event, node)
     if event.reason in wanted or (is_order and now - at <= ORDER_VALID_FOR):
@@ -162,6 +166,18 @@ def _xid_error(event: SeenEvent, node: str, at: datetime) -> Observation:
     # As the driver prints it, so that a cause and a severity on the line are understood.
     said = f"NVRM: Xid (PCI:{match['pci']}): {number}, {(match['log'] or '').strip()}"
     return _observation(event, node, at, kind="xid", code=number, device=named(pci=match["pci"]), said=said)
+
+
+def _caught(event: SeenEvent) -> re.Match[str] | None:
+    """The Xid in an Event of GKE; None in any other, also in one of another writer that uses the same reason."""
+    return _XID_CAUGHT.search(event.message[: observation.MAX_MESSAGE]) if event.reason == XID_CAUGHT else None
+
+
+def _xid_caught(event: SeenEvent, node: str, at: datetime, caught: re.Match[str]) -> Observation:
+    number = int(caught[1])
+    if number > xid.MAX_CODE:
+        raise Unreadable("message", reasons.of("event_xid", example=EXAMPLE, value=short_repr(event.message)))
+    return _observation(event, node, at, kind="xid", code=number, device=named(uuid=caught[2] or ""))
 
 
 def _observation(

@@ -122,6 +122,43 @@ def test_a_repetition_counts_and_a_second_look_does_not(events: Events) -> None:
     assert seen()[0][3] == 2
 
 
+UUID = "GPU-5a5f3f6e-1c1e-4f0e-9c1f-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "unit"),
+    [
+        ("Caught XID error, XID=79", "79", ""),
+        (f"Caught XID error, XID=48, GPU UUID={UUID}, Device ID=nvidia0", "48", UUID),
+        (f"(combined from similar events): Caught XID error, XID=62, GPU UUID={UUID}", "62", UUID),
+    ],
+)
+def test_an_xid_that_gkes_device_plugin_caught(events: Events, message: str, code: str, unit: str) -> None:
+    events.add("XIDError", message, component="nvidia-gpu-device-plugin")
+    events.add("XIDError", message, namespace="team-a", node="gpu-2")  # anybody may have written it
+    row = events.look()
+    assert [(kind, told, count) for kind, told, _, count in seen()] == [("xid", code, 1)]
+    assert Incident.objects.get().gpu_uuid == unit
+    assert (row.rejected, row.error["code"]) == (1, "event_namespace")
+
+
+def test_the_reason_of_gke_in_another_text_is_none(events: Events) -> None:
+    events.add("XIDError", "Node condition XIDError is now: True")
+    events.add("XIDError", "Node condition XIDError is now: True", namespace="team-a")
+    events.add("XIDError", "Caught XID error, XID=99999999999", node="gpu-2")
+    events.add("XIDError", "Caught XID error, XID=9999999999", node="gpu-2")
+    row = events.look()
+    assert (seen(), row.rejected, row.error["code"]) == ([], 1, "event_xid")
+
+
+def test_a_reason_that_the_settings_name_stays_an_event(events: Events) -> None:
+    source = Source.objects.get(kind="events")
+    services.change_source(source, {"settings": {"reasons": "XIDError"}}, actor="t", reason="", now=events.world.now)
+    events.add("XIDError", "Caught XID error, XID=79")
+    events.look()
+    assert seen() == [("event", "XIDError", "", 1)]
+
+
 def test_what_two_monitors_tell_alike_counts_once(events: Events) -> None:
     names = [events.add(component=component) for component in ("monitor-a", "monitor-b")]
     events.add(message=ENGLISH.replace("00000001", "00000002"))
