@@ -513,7 +513,12 @@ class Rule:
     def rank(self) -> tuple[Any, ...]:
         """The order in which rules are tried."""
         candidate = self.candidate
-        return -self.priority, moment(candidate["created_at"]), candidate["policy"], candidate["index"]
+        return self.added, -self.priority, moment(candidate["created_at"]), candidate["policy"], candidate["index"]
+
+    @property
+    def added(self) -> bool:
+        """True if a cluster keeps its policy as an object: such rules come last. Old proofs do not tell."""
+        return bool(self.candidate.get("added", False))
 
     def limits(self) -> Json:
         """Its budget and cooldown."""
@@ -524,9 +529,9 @@ class Rule:
             "cooldown": seconds_of(cooldown) if cooldown is not None else None,
         }
 
-    def matches(self, facts: Json) -> bool:
-        """True if it covers the fault on the node."""
-        return self._covers(facts) and self._selects(facts["node"]["labels"]) and self._often(facts["fault"])
+    def covers(self, facts: Json) -> bool:
+        """True if it is about the fault on the node, however often it must be seen."""
+        return self._covers(facts) and self._selects(facts["node"]["labels"])
 
     def _covers(self, facts: Json) -> bool:
         match, codes = self.written.get("match", {}), self.written.get("errorCode")
@@ -552,7 +557,8 @@ class Rule:
         hits = [labels.get(key) == value for key, value in selector["labels"].items()]
         return any(hits) if selector["operator"] == "any" else all(hits)
 
-    def _often(self, fault: Json) -> bool:
+    def often(self, fault: Json) -> bool:
+        """True if the fault was seen as often as it requires."""
         match = self.written.get("match", {})
         if "minCount" not in match:
             return True
@@ -704,10 +710,17 @@ class Decision:
         claim(named and text == rule.candidate["source"], "policy", "the text is not that of the policy's revision")
 
     def _matched(self) -> Rule:
-        rule = next((rule for rule in self.rules if rule.matches(self.facts)), None)
-        if rule is None:
-            raise Broken("rule", "by the facts no rule applies")
-        return rule
+        fault, waits = self.facts["fault"], False
+        numeric = fault["kind"] in ("xid", "sxid")
+        told = fault.get("application", False) or fault.get("harmless", False)  # not in old proofs
+        no_node_fault = self.facts["program_fault"] if numeric else told
+        for rule in self.rules:
+            if not rule.covers(self.facts) or (rule.added and (no_node_fault or waits)):
+                continue
+            if rule.often(fault):
+                return rule
+            waits = waits or not rule.added  # added rules take no fault that another one waits for
+        raise Broken("rule", "by the facts no rule applies")
 
     def _check_node(self, opened: Json) -> None:
         node, cluster = self.facts["node"], self.facts["cluster"]

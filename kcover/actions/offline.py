@@ -31,6 +31,7 @@ SPEC = ActionSpec(
             "unCordon": attributes.truth("unCordon"),
         },
         required=("url",),
+        in_objects=False,  # as for a webhook
     ),
     implies=("cordon", "drain", "verify"),
     plan=_plan,

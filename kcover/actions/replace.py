@@ -38,7 +38,7 @@ SPEC = ActionSpec(
     name="replace",
     title=_("Replace the machine"),
     place=(Stage.REPAIR, 5),
-    policy=PolicyAction(name="replace", needs=(("drain",),)),
+    policy=PolicyAction(name="replace", needs=(("drain",),), in_objects=False),
     implies=("cordon",),
     progress=Progress,
     isolates=True,

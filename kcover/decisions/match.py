@@ -104,7 +104,8 @@ def match(
     """
     tried: list[TriedRule] = []
     waits = ""
-    by_program = _is_application(kind=kind, code=code, cause=cause, fatal=fatal, application=application)
+    told = application or harmless
+    no_node_fault = _is_no_node_fault(kind=kind, code=code, cause=cause, fatal=fatal, told=told)
     for candidate in rank(candidates):
         refusal = fault_refusal(
             candidate.rule,
@@ -117,7 +118,7 @@ def match(
         )
         refusal = refusal or label_refusal(candidate.rule, labels)
         if refusal is None and candidate.added:
-            refusal = _addition_refusal(by_program=by_program, waits=waits)
+            refusal = _addition_refusal(no_node_fault=no_node_fault, waits=waits)
         if refusal is None:
             refusal = _count_refusal(candidate.rule, seen_within or {})
             waits = waits or (candidate.name if refusal is not None and not candidate.added else "")
@@ -127,16 +128,17 @@ def match(
     return MatchResult(None, tuple(tried))
 
 
-def _is_application(*, kind: str, code: str, cause: int | None, fatal: bool | None, application: bool) -> bool:
+def _is_no_node_fault(*, kind: str, code: str, cause: int | None, fatal: bool | None, told: bool) -> bool:
+    """``told``: its source says so. The catalog decides about Xids and SXids."""
     if kind in fault.NUMERIC_KINDS:
         return catalog.is_user_fault(kind, int(code), cause=cause, fatal=fatal)
-    return application
+    return told
 
 
-def _addition_refusal(*, by_program: bool, waits: str) -> reasons.Reason | None:
+def _addition_refusal(*, no_node_fault: bool, waits: str) -> reasons.Reason | None:
     """The reason why a rule of a cluster's object does not add to the portal's own; ``waits``: one that comes first."""
-    if by_program:
-        return reasons.of("object_adds_no_application_fault")
+    if no_node_fault:
+        return reasons.of("object_adds_node_faults_only")
     return reasons.of("object_after_own", own=waits) if waits else None
 
 

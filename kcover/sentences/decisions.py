@@ -24,7 +24,7 @@ SENTENCES: Mapping[str, str] = {
     "harmless_report": _("{kind} {code} reports no fault of the node; only a rule that lists it matches."),
     "application_faults_left_out": _("{kind} {code} is an application fault; the rule leaves these out."),
     "object_after_own": _("Rule {own} of the portal covers this fault, and requires more occurrences."),
-    "object_adds_no_application_fault": _("A policy that a cluster keeps as an object covers no application fault."),
+    "object_adds_node_faults_only": _("A policy that a cluster keeps as an object covers faults of the node only."),
     "no_label": _("The node has none of these labels: {labels}."),
     "not_all_labels": _("The node does not have all of these labels: {labels}."),
     # Conditions that are checked once a rule matches.

@@ -99,7 +99,9 @@ SENTENCES: Mapping[str, str] = {
     "source_rate": _(
         "Source {source} sends too many requests; the limit is {rate} per second, {burst} at once. Retry later."
     ),
-    "source_busy": _("A request of source {source}, or of too many others, is being stored. Send this one again later."),
+    "source_busy": _(
+        "A request of source {source} is being stored, or requests of too many others are. Send this one again."
+    ),
     "source_broken": _("The data of the source could not be processed: {problem}"),
     "source_answer_large": _("The answer of {host} has more than {bytes} bytes."),
     "source_answer_not_json": _("The answer of {host} is not JSON: {problem}"),

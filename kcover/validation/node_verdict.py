@@ -36,9 +36,9 @@ def proof_of(status: str) -> str:
     return HARDWARE if status in (*GOOD, "fail") else NONE
 
 
-def reporter_of(check: str) -> str:
-    """Who reports results of the check: AGENT, JOB (a pod on the node), or PAIR (two nodes that measure together)."""
-    return {nccl.NODE: JOB, nccl.PAIR: PAIR}.get(check, AGENT)
+def reporter_of(test: str) -> str:
+    """Who reports the result of an NCCL test: JOB (a pod on the node), or PAIR (two nodes that measure together)."""
+    return PAIR if test == nccl.PAIR else JOB
 
 
 def of_node(profile: Profile, checks: Collection[Check], probes: Collection[Check] = ()) -> Verdict:

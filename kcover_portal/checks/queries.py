@@ -80,12 +80,12 @@ def validation_results(validation: Validation) -> dict[int, list[dict[str, Any]]
     answers = dict(targets.values_list("node", "results"))
     return {
         one.pk: [
-            {
-                **result,
-                "proof": node_verdict.proof_of(result["status"]),
-                "reported_by": node_verdict.reporter_of(result["name"]),
-            }
-            for result in (*answers.get(one.node_id, ()), *one.nccl, *one.probes)
+            {**result, "proof": node_verdict.proof_of(result["status"]), "reported_by": reporter}
+            for reporter, result in (
+                *((node_verdict.AGENT, result) for result in answers.get(one.node_id, ())),
+                *((node_verdict.reporter_of(result["name"]), result) for result in one.nccl),
+                *((node_verdict.AGENT, result) for result in one.probes),
+            )
         ]
         for one in validation.nodes.all()
     }

@@ -85,7 +85,7 @@ class _Read:
 
     @property
     def protected(self) -> bool:
-        return training_jobs.is_protected(self.job, self.pods)
+        return self.job.protected
 
 
 _MANAGED: Final = "app.kubernetes.io/managed-by"
@@ -181,7 +181,7 @@ def _read(kube: port.Cluster) -> Iterable[_Read]:
         if training_jobs.is_part(workload):
             continue
         if job.label:
-            mine = above.below(pods.get((job.namespace, job.label, job.value), []), job.top)
+            mine = above.below(pods.get((job.namespace, job.label, job.value), []), job.uid)
         elif job.protected:
             if job.namespace not in in_namespace:
                 in_namespace[job.namespace] = kube.list_pods(namespace=job.namespace)

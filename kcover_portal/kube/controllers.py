@@ -33,6 +33,12 @@ class _Owner:
         """The portal's kind of it; "" for other objects."""
         return next((known.kind for known in port.WORKLOADS.values() if known.owns(self.kind, self.api)), "")
 
+    @property
+    def is_readable(self) -> bool:
+        """Returns whether it may be a part of a job: a job, or the leader pod of others."""
+        is_pod = (self.kind, self.api) == ("Pod", "v1")
+        return bool(self.uid and (self.known or is_pod) and NAME.fullmatch(self.name))
+
 
 @dataclass(slots=True)
 class Controllers:
@@ -45,16 +51,12 @@ class Controllers:
     label: str = ""
     value: str = ""
     _above: dict[str, _Owner] = field(default_factory=dict)
-    _unreadable: set[str] = field(default_factory=set)
+    _read_already: dict[_Owner, port.RefusedByServer | None] = field(default_factory=dict)
 
     def learn(self, *, pods: Iterable[port.Pod] = (), workloads: Iterable[port.Workload] = ()) -> None:
         """Takes objects that were read, each with its own controller."""
         self._above.update({pod.uid: _owner(pod) for pod in pods})
         self._above.update({workload.uid: _owner(workload) for workload in workloads})
-
-    def topmost(self, pod: port.Pod) -> str:
-        """The uid of the last controller above the pod that can be read; "" for a bare pod. Raises port.KubeError."""
-        return self._climb(_owner(pod), "")
 
     def is_below(self, pod: port.Pod, uid: str) -> bool:
         """Returns whether the object of this uid is a controller above the pod. Raises port.KubeError."""
@@ -67,8 +69,8 @@ class Controllers:
         port.KubeError; a server that refuses a controller is an error only if no pod is left.
         """
         self.learn(pods=pods)
-        owners = Counter(_owner(pod) for pod in pods if pod.owner_uid not in ("", uid))
-        refused = self._list(owners)
+        owners = Counter(owner for pod in pods if (owner := _owner(pod)).uid != uid and owner.is_readable)
+        refused = self._list(owners, many=_LISTED_FROM if len(owners) <= MAX_READS else 1)
         for owner, _ in owners.most_common(MAX_READS):
             try:
                 self._climb(owner, uid)
@@ -80,12 +82,12 @@ class Controllers:
             raise refused
         return found
 
-    def _list(self, owners: Iterable[_Owner]) -> port.RefusedByServer | None:
-        """Reads the controllers of each kind at once where there are many. Returns the last refusal."""
+    def _list(self, owners: Iterable[_Owner], *, many: int) -> port.RefusedByServer | None:
+        """Reads at once the controllers of each kind of which ``many`` are unknown. Returns the last refusal."""
         refused = None
         places = Counter((owner.namespace, owner.known) for owner in owners if owner.uid not in self._above)
         for (namespace, kind), count in places.items():
-            if self.cluster is None or not (kind and self.label) or count < _LISTED_FROM:
+            if self.cluster is None or not (kind and self.label) or count < many:
                 continue
             try:
                 labels = {self.label: self.value}
@@ -108,17 +110,24 @@ class Controllers:
 
     def _read(self, owner: _Owner) -> None:
         """Reads the object that a reference names; one with another uid is another object."""
-        if self.cluster is None or owner.uid in self._above or owner.uid in self._unreadable:
+        if self.cluster is None or owner.uid in self._above or not owner.is_readable:
             return
-        self._unreadable.add(owner.uid)
-        if (owner.kind, owner.api) == ("Pod", "v1") and self.label:
-            labels = {self.label: self.value}
-            self.learn(pods=self.cluster.list_pods(namespace=owner.namespace, labels=labels))
-        elif owner.known and NAME.fullmatch(owner.name):
-            try:
+        if owner in self._read_already:
+            if (refused := self._read_already[owner]) is not None:
+                raise refused
+            return
+        self._read_already[owner] = None
+        try:
+            if owner.known:
                 self.learn(workloads=[self.cluster.workload(owner.namespace, owner.known, owner.name)])
-            except port.NotFound:
-                return
+            elif self.label:
+                labels = {self.label: self.value}
+                self.learn(pods=self.cluster.list_pods(namespace=owner.namespace, labels=labels))
+        except port.NotFound:
+            return
+        except port.RefusedByServer as error:
+            self._read_already[owner] = error
+            raise
 
 
 def _owner(one: port.Pod | port.Workload) -> _Owner:

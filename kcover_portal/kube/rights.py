@@ -119,10 +119,13 @@ def _policy_objects() -> Iterator[Right]:
             yield Right("patch", group, f"{resource}/status")
 
 
+def _reads_jobs(right: Right) -> bool:
+    return (right.group, right.resource) in _JOB_KINDS and not right.namespace and right.verb in ("get", "list")
+
+
 def _is_of_web(right: Right) -> bool:
-    reads_jobs = (right.group, right.resource) in _JOB_KINDS and not right.namespace and right.verb in ("get", "list")
     kept = {("list", "pods"), ("delete", "persistentvolumeclaims"), ("get", "pods/log")}
-    return reads_jobs or (right.verb, right.resource) in kept
+    return _reads_jobs(right) or (right.verb, right.resource) in kept
 
 
 def _is_of_live(right: Right) -> bool:
@@ -131,7 +134,8 @@ def _is_of_live(right: Right) -> bool:
 
 def _is_of_watch(right: Right) -> bool:
     reads = right.verb in ("list", "watch") and right.resource in ("nodes", "pods", "events")
-    return reads or (right.verb, right.resource) == ("get", "nodes") or right.namespace == LEASE_NAMESPACE
+    reads_node = (right.verb, right.resource) == ("get", "nodes")
+    return reads or reads_node or _reads_jobs(right) or right.namespace == LEASE_NAMESPACE
 
 
 def _is_of_worker(right: Right) -> bool:

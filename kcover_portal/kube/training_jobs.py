@@ -13,7 +13,7 @@ from typing import Final
 from kcover_portal.kube import namespace_channels, port
 from kcover_portal.kube.controllers import NAME, Controllers
 
-PROTECTED: Final = "kcover.io/cascading-recovery"
+PROTECTED: Final = port.PROTECTED_LABEL
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"
 CHECKPOINT: Final = "kcover.io/checkpoint"
 NOTIFY: Final = "kcover.io/notify"
@@ -26,11 +26,10 @@ class Job:
     """A training job.
 
     ``label`` and ``value`` select its pods, among which are pods of strangers; ``label`` "": nothing selects them.
-    ``uid`` "": its object is of a kind that the portal does not know; ``controller`` is the uid of what controls its
-    pods in the end. ``protected``: the job, or what owns it,
-    consents to a restart; a pod may consent too. ``checkpoint``: the time of its last checkpoint, as its own program
-    wrote it; None if it is unknown. ``notify``: the channel that its owner names, "" for none;
-    ``find`` puts the channel of its namespace there. ``queue``: the queue of Kueue that decides when it
+    ``protected``: the owner consents to a restart by a label on the job, on what owns it, or in a template of its pods.
+    A label on a pod alone is nobody's consent: whoever may create pods could give it. ``checkpoint``: the time of its
+    last checkpoint, as its own program wrote it; None if it is unknown. ``notify``: the channel that its owner names,
+    "" for none; ``find`` puts the channel of its namespace there. ``queue``: the queue of Kueue that decides when it
     runs, "" if none.
     """
 
@@ -39,8 +38,7 @@ class Job:
     name: str
     label: str
     value: str
-    uid: str = ""
-    controller: str = ""
+    uid: str
     protected: bool = field(default=False, compare=False)
     checkpoint: datetime | None = field(default=None, compare=False)
     notify: str = field(default="", compare=False)
@@ -54,11 +52,6 @@ class Job:
         """The row of the table."""
         return port.WORKLOADS[self.kind]
 
-    @property
-    def top(self) -> str:
-        """The uid of the object that controls its pods."""
-        return self.uid or self.controller
-
 
 def of_workload(workload: port.Workload) -> Job:
     """The job of an object that was read."""
@@ -70,7 +63,7 @@ def of_workload(workload: port.Workload) -> Job:
         label=known.pod_label,
         value=workload.pods_named,
         uid=workload.uid,
-        protected=workload.labels.get(PROTECTED) == "true",
+        protected=workload.protected,
         queue=workload.queue,
     )
 
@@ -126,11 +119,6 @@ def _with_channels(cluster: port.Cluster, found: Mapping[Job, list[port.Pod]]) -
     return {replace(job, notify=job.notify or channel_of(job.namespace)): pods for job, pods in found.items()}
 
 
-def is_protected(job: Job, pods: Sequence[port.Pod]) -> bool:
-    """Returns whether the owner consents to a restart, by a label on the job or on one of its pods."""
-    return job.protected or _consents(pods)
-
-
 def _consents(pods: Sequence[port.Pod]) -> bool:
     return any(pod.labels.get(PROTECTED) == "true" for pod in pods)
 
@@ -152,7 +140,7 @@ def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
 
 def among(cluster: port.Cluster, job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
     """Those of the pods that belong to the job, of pods that name it."""
-    return Controllers(cluster, job.label, job.value).below(pods, job.top)
+    return Controllers(cluster, job.label, job.value).below(pods, job.uid)
 
 
 def pods_that_say_so(cluster: port.Cluster, job: Job) -> list[port.Pod]:
@@ -164,7 +152,7 @@ def pods_that_say_so(cluster: port.Cluster, job: Job) -> list[port.Pod]:
 
 def controlled(job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
     """Those of the namespace's pods that belong directly to the job."""
-    return [pod for pod in pods if job.top and pod.owner_uid == job.top]
+    return [pod for pod in pods if pod.owner_uid == job.uid]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,22 +178,12 @@ def _said(pod: port.Pod) -> _Said | None:
 
 def _job(above: Controllers, pod: port.Pod) -> Job | None:
     """The job that the pod names, if it controls the pod."""
-    kinds = _kinds(pod, above.label, above.value)
-    for kind in kinds:
+    for kind in _kinds(pod, above.label, above.value):
         workload = _read(above, pod.namespace, kind, above.value)
-        if workload is not None:
-            job = _with_owners(above, workload)
-            return job if above.is_below(pod, job.uid) else None
-    if not above.label:
-        return None  # a StatefulSet that cannot be read consents to nothing
-    return Job(
-        namespace=pod.namespace,
-        kind=kinds[0],
-        name=above.value,
-        label=above.label,
-        value=above.value,
-        controller=above.topmost(pod),
-    )
+        job = _with_owners(above, workload) if workload is not None else None
+        if job is not None and above.is_below(pod, job.uid):
+            return job
+    return None
 
 
 def _kinds(pod: port.Pod, label: str, name: str) -> list[str]:
@@ -236,14 +214,14 @@ def _read(above: Controllers, namespace: str, kind: str, name: str) -> port.Work
 def _with_owners(controllers: Controllers, workload: port.Workload) -> Job:
     """The topmost job above this one. Protected if any of them is."""
     label, name = controllers.label, controllers.value
-    top, protected = workload, workload.labels.get(PROTECTED) == "true"
+    top, protected = workload, workload.protected
     checkpoint, notify, queue = _checkpoint(workload), workload.annotations.get(NOTIFY, ""), workload.queue
     for _ in range(MAX_OWNERS):
         kind = kind_of_owner(top)
         above = _read(controllers, top.namespace, kind, top.owner_name) if kind else None
         if above is None or above.uid != top.owner_uid:
             break
-        top, protected = above, protected or above.labels.get(PROTECTED) == "true"
+        top, protected = above, protected or above.protected
         checkpoint = max(filter(None, (checkpoint, _checkpoint(above))), default=None)
         notify, queue = above.annotations.get(NOTIFY, "") or notify, above.queue or queue
     known = port.WORKLOADS[top.kind]

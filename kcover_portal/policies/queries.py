@@ -38,6 +38,7 @@ class _Cached:
 _cached = _Cached((), (), {})
 _names: dict[str, Callable[[], Iterable[str]]] = {}  # by attribute
 
+OF_CLUSTER = "cluster:"  # the author of a revision that a cluster keeps as an object
 RESCUE, STANDBY = Policy.Kind.RESCUE.value, Policy.Kind.STANDBY.value
 
 
@@ -122,7 +123,7 @@ def _rules_of(row: Revision) -> Iterator[match.Candidate]:
     policy = _parse(row)
     if not isinstance(policy, document.Policy):
         return
-    added = row.policy.cluster_id is not None
+    added = row.author.startswith(OF_CLUSTER)  # of this revision: the name may have had another owner
     source = hashlib.sha256(row.text.encode()).hexdigest()
     for rule in policy.rules:
         yield match.Candidate(

@@ -135,7 +135,7 @@ def test_an_added_rule_covers_no_application_fault(fault: dict[str, Any]) -> Non
     rule = {"errorCode": ["13", "79"], "match": {"kinds": ["pod"]}, "actions": ACTIONS[2]}
     theirs, own = candidate("theirs", added=True, **rule), candidate("own", added=False, **rule)
     chosen, tried = match.match([theirs], **fault, labels={})
-    assert (chosen, tried[-1].because.code) == (None, "object_adds_no_application_fault")
+    assert (chosen, tried[-1].because.code) == (None, "object_adds_node_faults_only")
     assert match.match([own], **fault, labels={}).candidate is own
 
 

@@ -31,7 +31,7 @@ def of_node(node: Node, since: datetime, serial: str) -> Proof:
     ):
         if state in found:
             number = found[state][0]
-            alone = state == State.PASSED and not _measured_with_others(rows.get(validation=number))
+            alone = state == State.PASSED and not any(map(_measured_with_others, rows.filter(state=state)))
             advice = reasons.of("repair_without_pair_test") if alone else None
             return Proof(validation=validation, because=reasons.both(reasons.of(code, validation=str(number)), advice))
     other = any(state == State.PASSED for state, _validation, _serial in verdicts)

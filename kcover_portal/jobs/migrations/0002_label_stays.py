@@ -4,15 +4,18 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('jobs', '0001_initial'),
+        ("jobs", "0001_initial"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='joborder',
-            name='label_stays',
-            field=models.BooleanField(db_default=False, default=False, help_text='the label that gave this order is on the job, obeyed, until its owner removes it'),
+            model_name="joborder",
+            name="label_stays",
+            field=models.BooleanField(
+                db_default=False,
+                default=False,
+                help_text="the label that gave this order is on the job, obeyed, until its owner removes it",
+            ),
         ),
     ]

@@ -77,12 +77,13 @@ def _not_obeyed(cluster: Cluster, labelled: Sequence[port.Workload]) -> list[por
     Once the owner has removed the label, it may be set again.
     """
     orders = JobOrder.objects.filter(cluster=cluster, label_stays=True)
-    obeyed = {(row.namespace, row.kind, row.name): row.pk for row in orders.only("namespace", "kind", "name")}
+    obeyed = {row.pk: row.restart.get("uid", "") for row in orders.only("restart")}
     if not obeyed:
         return list(labelled)
-    present = {(one.namespace, one.kind, one.name) for one in labelled}
-    orders.filter(pk__in=[pk for place, pk in obeyed.items() if place not in present]).update(label_stays=False)
-    return [one for one in labelled if (one.namespace, one.kind, one.name) not in obeyed]
+    present = {one.uid for one in labelled}
+    orders.filter(pk__in=[pk for pk, uid in obeyed.items() if uid not in present]).update(label_stays=False)
+    uids = set(obeyed.values())
+    return [one for one in labelled if one.uid not in uids]
 
 
 def _chosen(
@@ -114,7 +115,7 @@ def _order(
     because: reasons.Reason | None = None
     state = JobOrder.State.RUNNING
     obstacles = list(orders.obstacles(target, JobOrder.Action.RESTART))
-    if not training_jobs.is_protected(job, pods):
+    if not job.protected:
         obstacles.append(reasons.of("job_not_protected", label=PROTECTED))
     if obstacles:
         state, because = JobOrder.State.FAILED, reasons.both(*obstacles)

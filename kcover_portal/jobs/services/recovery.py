@@ -30,12 +30,12 @@ OFF = "off"
 def recover_pod(
     cluster: Cluster, pod: port.Pod, *, cause: str = JobOrder.Cause.POD, because: reasons.Reason, now: datetime
 ) -> JobOrder | None:
-    """Orders the restart of a failed pod's job, if its owner consents by a label on the job or on the pod.
+    """Orders the restart of a failed pod's job, if its owner consents.
 
     Returns None if there is nothing to do. Raises port.KubeError, and then it can be called again.
     """
     job = training_jobs.of_pod(fleet.connect(cluster), pod)
-    if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
+    if job is None or not job.protected or training_jobs.is_never_restarted(job, [pod]):
         return None
     return recover_job(cluster, job, cause=cause, because=because, now=now)
 
@@ -52,7 +52,7 @@ def recover(
 ) -> JobOrder | None:
     """Orders the restart of a protected job. As ``recover_pod``; raises JobUnknown for an unknown kind or job."""
     target = orders.read(cluster, kind=orders.kind_named(kind), namespace=namespace, name=name)
-    if not training_jobs.is_protected(target.job, target.pods):
+    if not target.job.protected:
         return None
     if training_jobs.is_never_restarted(target.job, target.pods):
         return None

@@ -150,11 +150,7 @@ class _Work(OrderCalls):
         """Takes a person's order off the job, now that it is obeyed, or remembers that it is where it must stay."""
         if self.order.cause != JobOrder.Cause.LABEL:
             return
-        if not job.known.changed:
-            self.update(label_stays=True)
         for workload in training_jobs.labelled(self.kube, job):
-            if not port.WORKLOADS[workload.kind].changed:
-                continue
             clear = partial(
                 self.kube.label_workload,
                 workload.namespace,
@@ -162,12 +158,18 @@ class _Work(OrderCalls):
                 workload.name,
                 labels={training_jobs.NEEDS_RECOVERY: None},
             )
-            self.write(
-                audit.Call.LABEL,
-                clear,
-                target=f"job {workload.namespace}/{workload.name}",
-                wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
-            )
+            try:
+                if not port.WORKLOADS[workload.kind].changed:
+                    raise port.RefusedByServer(reasons.of("job_kind_not_changed", kind=workload.kind))
+                self.write(
+                    audit.Call.LABEL,
+                    clear,
+                    target=f"job {workload.namespace}/{workload.name}",
+                    wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
+                )
+            except port.RefusedByServer as error:
+                log.info("order %s: the label of %s stays: %s", self.order.pk, workload.name, error)
+                self.update(label_stays=True)
 
     def _wait_for_end(self, restart: Restart, since: datetime) -> None:
         phase, back = restart.look(self.kube)

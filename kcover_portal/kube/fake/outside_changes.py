@@ -168,6 +168,7 @@ class OutsideChanges:
         *,
         labels: Mapping[str, str] = values.NOTHING,
         owner: tuple[str, str] = ("", ""),
+        spec: Mapping[str, Any] = values.NOTHING,
     ) -> None:
         """Creates a training job of a kind in ``values.WORKLOADS``. ``owner``: kind and name of its controller."""
         self.add_namespace(namespace)
@@ -175,7 +176,8 @@ class OutsideChanges:
         metadata: dict[str, Any] = {"namespace": namespace, "name": name, "labels": dict(labels)}
         if owner[0]:
             metadata["ownerReferences"] = [self._owner(namespace, *owner)]
-        self.create({"apiVersion": f"{known.group}/{known.version}", "kind": kind, "metadata": metadata})
+        more = {"spec": dict(spec)} if spec else {}
+        self.create({"apiVersion": f"{known.group}/{known.version}", "kind": kind, "metadata": metadata, **more})
 
     # kubectl
 

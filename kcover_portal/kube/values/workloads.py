@@ -7,6 +7,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+PROTECTED_LABEL: Final = "kcover.io/cascading-recovery"  # "true": the owner of the job consents to a restart
 KUBEFLOW_JOB_LABEL: Final = "training.kubeflow.org/job-name"
 JOBSET_LABEL: Final = "jobset.sigs.k8s.io/jobset-name"
 VOLCANO_LABEL: Final = "volcano.sh/job-name"
@@ -43,8 +44,8 @@ class WorkloadKind:
     ``kind``: its name in the portal; ``served_as``: its name in the API, where that differs. ``pod_label``: the label
     of its pods that holds its name, or what ``named_by`` points to in the object; "": pods are found by their owner.
     ``replicas``: the path of the roles, each with a pod ``template`` that may be changed and from which its controller
-    creates pods again; (): there is none. ``changed``: the portal may change its objects. ``suspend``: the path of the field that suspends it. ``never_is_final``:
-    pods with ``restartPolicy: Never`` are never created again.
+    creates pods again; (): there is none. ``changed``: the portal may change its objects. ``suspend``: the path of the
+    field that suspends it. ``never_is_final``: pods with ``restartPolicy: Never`` are never created again.
     """
 
     kind: str
@@ -76,8 +77,8 @@ class Workload:
     """A training job of any kind in ``WORKLOADS``.
 
     ``pods_named``: the value of the kind's ``pod_label``. ``owner_*``: its own controller. ``restarts``: as its
-    controller counts them. ``excluded_hosts``: hostname labels that its templates exclude. ``queue``: Kueue's queue, ""
-    if Kueue does not manage it.
+    controller counts them. ``excluded_hosts``: hostname labels that its templates exclude. ``protected``: it, or a
+    template of its pods, has the label of consent. ``queue``: Kueue's queue, "" if Kueue does not manage it.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class Workload:
     restarts: int = 0
     created_at: datetime | None = None
     excluded_hosts: frozenset[str] = frozenset()
+    protected: bool = False
 
     @property
     def queue(self) -> str:

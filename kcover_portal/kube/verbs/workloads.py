@@ -88,7 +88,7 @@ def known_kind(kind: str) -> values.WorkloadKind:
 
 
 def changeable_kind(kind: str) -> values.WorkloadKind:
-    """Returns the row of ``WORKLOADS``. Raises ``NotFound``, and ``RefusedByServer`` if it has no right to change it."""
+    """Returns the row of ``WORKLOADS``. Raises ``NotFound``, and ``RefusedByServer`` if the portal changes none."""
     known = known_kind(kind)
     if not known.changed:
         raise errors.RefusedByServer(reasons.of("job_kind_not_changed", kind=known.kind))

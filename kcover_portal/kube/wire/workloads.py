@@ -16,6 +16,7 @@ _ENDS: Mapping[str, values.Phase] = {
     "aborted": values.Phase.SUSPENDED,
 }
 _MAX_RESTARTS = 1_000_000
+_MAX_DEPTH = 20  # a RayJob has its pods' labels at a depth of nine
 
 
 class WorkloadObject(base.AnyObject, frozen=True):
@@ -42,6 +43,9 @@ class WorkloadObject(base.AnyObject, frozen=True):
             phase=self._phase(kind),
             restarts=self._restarts(),
             created_at=meta.creation_timestamp,
+            protected=any(
+                one.get(values.PROTECTED_LABEL) == "true" for one in (meta.labels or {}, *_labels(self.spec))
+            ),
             excluded_hosts=node_exclusion.excluded(kind, self.spec or {}) if kind.replicas else frozenset(),
         )
 
@@ -75,6 +79,19 @@ class WorkloadObject(base.AnyObject, frozen=True):
         for part in path:
             found = found.get(part) if isinstance(found, dict) else None
         return found
+
+
+def _labels(part: object, *, depth: int = 0) -> Iterator[dict[str, Any]]:
+    """The labels in a spec, at whatever place the kind has its templates."""
+    if isinstance(part, list):
+        for one in part:
+            yield from _labels(one, depth=depth + 1)
+    elif isinstance(part, dict) and depth <= _MAX_DEPTH:
+        for key, one in part.items():
+            if key == "labels" and isinstance(one, dict):
+                yield one
+            else:
+                yield from _labels(one, depth=depth + 1)
 
 
 def _mappings(found: object) -> Iterator[dict[str, Any]]:

@@ -15,6 +15,7 @@ import yaml
 from django.db import transaction
 
 from kcover import actions, reasons
+from kcover.actions import moved_jobs
 from kcover.decisions import match, overlap
 from kcover.faults import catalog, fault
 from kcover.policy import document
@@ -127,21 +128,32 @@ def _comes_after(policy: document.Policy | document.StandbyPolicy) -> Iterator[r
 
 
 def _beyond(policy: document.Policy | document.StandbyPolicy) -> Iterator[reasons.Reason]:
-    """What only the portal's own policies may say: its requests, its power, and acts for application faults."""
-    if not isinstance(policy, document.Policy):
-        return
-    kinds = actions.in_policies()
-    for rule in policy.rules:
+    """What only the portal's own policies may say."""
+    for rule in policy.rules if isinstance(policy, document.Policy) else ():
         where = f"{policy.name}#{rule.index + 1}"
-        for action in rule.actions:
-            if not kinds[action.name].in_objects:
-                yield reasons.of("policy_object_action", rule=where, action=action.name)
-        for kind, codes in rule.listed.items():
-            for code in codes:
-                if kind == APPLICATION_KIND or (kind in fault.NUMERIC_KINDS and catalog.is_user_fault(kind, int(code))):
-                    yield reasons.of("policy_object_application", rule=where, kind=kind, code=code)
-        if APPLICATION_KIND in rule.kinds:
-            yield reasons.of("policy_object_application", rule=where, kind=APPLICATION_KIND, code="*")
+        for action in _beyond_actions(rule):
+            yield reasons.of("policy_object_action", rule=where, action=action)
+        for kind, code in _no_node_faults(rule):
+            yield reasons.of("policy_object_application", rule=where, kind=kind, code=code)
+
+
+def _beyond_actions(rule: document.Rule) -> Iterator[str]:
+    """The portal's requests to others, the power of machines, and what cannot be undone."""
+    kinds = actions.in_policies()
+    for action in rule.actions:
+        if not kinds[action.name].in_objects:
+            yield action.name
+        # These send the author's text to a source of the portal.
+        yield from (f"{action.name}.{one}" for one in (moved_jobs.QUERY, moved_jobs.SOURCE) if one in action.attribute)
+
+
+def _no_node_faults(rule: document.Rule) -> Iterator[tuple[str, str]]:
+    for kind, codes in rule.listed.items():
+        for code in codes:
+            if kind == APPLICATION_KIND or (kind in fault.NUMERIC_KINDS and catalog.is_user_fault(kind, int(code))):
+                yield kind, code
+    if APPLICATION_KIND in rule.kinds:
+        yield APPLICATION_KIND, "*"
 
 
 def _text(one: port.CustomObject) -> str:
@@ -179,4 +191,4 @@ def _state(client: port.Cluster, one: port.CustomObject, answer: _Answer, *, now
 
 
 def _author(cluster: Cluster) -> str:
-    return f"cluster:{cluster.name}"
+    return f"{queries.OF_CLUSTER}{cluster.name}"

@@ -1,8 +1,8 @@
 """restart_jobs: restart the protected training jobs of the node elsewhere, each as a whole, and wait until they run.
 
-This is kcover's recovery as its README describes it. A job is protected by
-``kcover.io/cascading-recovery=true`` on one of its pods or on itself. The job object is not touched; its operator
-creates the pods again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
+This is kcover's recovery as its README describes it. A job is protected by ``kcover.io/cascading-recovery=true`` on
+itself, on what owns it, or in the template of its pods. The job object is not touched; its operator creates the pods
+again. The node is cordoned before, so that no pod comes back to it. A job is restarted at most once
 within 30 s, over all rescues, as the database records. Disruption budgets are not checked, because one broken pod stops
 the whole job. A job that Kueue's topology-aware scheduling placed is left alone: Kueue replaces its failed node.
 
@@ -119,7 +119,7 @@ def _forbidden(context: Context, jobs: Sequence[Job]) -> reasons.Reason:
 def _may_restart(job: Job, pods: Sequence[port.Pod]) -> bool:
     if training_jobs.is_never_restarted(job, pods) or training_jobs.is_swapped(pods):
         return False
-    return training_jobs.is_protected(job, pods)
+    return job.protected
 
 
 def _claim(context: Context, job: Job) -> bool:

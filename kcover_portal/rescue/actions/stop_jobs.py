@@ -4,7 +4,7 @@ A job is suspended by the verb of its kind and stays so until its owner resumes 
 Jobs that cannot be suspended, and those that Kueue would resume, are left alone; the drain moves their pods.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from kcover import reasons
@@ -47,16 +47,16 @@ def _jobs_here(context: Context) -> dict[Job, list[port.Pod]]:
 
 
 def _mine(context: Context) -> list[Job]:
-    return [job for job, pods in _jobs_here(context).items() if _may_stop(job, pods)]
+    return [job for job in _jobs_here(context) if _may_stop(job)]
 
 
 def _stop_all(context: Context) -> list[str]:
     """Stops what may be stopped, and returns the jobs that are left alone."""
     kube = context.kube
     found = _jobs_here(context)
-    for job, pods in found.items():
+    for job in found:
         stopped = _progress(context).stopped
-        if str(job) in stopped or not _may_stop(job, pods):
+        if str(job) in stopped or not _may_stop(job):
             continue
         context.check_guards(destructive=True)
         context.remember(stopped={**stopped, str(job): Restart.of(kube, job).to_json()})
@@ -66,10 +66,8 @@ def _stop_all(context: Context) -> list[str]:
     return [str(job) for job in found if str(job) not in stopped and (job.label or job.protected)]
 
 
-def _may_stop(job: Job, pods: Sequence[port.Pod]) -> bool:
-    if not training_jobs.is_protected(job, pods) or job.known.stop is port.Verb.NONE or not job.uid:
-        return False
-    return not job.queue
+def _may_stop(job: Job) -> bool:
+    return job.protected and job.known.stop is not port.Verb.NONE and not job.queue
 
 
 def _wait_for_end(context: Context, since: datetime) -> Outcome:

@@ -48,7 +48,7 @@ class Restart:
         """Plain JSON."""
         job = self.job
         named = {"kind": job.kind, "name": job.name, "label": job.label, "value": job.value, "uid": job.uid}
-        return {**named, "controller": job.controller, "pods": dict(self.pods), "wanted": self.wanted}
+        return {**named, "pods": dict(self.pods), "wanted": self.wanted}
 
     @classmethod
     def from_json(cls, own: ObjectName, data: Mapping[str, Any]) -> Self:
@@ -60,7 +60,6 @@ class Restart:
             label=data["label"],
             value=data.get("value", own.name),
             uid=data.get("uid", ""),
-            controller=data.get("controller", ""),
         )
         return cls(job=job, pods=data["pods"], wanted=data.get("wanted", len(data["pods"])))
 
@@ -72,7 +71,7 @@ class Restart:
     def make(self, cluster: port.Cluster, write: Write) -> None:
         """Restarts the job by the verb that its controller expects. Repeating it does nothing that was done before."""
         left = [pod for pod in training_jobs.pods_that_say_so(cluster, self.job) if self._is_doomed(pod)]
-        if self.job.known.restart is port.Verb.COMMAND and self.job.uid:
+        if self.job.known.restart is port.Verb.COMMAND:
             if left and not any(pod.deleting for pod in left) and len(left) == len(self.pods):
                 self._command(cluster, write, "RestartJob")
             return

@@ -170,7 +170,8 @@ class PodFeed:
 
     def _protected(self, pod: port.Pod, *, now: datetime) -> training_jobs.Job | None:
         """The pod's job if its owner consents to a restart and its controller creates the pods again."""
-        key = pod.namespace, pod.owner_uid, pod.job
+        named = (f"{label}={pod.labels.get(label, '')}" for label in port.JOB_LABELS)
+        key = pod.namespace, pod.owner_kind, pod.owner_api, pod.owner_name, pod.owner_uid, *named
         at, job = self._jobs.get(key, (None, None))
         if at is None or now - at >= CONSENT_CACHED_FOR:
             try:
@@ -184,7 +185,7 @@ class PodFeed:
             self._jobs[key] = now, job
         if isinstance(job, port.KubeError):
             raise job
-        if job is None or not training_jobs.is_protected(job, [pod]) or training_jobs.is_never_restarted(job, [pod]):
+        if job is None or not job.protected or training_jobs.is_never_restarted(job, [pod]):
             return None
         return job
 

@@ -79,7 +79,7 @@ def test_a_job_is_stopped_by_its_own_verb(world: JobWorld) -> None:
     order = world.order("stop")
     world.work()
     assert world.kube.workload("train", "PyTorchJob", "llm").phase is port.Phase.SUSPENDED
-    assert world.kube.objects.get("PyTorchJob", "train", "llm")["spec"] == {"runPolicy": {"suspend": True}}
+    assert world.kube.objects.get("PyTorchJob", "train", "llm")["spec"]["runPolicy"] == {"suspend": True}
     order.refresh_from_db()
     assert code_of(order.because) == "job_stops"
     world.kube.remove_pod("train", "llm-0")

@@ -23,15 +23,28 @@ OWNERS = {  # of the stranger's pod
     "a ReplicaSet": {"owner_kind": "ReplicaSet", "owner_name": "victim"},
     "a job of that name that was before": {"owner_kind": "PyTorchJob", "owner_name": "victim"},
     "a job of their own": {"owner_kind": "Job", "owner_name": "mine"},
+    "an unknown thing": {"owner_kind": "UnknownJob", "owner_name": "victim"},
 }
 
 
 def add_stranger(kube: WithOperators, name: str = "stranger", *, owner: str = "a ReplicaSet", **more: object) -> None:
-    given = {"node": NODE, "labels": {LABEL: "victim", **CONSENT}, **OWNERS[owner], **more}
+    given = {"node": NODE, "labels": {LABEL: "victim", **CONSENT}, **OWNERS.get(owner, {}), **more}
     kube.add_pod("train", name, **given)
     if owner == "a job of that name that was before":
         (old,) = kube.objects.get("Pod", "train", name)["metadata"]["ownerReferences"]
         kube.objects.merge("Pod", "train", name, {"metadata": {"ownerReferences": [{**old, "uid": "u"}]}})
+
+
+def test_a_pod_that_says_that_the_job_owns_it_consents_to_nothing(world: JobWorld, monkeypatch) -> None:
+    """The uid of a job is in each of its pods. Its consent is in the job, or in the template of its pods."""
+    watch = Watch(world, monkeypatch)
+    add_job(world, "victim", "gpu-1", "gpu-2", protected="")
+    add_stranger(world.kube, owner="a job of that name", owner_kind="PyTorchJob", owner_name="victim")
+    watch.look()
+    world.kube.fail_container("train", "stranger")
+    assert watch.look() == []
+    job, _ = training_jobs.read(world.kube, "train", "PyTorchJob", "victim")
+    assert not job.protected
 
 
 @pytest.fixture(params=OWNERS)
@@ -139,3 +152,26 @@ def test_a_refused_controller_of_a_stranger_hides_no_other_pod(world: JobWorld) 
     world.kube.fail("workload", port.RefusedByServer("403 Forbidden"), times=1_000, name="mine")
     job, _ = training_jobs.read(world.kube, "train", "PyTorchJob", "victim")
     assert [pod.name for pod in training_jobs.pods_of(world.kube, job)] == ["victim-0"]
+
+
+@pytest.mark.parametrize("kind", ["UnknownJob", "Job"])
+def test_strangers_hide_no_pod_of_a_small_job(world: JobWorld, kind: str) -> None:
+    """Neither by many owners, nor by a reference that names a part of the job wrongly."""
+    kube = world.kube
+    kube.add_workload("JobSet", "train", "set", labels=CONSENT)
+    for number in range(2):
+        kube.add_workload("Job", "train", f"set-w-{number}", owner=("JobSet", "set"), labels={JOBSET: "set"})
+        owner = {"owner_kind": "Job", "owner_name": f"set-w-{number}"}
+        kube.add_pod("train", f"set-w-{number}-0", node="gpu-1", labels={JOBSET: "set"}, **owner)
+    (reference,) = kube.objects.get("Pod", "train", "set-w-0-0")["metadata"]["ownerReferences"]
+    for number in range(MAX_READS + 6):
+        name = f"aaa-{number}"
+        for _ in range(2):  # as often as the job's own
+            kube.add_pod("train", f"{name}-{_}", owner_kind=kind, owner_name=name, labels={JOBSET: "set"})
+    kube.add_pod("train", "aaa", owner_kind="Foo", owner_name="x", labels={JOBSET: "set"})
+    wrong = {**reference, "kind": "Foo", "apiVersion": "example.com/v1"}
+    kube.objects.merge("Pod", "train", "aaa", {"metadata": {"ownerReferences": [wrong]}})
+    job, _ = training_jobs.read(kube, "train", "JobSet", "set")
+    found = {pod.name for pod in training_jobs.pods_of(kube, job)}
+    assert {"set-w-0-0", "set-w-1-0"} <= found <= {"set-w-0-0", "set-w-1-0", "aaa"}
+    assert list(training_jobs.find(kube, kube.list_pods(node="gpu-1"))) == [job]

@@ -141,7 +141,7 @@ def test_the_same_rank_keeps_its_job_off_no_node(world: JobWorld, watch: Watch) 
 
 
 def test_a_template_that_may_not_be_changed_stops_no_restart(world: JobWorld, watch: Watch) -> None:
-    add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2")  # without a template
+    add_job(world, "llm", "gpu-1", "gpu-1", "gpu-2", protected="job")  # without a template
     for failing in ("llm-2", "llm-1"):
         attempt(world, watch, failing)
     assert Entry.objects.filter(verb="exclude.failed").count() == 1

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
+from kcover import actions, checkpoint_query
+from kcover.actions import attributes
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
@@ -143,6 +145,7 @@ def publish(world: World, **rule: Any) -> None:
     services.apply(text, author="user:a", reason="", now=world.now)
 
 
+CHECKPOINT = {"checkpointWait": "10min", "checkpointQuery": checkpoint_query.EXAMPLE}
 REBOOT = [{"name": "cordon"}, {"name": "drain", "attribute": {"waittime": "1min"}}, {"name": "reboot"}]
 
 
@@ -185,11 +188,19 @@ def test_the_status_names_the_own_rules_that_come_first(world: World) -> None:
     assert len(world.kube.writes) == writes
 
 
+def test_no_action_of_an_object_calls_an_address_that_its_author_chose() -> None:
+    for action in actions.in_policies().values():
+        assert not (action.in_objects and attributes.url in action.attributes.values()), action.name
+
+
 @pytest.mark.parametrize(
     "rule",
     [
         {"actions": [{"name": "webhook", "attribute": {"url": "https://10.0.0.1/x"}}]},
         {"actions": [{"name": "cordon"}, {"name": "drain"}, {"name": "powerCycle"}]},
+        {"actions": [{"name": "cordon"}, {"name": "drain"}, {"name": "replace"}]},
+        {"actions": [{"name": "offline", "attribute": {"url": "https://10.0.0.1/x"}}]},
+        {"actions": [{"name": "cordon"}, {"name": "drain", "attribute": CHECKPOINT}]},
         {"errorCode": ["62", "13"]},
         {"match": {"codes": {"pod": ["FailsFirst"]}}},
         {"match": {"kinds": ["pod", "event"]}},

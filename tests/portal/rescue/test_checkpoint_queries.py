@@ -203,7 +203,7 @@ def test_jobs_of_two_kinds_with_one_name_have_their_own_answers(world: World, pr
 
 def test_few_looks_wait_for_answers_at_once(world: World, prometheus: StandIns) -> None:
     prometheus.troubles += [saved()] * 9
-    job = Job(namespace="train", kind="PyTorchJob", name="llm", label="", value="llm")
+    job = Job(namespace="train", kind="PyTorchJob", name="llm", label="", value="llm", uid="u")
     answers: list[object] = []
 
     def look(depth: int) -> Iterator[Job]:
