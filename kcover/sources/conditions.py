@@ -4,16 +4,17 @@
 conditions are left out, because the portal acts on them by other means or wrote them itself.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids, only
+from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
 from kcover.quote import short_text
 from kcover.sources.observation import Observation, Unreadable
 
@@ -22,8 +23,10 @@ NOT_FAULTS: Final = ("Ready", "NetworkUnavailable")
 STATUSES: Final = ("True", "False")
 MAX_ROWS: Final = 100
 MAX_FOR_SECONDS: Final = 86_400
+MAX_CODE: Final = 128  # characters
 TYPE: Final = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 REASON: Final = re.compile(r"[A-Za-z0-9_.-]{1,80}")
+HARMLESS: Final = (Weight.INFO, Weight.MONITOR)
 _KEYS: Final = ("type", "status", "reason", "for", "severity")
 
 
@@ -158,7 +161,7 @@ def read(
     for row in rows:
         wanted.setdefault(row.type, []).append(row)
     said = (_said(node, one, wanted[one.type], now=now) for one in found if one.type in wanted)
-    return tuple(one for one in said if one is not None)
+    return tuple(itertools.chain.from_iterable(said))
 
 
 def is_waiting(found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime) -> bool:
@@ -176,30 +179,48 @@ def _is_young(condition: Condition, row: ConditionRule, now: datetime) -> bool:
     return began is not None and now - min(began, now) < row.lasts  # the clock of a node may be ahead
 
 
-def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now: datetime) -> Observation | None:
+def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now: datetime) -> list[Observation]:
     if condition.status not in STATUSES or condition.type.startswith(OWN_PREFIXES):
-        return None  # Unknown is never proof
+        return []  # Unknown is never proof
     match = next((row for row in rows if _matches(condition, row)), None)
-    healthy = match is None
     if match is not None and _is_young(condition, match, now):
-        return None
+        return []
     reason = condition.reason if REASON.fullmatch(condition.reason) else ""
-    xids = _xids_of(condition)
-    weight = _weight(condition, match, xids)
     stated = f"{condition.type}={condition.status}"
-    return Observation(
+    code = f"{stated}/{reason}" if reason else stated
+    said = Observation(
         path=condition.type,
         key=f"{node} {stated}/{reason} {condition.since}",
         node=node,
         kind="condition",
-        code=f"{stated}/{reason}"[:128] if reason else stated,
-        check=f"{condition.type}={_other(condition.status)}" if healthy else stated,
+        code=code[:MAX_CODE],
+        check=stated if match is not None else f"{condition.type}={_other(condition.status)}",
         message=condition.message[:1024] or reason or stated,
-        severity="info" if match is None or weight in (Weight.INFO, Weight.MONITOR) else match.severity,
-        weight=weight,
-        alias=None if healthy else only(xids),
-        healthy=healthy,
+        severity="info",
+        weight=_weight(condition, match),
+        healthy=match is None,
         seen_at=condition.since,
+    )
+    if match is None:
+        return [said]
+    xids = sorted(_xids_of(condition))
+    found = [_of_xid(said, one, condition, is_only=len(xids) == 1) for one in xids] or [said]
+    return [one if one.weight in HARMLESS else replace(one, severity=match.severity) for one in found]
+
+
+def _of_xid(said: Observation, xid: int, condition: Condition, *, is_only: bool) -> Observation:
+    """The condition as a report of one of the Xids that it names.
+
+    GKE adds an Xid to the reason of a condition that stands already, and others write it into the message: the time
+    stays, so the Xid is a part of the identity. Where there are several, each has a code of its own, by which it is an
+    incident of its own. Of one alone the code is that of the condition, because rules name it.
+    """
+    return replace(
+        said,
+        key=f"{said.key} xid {xid}",
+        code=said.code if is_only else f"{str(said.code)[: MAX_CODE - 11]}/{xid}",
+        weight=of_xids({xid}, condition.message),
+        alias=xid,
     )
 
 
@@ -213,9 +234,8 @@ def _xids_of(condition: Condition) -> Collection[int]:
     return codes or named_xids(condition.reason, condition.message)
 
 
-def _weight(condition: Condition, match: ConditionRule | None, xids: Collection[int]) -> Weight:
-    if xids:
-        return of_xids(xids, condition.message)
+def _weight(condition: Condition, match: ConditionRule | None) -> Weight:
+    """The weight of a condition that names no Xid."""
     severity = match.severity if match is not None else "info"
     is_own = match is not None and match.is_own  # its operator has judged it
     if not is_own and is_of_monitor(condition.type, "" if severity == "fatal" else condition.message):

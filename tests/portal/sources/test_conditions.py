@@ -1,5 +1,6 @@
 """Conditions of nodes, from the watch to incidents."""
 
+import json
 from datetime import datetime, timedelta
 
 from kcover.sources.conditions import Condition
@@ -9,6 +10,7 @@ from kcover_portal.kube import port
 from kcover_portal.kube.wire import nodes as wire
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from tests.portal.sources.test_witnesses import agent_reports, xid
 
 
 def shown(*found: Condition, name: str = "gpu-1") -> port.Node:
@@ -125,6 +127,48 @@ def test_the_conditions_of_clouds_are_read(east: Cluster, now: datetime) -> None
         "XIDError=True": "xid 48",
         "GPUClockThrottling=True": "condition GPUClockThrottling=True/GPUClockThrottlingDetected",
         "XidCriticalError=True": "xid 79",
+    }
+
+
+def named(*told: int, since: datetime, status: str = "True") -> Condition:
+    """GKE's condition, whose reason names Xids."""
+    reason = json.dumps({str(one): True for one in told})
+    return Condition(type="XidCriticalError", status=status, reason=reason, since=since)
+
+
+def test_an_xid_that_is_added_to_a_condition_is_told(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    feed.feed([shown(named(43, since=now))], now=now)
+    later = now + timedelta(minutes=5)
+    feed.feed([shown(named(43, 79, since=now))], now=later)
+    feed.feed([shown(named(43, 79, since=now))], now=later + timedelta(minutes=1))
+    rows = Incident.objects.order_by("pk").values_list("code", "alias", "is_user_fault", "count", "state")
+    assert list(rows) == [
+        ("XidCriticalError=True", "xid 43", True, 1, "open"),
+        ("XidCriticalError=True/79", "xid 79", False, 1, "open"),
+    ]
+    over = later + timedelta(minutes=2)
+    feed.feed([shown(named(since=over, status="False"))], now=over)
+    assert open_codes() == []
+
+
+def test_the_agent_joins_its_xid_of_a_condition_that_names_several(east: Cluster, now: datetime) -> None:
+    feed_of(east, now).feed([shown(named(43, 79, since=now))], now=now)
+    agent_reports(east, xid(), at=now)
+    told = {row.alias: (row.kind, row.code, row.occurrences.count()) for row in Incident.objects.all()}
+    assert told == {"xid 43": ("condition", "XidCriticalError=True/43", 1), "xid 79": ("xid", "79", 2)}
+
+
+def test_another_xid_in_the_message_is_told(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    for minute, text in enumerate(("Xid 43, seen 1 times", "Xid 43, seen 2 times", "Xid 43 and 48 and 79")):
+        one = Condition(type="XIDErrors", status="True", reason="Bad", message=text, since=now)
+        feed.feed([shown(one)], now=now + timedelta(minutes=minute))
+    rows = set(Incident.objects.values_list("code", "alias", "count"))
+    assert rows == {
+        ("XIDErrors=True/Bad", "xid 43", 1),
+        ("XIDErrors=True/Bad/48", "xid 48", 1),
+        ("XIDErrors=True/Bad/79", "xid 79", 1),
     }
 
 

@@ -368,7 +368,6 @@ def test_the_weight_of_a_state_of_gpud(
     [
         ({"type": "XidCriticalError", "reason": '{"79":true}'}, "node", 79),
         ({"type": "XidCriticalError", "reason": '{"43":true}'}, "program", 43),
-        ({"type": "XidCriticalError", "reason": '{"79":true,"48":true}'}, "node", None),
         ({"type": "XidCriticalError", "reason": '{"79":false}'}, "node", None),
         ({"type": "GpuXid", "reason": "GpuXidBad", "message": "Xid 94 seen"}, "node", 94),
         ({"type": "UnhealthyNvidiaDCGMServices", "reason": "Down"}, "monitor", None),
