@@ -164,6 +164,21 @@ def read(
     return tuple(itertools.chain.from_iterable(said))
 
 
+def removed(node: str, code: str, *, boot_id: str, now: datetime) -> Observation:
+    """The pass of a condition that is not shown any more since the node's boot ``boot_id``; ``code``: of its fault."""
+    check = code.partition("/")[0]
+    return Observation(
+        path=check.partition("=")[0],
+        key=f"{node} {check} removed {boot_id}",
+        node=node,
+        kind="condition",
+        code=check,
+        check=check,
+        healthy=True,
+        seen_at=now,
+    )
+
+
 def is_waiting(found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime) -> bool:
     """Returns whether a condition of the node will be a fault if it lasts."""
     return any(_matches(one, row) and _is_young(one, row, now) for row in rows for one in found)

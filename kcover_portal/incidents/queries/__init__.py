@@ -138,10 +138,11 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
     return {incident: list(named.values()) for incident, named in found.items()}
 
 
-def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple[str, str]]:
-    """The open incidents of a kind on nodes of these names, as pairs of node and code."""
+def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple[str, str, str]]:
+    """The open incidents of a kind on nodes of these names: node, code and boot; "" if another machine had it."""
     rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind, state=Incident.State.OPEN)
-    return {(name or "", code) for name, code in rows.order_by().values_list("node__name", "code")}
+    told = rows.order_by().values_list("node__name", "code", "boot_id", "last_at", "node__machine_since")
+    return {(name or "", code, "" if since and last < since else boot) for name, code, boot, last, since in told}
 
 
 def program_faults(*, since: datetime, limit: int) -> list[Incident]:

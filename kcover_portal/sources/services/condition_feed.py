@@ -1,7 +1,7 @@
 """Conditions of nodes, as the watch shows them."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -42,7 +42,7 @@ class ConditionFeed:
         self._source: Source | None = None
         self._read_at: datetime | None = None
         self._is_broken = False
-        self._shown: dict[str, tuple[conditions.Condition, ...]] = {}
+        self._shown: dict[str, tuple[str, tuple[conditions.Condition, ...]]] = {}  # with the boot
         self._waiting: dict[str, port.Node] = {}
         self._standing: dict[str, _Standing] = {}
 
@@ -68,11 +68,14 @@ class ConditionFeed:
         table = conditions.rows_of(source.settings)
         named = {row.type for row in table}
         changed = {**self._waiting}
+        started: dict[str, port.Node] = {}  # those whose conditions of an earlier boot may be gone
         for node in nodes:
             stated = tuple(one for one in node.stated if one.type in named)
-            if self._shown.get(node.name) != stated:
+            if self._shown.get(node.name) != (node.boot_id, stated):
+                if self._is_same_object(node):
+                    started[node.name] = node
                 changed[node.name] = replace(node, stated=self._with_standing(node, stated, now=now))
-                self._shown[node.name] = stated
+                self._shown[node.name] = node.boot_id, stated
         seen: list[Observation] = []
         for node in changed.values():
             seen += conditions.read(node.name, node.stated, table, now=now)
@@ -80,7 +83,7 @@ class ConditionFeed:
                 self._waiting[node.name] = node
             else:
                 self._waiting.pop(node.name, None)
-        if of_consequence := self._of_consequence(seen):
+        if of_consequence := self._of_consequence(seen, started, named, now=now):
             take(source, Reading(observations=of_consequence), now=now)
 
     def _with_standing(
@@ -114,15 +117,37 @@ class ConditionFeed:
             self._source, self._read_at = source, now
         return self._source
 
-    def _of_consequence(self, seen: Sequence[Observation]) -> tuple[Observation, ...]:
-        """The faults, and the passes that may end an open incident."""
-        passes = {one.node for one in seen if one.healthy}
-        open_now = incidents.open_codes(self._cluster, passes, "condition") if passes else set()
+    def _is_same_object(self, node: port.Node) -> bool:
+        """Returns whether the conditions of the node are those that it had: a new object has none at first."""
+        before = self._standing.get(node.name)
+        return before is None or before.uid == node.uid
+
+    def _of_consequence(
+        self, seen: Sequence[Observation], started: Mapping[str, port.Node], named: Collection[str], *, now: datetime
+    ) -> tuple[Observation, ...]:
+        """The faults, and the passes that may end an open incident.
+
+        A condition of an earlier boot that the node does not show any more has passed: GKE removes its condition when
+        the machine has started again, and never sets it to False. ``named``: the types that the source reads.
+        """
+        asked = {one.node for one in seen if one.healthy}.union(started)
+        open_now = incidents.open_codes(self._cluster, asked, "condition") if asked else set()
         by_node: dict[str, list[str]] = {}
-        for node, code in open_now:
-            by_node.setdefault(node, []).append(code)
-        return tuple(
+        gone: dict[str, Observation] = {}
+        for name, code, boot_id in open_now:
+            by_node.setdefault(name, []).append(code)
+            node, kind = started.get(name), code.partition("=")[0]
+            if node is not None and boot_id not in ("", node.boot_id) and kind in named and not _shows(node, kind):
+                one = conditions.removed(name, code, boot_id=node.boot_id, now=now)
+                gone[one.key] = one
+        told = (
             one
             for one in seen
             if not one.healthy or any(is_of_check(code, one.check) for code in by_node.get(one.node, ()))
         )
+        return (*told, *gone.values())
+
+
+def _shows(node: port.Node, kind: str) -> bool:
+    """Returns whether the node has the condition. One without a boot has no status of its kubelet yet."""
+    return not node.boot_id or any(one.type == kind for one in node.stated)

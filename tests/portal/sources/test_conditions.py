@@ -1,10 +1,13 @@
 """Conditions of nodes, from the watch to incidents."""
 
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+import pytest
+
 from kcover.sources.conditions import Condition
-from kcover_portal.fleet.models import Cluster
+from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.kube.wire import nodes as wire
@@ -15,6 +18,14 @@ from tests.portal.sources.test_witnesses import agent_reports, xid
 
 def shown(*found: Condition, name: str = "gpu-1") -> port.Node:
     return port.Node(name=name, uid="u", stated=found)
+
+
+def booted(boot_id: str, *found: Condition) -> port.Node:
+    return port.Node(name="gpu-1", uid="u", boot_id=boot_id, stated=found)
+
+
+def at(moment: datetime) -> str:
+    return moment.isoformat()
 
 
 def deadlock(status: str = "True", *, since: datetime) -> Condition:
@@ -170,6 +181,44 @@ def test_another_xid_in_the_message_is_told(east: Cluster, now: datetime) -> Non
         ("XIDErrors=True/Bad/48", "xid 48", 1),
         ("XIDErrors=True/Bad/79", "xid 79", 1),
     }
+
+
+@pytest.mark.parametrize("is_watch_new", [False, True])
+def test_a_condition_that_the_next_boot_removes_has_passed(east: Cluster, now: datetime, is_watch_new: bool) -> None:
+    """GKE's health checker never sets it to False."""
+    feed = feed_of(east, now)
+    feed.feed([booted("boot-1", named(43, 79, since=now))], now=now)
+    feed.feed([booted("boot-1")], now=now + timedelta(minutes=1))
+    assert len(open_codes()) == 2  # whoever removed it, the node has not started again
+    Node.objects.filter(name="gpu-1").update(boot_id="boot-2", past_boots=["boot-1"])
+    later = now + timedelta(minutes=5)
+    feed.feed([booted("boot-2", named(43, 79, since=now))], now=later)
+    assert len(open_codes()) == 2
+    feed = feed_of(east, now) if is_watch_new else feed
+    feed.feed([booted("boot-2")], now=later + timedelta(minutes=1))
+    assert open_codes() == []
+
+
+def test_a_removed_condition_ends_nothing_of_its_own_boot_or_another_type(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    feed.feed([booted("boot-1", deadlock(since=now))], now=now)
+    Source.objects.filter(kind="conditions").update(settings={"presets": ["gke"]})
+    later = now + timedelta(minutes=5)
+    Node.objects.filter(name="gpu-1").update(boot_id="boot-2", past_boots=["boot-1"], boot_times={"boot-2": at(now)})
+    feed.feed([booted("boot-2", named(79, since=later))], now=later)
+    feed.feed([booted("boot-2")], now=later + timedelta(minutes=1))
+    assert set(open_codes()) == {"KernelDeadlock=True/DockerHung", "XidCriticalError=True"}
+
+
+def test_a_new_object_of_a_node_has_no_conditions_at_first(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    feed.feed([booted("boot-1", deadlock(since=now))], now=now)
+    Node.objects.filter(name="gpu-1").update(boot_id="boot-2", past_boots=["boot-1"])
+    later = now + timedelta(minutes=5)
+    feed.feed([replace(booted("boot-2"), uid="another")], now=later)
+    assert open_codes() == ["KernelDeadlock=True/DockerHung"]
+    feed.feed([replace(booted("boot-2", deadlock("False", since=later)), uid="another")], now=later)
+    assert open_codes() == []
 
 
 def test_the_watch_reads_reason_and_message() -> None:
