@@ -112,10 +112,14 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
     if LOG_CHECK.search(check):
         # A kernel line is a fault of the whole device, whatever part of it the line names.
         devices = list(dict.fromkeys(device.whole for device in devices))
+    generated_at = _generated_at(health, now=now)
+    # The exporter gives an event another id when it sends it again, so the id counts only where there is no time.
+    content = "\n".join((node, check, *codes, f"healthy={healthy}", str(generated_at)))
+    identity = content if generated_at is not None else event.key
     return [
         Observation(
             path=path,
-            key=event.key if len(devices) < 2 else f"{event.key}\n{device.key}",
+            key=f"{identity}\n{device.key}",
             node=node,
             kind="health",
             code=code,
@@ -127,7 +131,7 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
             healthy=healthy,
             alias=None if healthy else only(named),
             advice=advice,
-            seen_at=_generated_at(health, now=now) or event.time,
+            seen_at=generated_at or event.time,
         )
         for device in devices or [NONE]
     ]

@@ -174,7 +174,12 @@ def test_an_xid_by_its_other_name(sentinel: Sender, health: Make, check: str, co
 
 def test_the_three_modes_of_cloudevents(sentinel: Sender, health: Make) -> None:
     assert took(sentinel.post(health("1"), content_type="application/cloudevents+json; charset=utf-8")) == (1, 0, [])
-    batch = [health("1"), health("2"), health("3", specversion="9"), {**health("4"), "specversion": "0.3"}]
+    batch = [
+        health("1"),
+        health("2", errorCode=["62"]),
+        health("3", errorCode=["48"], specversion="9"),
+        {**health("4"), "specversion": "0.3"},
+    ]
     answer = took(sentinel.post(batch, content_type="application/cloudevents-batch+json"))
     assert answer == (2, 1, [("3/specversion", "cloudevent_version")])
     event = health("5", nodeName="gpu-2")
@@ -200,6 +205,19 @@ def test_a_pass_closes_what_the_same_check_opened_and_nothing_else(sentinel: Sen
     ]
     sentinel.post([health("6", isHealthy=True, errorCode=[], entitiesImpacted=[])])
     assert Incident.objects.filter(state="open", node__name="gpu-1").count() == 1
+
+
+def test_a_health_event_that_is_exported_again_counts_once(sentinel: Sender, health: Make, now: datetime) -> None:
+    """The exporter gives it another id each time. Without a time of its own, the id is all that tells it apart."""
+    sentinel.post([health("1"), health("2")])
+    assert took(sentinel.post(health("3"))) == (0, 1, [])
+    assert Incident.objects.get().count == 1
+    assert took(sentinel.post(health("4", generatedTimestamp=(now - timedelta(seconds=1)).isoformat()))) == (1, 0, [])
+    assert took(sentinel.post(health("5", errorCode=["62"]))) == (1, 0, [])
+    assert took(sentinel.post(health("6", isHealthy=True))) == (1, 0, [])
+    untimed = health("7", checkName="Other", generatedTimestamp="")
+    assert took(sentinel.post([untimed, {**untimed, "id": "8"}])) == (2, 0, [])
+    assert Incident.objects.get(code__startswith="Other").count == 2
 
 
 def test_a_late_pass_closes_no_newer_fault(sentinel: Sender, health: Make, now: datetime) -> None:
@@ -265,10 +283,16 @@ def test_store_only_events_are_accepted_without_consequence(sentinel: Sender, he
     ids=["a pass with nothing to close", "a repeated fault", "stored only"],
 )
 def test_a_routine_event_costs_few_statements(
-    sentinel: Sender, health: Make, django_assert_num_queries: Any, given: dict[str, Any], statements: int
+    sentinel: Sender,
+    health: Make,
+    now: datetime,
+    django_assert_num_queries: Any,
+    given: dict[str, Any],
+    statements: int,
 ) -> None:
     """190,000 of them a day must cost next to nothing. Two are the begin and the end of the transaction."""
-    sentinel.post([health("1"), health("2", isHealthy=True, nodeName="gpu-2")])
+    at = now - timedelta(seconds=1)
+    sentinel.post([health("1", at=at), health("2", at=at, isHealthy=True, nodeName="gpu-2")])
     with django_assert_num_queries(statements):
         assert took(sentinel.post(health("3", **given))) == (1, 0, [])
 
