@@ -16,6 +16,7 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 VERSION = "4"
 NODE_LABELS = series_labels.NODE_LABELS
 MAX_ALERTS = observation.MAX_ITEMS
+REPLICA_LABELS: Final = ("replica", "prometheus_replica", "__replica__")  # which of several equal Prometheus sent it
 # Alerts of kube-prometheus about workloads; and about exporters, by the labels that name them.
 _OF_WORKLOAD: Final = re.compile(r"Kube(?:Pod|Job|Container|Deployment|StatefulSet|DaemonSet|Hpa)")
 _WORKLOADS: Final = ("job", "pod", "container", "service", "deployment", "daemonset", "statefulset")
@@ -45,7 +46,11 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
                 found.append(_alert(alert, path, node_labels, now=now))
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
-    return Reading(observations=tuple(found), rejected=tuple(rejected), ignored=tuple(own))
+    firing = {one.series for one in found if not one.healthy}
+    # One of several Prometheus told the end, and another one still fires: it has not ended.
+    early = [one.key for one in found if one.healthy and one.series in firing]
+    seen = tuple(one for one in found if not (one.healthy and one.series in firing))
+    return Reading(observations=seen, rejected=tuple(rejected), ignored=(*own, *early))
 
 
 def _sent_by_portal(alert: object) -> str:
@@ -124,7 +129,12 @@ def _texts(alert: Json, key: str) -> dict[str, str]:
 
 
 def _identity(alert: Json, labels: Json) -> str:
+    """The identity of the series, which is the same of all Prometheus that watch the same.
+
+    Alertmanager's fingerprint is of all labels.
+    """
+    own = {name: value for name, value in labels.items() if name not in REPLICA_LABELS}
     fingerprint = alert.get("fingerprint")
-    if isinstance(fingerprint, str) and fingerprint:
+    if len(own) == len(labels) and isinstance(fingerprint, str) and fingerprint:
         return fingerprint[:100]
-    return "\n".join(f"{name}={labels[name]}" for name in sorted(labels))
+    return "\n".join(f"{name}={own[name]}" for name in sorted(own))

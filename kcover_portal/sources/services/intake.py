@@ -56,7 +56,9 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
             rejected.append(Rejected(one.path, _refusal(source.cluster, one, node, several.get(one.node, ()))))
     fresh = _fresh(source, [*(one.key for one in known), *reading.ignored], now=now)
     by_digest = {_digest(one.key): one for one in reversed(known)}  # of equal ones the first
-    new = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
+    sent_first = [one for digest, one in reversed(by_digest.items()) if digest in fresh]
+    new = told_series.without_repeats(source, sent_first)
+    of_peers = len(sent_first) - len(new)
     repeated = [one for digest, one in by_digest.items() if digest not in fresh]
     again = told_series.fire_again(source, repeated, now=now)
     new += again
@@ -65,7 +67,7 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
-    accepted = len(fresh) + len(again)
+    accepted = len(fresh) + len(again) - of_peers
     taken = IntakeResult(accepted=accepted, duplicates=sent - accepted, rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken

@@ -22,6 +22,7 @@ from kcover_portal.sources.models import Source, ToldSeries
 SENDING: Final = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS)
 KNOWN_FOR: Final = timedelta(days=14)  # longer than the repetition of an event is recognized
 PRUNE_BATCH: Final = 5_000
+PEERS_WITHIN: Final = timedelta(seconds=60)  # in which equal Prometheus see the same alert begin
 FIRES_AGAIN_AFTER: Final = timedelta(minutes=10)  # longer than a message that was overtaken is under way
 
 
@@ -73,6 +74,28 @@ def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node],
     passes = Q(digest__in=series) | _of_checks(events, nodes)
     wanted = (Q(passed_at__isnull=False) & passes) | (Q(fault_at__isnull=False) & fires & _of_checks(ended, nodes))
     return Told(list(ToldSeries.objects.filter(wanted, source=source)))
+
+
+def without_repeats(source: Source, seen: Sequence[Observation]) -> list[Observation]:
+    """The observations without alerts that were told by another Prometheus of a pair, and still fire.
+
+    Such a one has another start. One that begins later, although no end was told, is a new one: the end was lost.
+    """
+    digests = [_digest(one) for one in seen if one.series and not one.healthy and one.seen_at is not None]
+    if source.kind not in SENDING or not digests:
+        return list(seen)
+    fires = Q(fault_at__isnull=False) & (Q(passed_at=None) | Q(fault_at__gt=F("passed_at")))
+    rows = ToldSeries.objects.filter(fires, source=source, digest__in=digests)
+    told = dict(rows.order_by().values_list("digest", "fault_at"))
+    found = []
+    for one in seen:
+        if one.series and not one.healthy and one.seen_at is not None:
+            began = told.get(_digest(one))
+            if began is not None and one.seen_at <= began + PEERS_WITHIN:
+                continue
+            told[_digest(one)] = one.seen_at
+        found.append(one)
+    return found
 
 
 def fire_again(source: Source, seen: Iterable[Observation], *, now: datetime) -> list[Observation]:

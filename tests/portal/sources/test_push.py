@@ -61,6 +61,43 @@ def test_a_repeated_notification_changes_nothing(alertmanager: Sender, alert: Ma
     assert Incident.objects.get().count == 1
 
 
+def test_a_pair_of_prometheus_tells_one_alert(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    """Their labels differ in the replica only. The end of one is not the end while the other one fires."""
+    first, second = (alert(prometheus_replica=name) for name in ("a", "b"))
+    second["startsAt"] = (now - timedelta(seconds=70)).isoformat()
+    assert took(alertmanager.post(notification(first))) == (1, 0, [])
+    assert took(alertmanager.post(notification(first, second))) == (0, 2, [])
+    assert Incident.objects.get().count == 1
+    ended = {"status": "resolved", "endsAt": now.isoformat()}
+    assert took(alertmanager.post(notification({**first, **ended}, second))) == (1, 1, [])
+    assert open_incidents() == [("alert", "GpuEccErrors", "")]
+    alertmanager.post(notification({**first, **ended}, {**second, **ended}))
+    assert open_incidents() == []
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(-15, 1), (40, 1), (-3_600, 1), (300, 2)])
+def test_an_alert_that_still_fires_is_not_told_again_by_another_peer(
+    alertmanager: Sender, alert: Make, now: datetime, seconds: int, count: int
+) -> None:
+    """One that begins minutes later is a new one: its end was lost on the way."""
+    began = now - timedelta(minutes=6)
+    alertmanager.post(notification({**alert(), "startsAt": began.isoformat()}))
+    other = {**alert(), "startsAt": (began + timedelta(seconds=seconds)).isoformat()}
+    assert took(alertmanager.post(notification(other))) == (count - 1, 2 - count, [])
+    assert Incident.objects.get().count == count
+
+
+def test_an_alert_that_fires_after_its_end_counts(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    began = now - timedelta(minutes=6)
+    alertmanager.post(notification({**alert(), "startsAt": began.isoformat()}))
+    ended = {"status": "resolved", "endsAt": (began + timedelta(seconds=10)).isoformat()}
+    alertmanager.post(notification({**alert(), "startsAt": began.isoformat(), **ended}))
+    assert open_incidents() == []
+    again = {**alert(), "startsAt": (began + timedelta(seconds=20)).isoformat()}
+    assert took(alertmanager.post(notification(again))) == (1, 0, [])
+    assert open_incidents() == [("alert", "GpuEccErrors", "")]
+
+
 def test_an_alert_that_resolves_because_its_node_is_gone_stays_open(alertmanager: Sender, alert: Make) -> None:
     alertmanager.post(notification(alert()))
     Node.objects.filter(name="gpu-1").update(ready=False)
