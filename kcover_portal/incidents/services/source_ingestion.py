@@ -11,6 +11,7 @@ from typing import Any
 
 from django.db import transaction
 from django.db.models import Max, QuerySet
+from django.db.models.functions import Least
 
 from kcover import reasons
 from kcover.faults import device, fault
@@ -218,8 +219,12 @@ def _is_only_witness(row: Incident, witness: str) -> bool:
 
 
 def _is_newer(row: Incident, passed: PassedCheck) -> bool:
-    """Returns whether the source reported the fault again after it reported the pass; both times are its own."""
+    """Returns whether the source reported the fault again after it reported the pass; both times are its own.
+
+    A fault was not later than its arrival: a clock that was ahead, and was put right, must not keep it open for ever.
+    """
     if passed.at is None:
         return False
-    latest = Occurrence.objects.filter(incident=row).aggregate(latest=Max("seen_at"))["latest"]
+    timed = Occurrence.objects.filter(incident=row, seen_at__isnull=False)
+    latest = timed.aggregate(latest=Max(Least("seen_at", "at")))["latest"]
     return latest is not None and latest > passed.at

@@ -141,6 +141,15 @@ def test_the_conditions_of_clouds_are_read(east: Cluster, now: datetime) -> None
     }
 
 
+def test_a_clock_that_was_ahead_does_not_keep_a_condition_open(east: Cluster, now: datetime) -> None:
+    feed = feed_of(east, now)
+    feed.feed([shown(deadlock(since=now + timedelta(hours=3)))], now=now)
+    assert len(open_codes()) == 1
+    later = now + timedelta(minutes=5)
+    feed.feed([shown(deadlock("False", since=later))], now=later)
+    assert open_codes() == []
+
+
 def named(*told: int, since: datetime, status: str = "True") -> Condition:
     """GKE's condition, whose reason names Xids."""
     reason = json.dumps({str(one): True for one in told})

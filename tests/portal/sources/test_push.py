@@ -16,6 +16,7 @@ from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from tests import moment
 from tests.portal.sources.conftest import Sender, add, notification, stamp
 
 Make = Callable[..., dict[str, Any]]
@@ -262,6 +263,15 @@ def test_a_late_pass_closes_no_newer_fault(sentinel: Sender, health: Make, now: 
     earlier = now - timedelta(minutes=2)
     assert took(sentinel.post([health("2", at=earlier, isHealthy=True)])) == (1, 0, [])
     assert len(open_incidents()) == 1
+
+
+def test_a_clock_that_was_ahead_does_not_keep_a_fault_open(sentinel: Sender, health: Make, now: datetime) -> None:
+    sentinel.post([health("1", at=now + timedelta(minutes=5))])
+    assert len(open_incidents()) == 1
+    later = now + timedelta(minutes=2)
+    moment.move_to(later)
+    sentinel.post([health("2", at=later, isHealthy=True)])
+    assert open_incidents() == []
 
 
 def test_what_is_over_opens_nothing(sentinel: Sender, health: Make, now: datetime) -> None:
