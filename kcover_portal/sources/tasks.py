@@ -8,8 +8,9 @@ from kcover_portal.sources import services
 
 @shared_task(name="sources.sweep")
 def sweep() -> None:
-    """Wakes a worker for each source that is due."""
+    """Wakes a worker for each source that is due, and ends what ended while its node was not Ready."""
     services.sweep(now=timezone.now())
+    services.apply_held_passes(now=timezone.now())
 
 
 @shared_task(name="sources.pull")

@@ -3,6 +3,7 @@
 from kcover_portal.sources.services.checkpoint_lookup import look_up as look_up_checkpoints
 from kcover_portal.sources.services.condition_feed import ConditionFeed
 from kcover_portal.sources.services.event_feed import EventFeed
+from kcover_portal.sources.services.held_passes import apply as apply_held_passes
 from kcover_portal.sources.services.intake import IntakeResult, prune, take
 from kcover_portal.sources.services.pod_feed import PodFeed
 from kcover_portal.sources.services.pull_schedule import pull, sweep
@@ -25,6 +26,7 @@ __all__ = [
     "PodFeed",
     "Trial",
     "answer_test",
+    "apply_held_passes",
     "change_source",
     "delete_source",
     "look_up_checkpoints",

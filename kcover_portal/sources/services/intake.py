@@ -181,7 +181,7 @@ def _split(
             ),
         )
         for one in passes
-        if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished with the node
+        if not (one.kind == "alert" and not nodes[one.node].ready)  # its series may have vanished: held_passes
     ]
     return faults, passed
 

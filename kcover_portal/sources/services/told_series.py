@@ -24,6 +24,8 @@ KNOWN_FOR: Final = timedelta(days=14)  # longer than the repetition of an event 
 PRUNE_BATCH: Final = 5_000
 PEERS_WITHIN: Final = timedelta(seconds=60)  # in which equal Prometheus see the same alert begin
 FIRES_AGAIN_AFTER: Final = timedelta(minutes=10)  # longer than a message that was overtaken is under way
+FIRES: Final = Q(fault_at__isnull=False) & (Q(passed_at=None) | Q(fault_at__gt=F("passed_at")))  # no end is known
+ENDED: Final = Q(passed_at__isnull=False) & (Q(fault_at=None) | Q(fault_at__lte=F("passed_at")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +48,7 @@ class Told:
         """The devices about which other series of the alert still fire."""
         digest = _digest(passed)
         return tuple(
-            _device(row)
+            device_of(row)
             for row in self.rows
             if passed.series
             and (row.node_id, row.kind, row.check_name) == (node.pk, passed.kind, passed.check)
@@ -70,9 +72,8 @@ def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node],
     series = [_digest(one) for one in seen if one.series and not one.healthy]
     events = [one for one in seen if not one.series and not one.healthy]
     ended = [one for one in seen if one.series and one.healthy]
-    fires = Q(passed_at=None) | Q(fault_at__gt=F("passed_at"))
     passes = Q(digest__in=series) | _of_checks(events, nodes)
-    wanted = (Q(passed_at__isnull=False) & passes) | (Q(fault_at__isnull=False) & fires & _of_checks(ended, nodes))
+    wanted = (Q(passed_at__isnull=False) & passes) | (FIRES & _of_checks(ended, nodes))
     return Told(list(ToldSeries.objects.filter(wanted, source=source)))
 
 
@@ -84,8 +85,7 @@ def without_repeats(source: Source, seen: Sequence[Observation]) -> list[Observa
     digests = [_digest(one) for one in seen if one.series and not one.healthy and one.seen_at is not None]
     if source.kind not in SENDING or not digests:
         return list(seen)
-    fires = Q(fault_at__isnull=False) & (Q(passed_at=None) | Q(fault_at__gt=F("passed_at")))
-    rows = ToldSeries.objects.filter(fires, source=source, digest__in=digests)
+    rows = ToldSeries.objects.filter(FIRES, source=source, digest__in=digests)
     told = dict(rows.order_by().values_list("digest", "fault_at"))
     found = []
     for one in seen:
@@ -106,8 +106,7 @@ def fire_again(source: Source, seen: Iterable[Observation], *, now: datetime) ->
     firing = {_digest(one): one for one in seen if one.series and not one.healthy}
     if source.kind not in SENDING or not firing:
         return []
-    over = Q(passed_at__isnull=False) & (Q(fault_at=None) | Q(fault_at__lte=F("passed_at")))
-    rows = ToldSeries.objects.filter(over, source=source, digest__in=list(firing), at__lt=now - FIRES_AGAIN_AFTER)
+    rows = ToldSeries.objects.filter(ENDED, source=source, digest__in=list(firing), at__lt=now - FIRES_AGAIN_AFTER)
     return [replace(firing[row.digest], seen_at=row.at) for row in rows.order_by("pk")]
 
 
@@ -122,7 +121,7 @@ def _is_about(row: ToldSeries, one: Observation, node: Node, digest: str) -> boo
     if one.series:
         return row.digest == digest
     same = (row.node_id, row.kind, row.check_name) == (node.pk, one.kind, one.check)
-    return same and covers(_device(row).names, one.device.names)
+    return same and covers(device_of(row).names, one.device.names)
 
 
 def _digest(one: Observation) -> str:
@@ -130,7 +129,8 @@ def _digest(one: Observation) -> str:
     return hashlib.blake2b("\n".join(identity).encode(), digest_size=16).hexdigest()
 
 
-def _device(row: ToldSeries) -> Device:
+def device_of(row: ToldSeries) -> Device:
+    """The device that the series is about."""
     slot, uuid, unit, part = row.device
     return Device(slot=slot, uuid=uuid, unit=unit, part=part)
 

@@ -106,6 +106,36 @@ def test_an_alert_that_resolves_because_its_node_is_gone_stays_open(alertmanager
     assert open_incidents() == [("alert", "GpuEccErrors", "")]
 
 
+@pytest.mark.parametrize(("minutes", "is_over"), [(9, False), (11, True)])
+def test_an_alert_that_resolved_without_its_node_is_over_when_the_node_stays(
+    alertmanager: Sender, alert: Make, now: datetime, minutes: int, is_over: bool
+) -> None:
+    """Within ten minutes it would fire again: that is the time of its scrape, its ``for`` and its range."""
+    alertmanager.post(notification(alert(), alert("Other")))
+    Node.objects.filter(name="gpu-1").update(ready=False, ready_since=None)
+    alertmanager.post(notification(alert(status="resolved")))
+    later = now + timedelta(minutes=30)
+    services.apply_held_passes(now=later)
+    assert len(open_incidents()) == 2
+    Node.objects.filter(name="gpu-1").update(ready=True, ready_since=later - timedelta(minutes=minutes))
+    services.apply_held_passes(now=later)
+    assert open_incidents() == [("alert", "GpuEccErrors", ""), ("alert", "Other", "")][is_over:]
+
+
+def test_an_alert_that_fires_after_its_node_came_back_is_not_over(
+    alertmanager: Sender, alert: Make, now: datetime
+) -> None:
+    later = now + timedelta(minutes=30)
+    alertmanager.post(notification(alert(gpu="0"), alert(gpu="1"), alert("Again")))
+    Node.objects.filter(name="gpu-1").update(ready=False, ready_since=None)
+    alertmanager.post(notification(alert(gpu="0", status="resolved"), alert("Again", status="resolved")))
+    Node.objects.filter(name="gpu-1").update(ready=True, ready_since=later - timedelta(minutes=11))
+    moment.move_to(later)
+    alertmanager.post(notification({**alert("Again"), "startsAt": stamp(later - timedelta(minutes=1))}))
+    services.apply_held_passes(now=later)
+    assert open_incidents() == [("alert", "GpuEccErrors", "gpu 1"), ("alert", "Again", "")]
+
+
 def test_bad_items_are_rejected_and_good_ones_are_kept(alertmanager: Sender, alert: Make, now: datetime) -> None:
     tomorrow = (now + timedelta(days=365 * 50)).isoformat()
     batch = notification(
