@@ -138,9 +138,15 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
     return {incident: list(named.values()) for incident, named in found.items()}
 
 
-def open_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[tuple[str, str, str]]:
-    """The open incidents of a kind on nodes of these names: node, code and boot; "" if another machine had it."""
+def open_codes(
+    cluster: Cluster, names: Collection[str], kind: str, *, witness: str | None = None
+) -> set[tuple[str, str, str]]:
+    """The open incidents of a kind on nodes of these names: node, code and boot; "" if another machine had it.
+
+    ``witness``: only those that this source reported.
+    """
     rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind, state=Incident.State.OPEN)
+    rows = rows if witness is None else rows.filter(occurrences__witness=witness)
     told = rows.order_by().values_list("node__name", "code", "boot_id", "last_at", "node__machine_since")
     return {(name or "", code, "" if since and last < since else boot) for name, code, boot, last, since in told}
 

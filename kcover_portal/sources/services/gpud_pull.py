@@ -22,6 +22,7 @@ from kcover import reasons
 from kcover.sources import gpud
 from kcover.sources.observation import Unreadable
 from kcover_portal.fleet.models import Gpu, Node
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position, source_settings
 from kcover_portal.sources.services.pull_position import Clock
@@ -53,6 +54,7 @@ def read(source: Source, *, clock: Clock) -> bool:
     nodes = [node for node in _nodes(source) if node.name > state["after"]]
     for some in _slices(nodes):
         now = clock()
+        _remember(source, some, state)
         answers = _ask_all(source, some, state, now=now)
         state["after"] = some[-1].name
         _store(source, answers, state, now=now)
@@ -81,6 +83,18 @@ def _nodes(source: Source) -> list[Node]:
 
 def _slices(nodes: Sequence[Node]) -> Iterator[Sequence[Node]]:
     return (nodes[at : at + NODES_PER_WRITE] for at in range(0, len(nodes), NODES_PER_WRITE))
+
+
+def _remember(source: Source, nodes: Sequence[Node], state: State) -> None:
+    """Of nodes that the position does not know: the components about which this source has an open incident.
+
+    Without them a component that is healthy at the first reading would end nothing.
+    """
+    names = [node.name for node in nodes if "components" not in state["nodes"].get(node.name, {})]
+    told = incidents.open_codes(source.cluster, names, "gpud", witness=source.name) if names else set()
+    for name, component, _ in sorted(told):
+        kept = state["nodes"].setdefault(name, {})
+        kept["shown"] = {f"{component}\t": "", **kept.get("shown", {})}
 
 
 def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: datetime) -> dict[str, Answer]:

@@ -24,6 +24,7 @@ from kcover_portal.sources.models import Source
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 ADDRESS: Final = ("url", "token")  # columns that may also be given as settings
 CHANGEABLE: Final = (*ADDRESS, "settings", "enabled")
+ASKED: Final = ("query", "node_label")  # settings of Prometheus that change what is read
 MAX_TOKEN: Final = 4_000  # characters
 SYSTEM: Final = "system"
 
@@ -94,7 +95,7 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
             row.token = given.get("token", before["token"])  # it is encrypted for its receiver
         if row.is_pulled:  # it is read again at once, and Prometheus from the start if it was asked something else
             row.due_at, row.attempts = None, 0
-            row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and changed & {"url", "settings"} else row.cursor
+            row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and _asks_other(row, before) else row.cursor
         try:
             columns = {*changed, "token"} if moved else changed
             row.save(update_fields={*columns, "due_at", "attempts", "cursor"} if row.is_pulled else columns)
@@ -106,6 +107,12 @@ def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reaso
         }
         _note(row, audit.SourceChanged(source=row.name, changed=changes, reason=reason), actor=actor, now=now)
     return row
+
+
+def _asks_other(row: Source, before: Mapping[str, Any]) -> bool:
+    """Returns whether the answers are about something else than before. How often it is asked changes none."""
+    then, settings_now = before["settings"], row.settings
+    return row.url != before["url"] or any(then.get(name) != settings_now.get(name) for name in ASKED)
 
 
 def delete_source(source: Source, *, actor: str, reason: str, now: datetime) -> None:

@@ -55,6 +55,20 @@ def test_a_fault_begins_and_ends(gpud: Source, stand_ins: StandIns, now: datetim
     assert [state for _, _, state, _ in seen()] == ["closed", "open"]
 
 
+def test_a_source_that_lost_its_position_ends_its_own_faults(gpud: Source, stand_ins: StandIns, now: datetime) -> None:
+    break_gpu(stand_ins, now)
+    break_gpu(stand_ins, now, node="gpu-2")
+    pull(gpud, at=now + SECOND)
+    Source.objects.filter(pk=gpud.pk).update(cursor={})
+    gpud.refresh_from_db()
+    stand_ins.active["gpu-1"] = []
+    row = pull(gpud, at=now + 60 * SECOND)
+    assert [(node, state) for node, _, state, _ in seen()] == [("gpu-1", "closed"), ("gpu-2", "open")]
+    stand_ins.active["gpu-2"] = []
+    pull(row, at=now + 120 * SECOND)
+    assert {state for _, _, state, _ in seen()} == {"closed"}
+
+
 def test_four_systems_hear_one_fault(
     gpud: Source, sentinel: Sender, stand_ins: StandIns, health: Callable[..., dict[str, Any]], now: datetime
 ) -> None:

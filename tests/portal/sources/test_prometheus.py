@@ -88,6 +88,18 @@ def test_any_query_is_an_alert_that_ends_with_its_series(east: Cluster, stand_in
     assert [state for _, _, state, _ in seen()] == ["closed"]
 
 
+@pytest.mark.parametrize(("given", "is_kept"), [({"interval": 60}, True), ({"query": "up < 1"}, False)])
+def test_the_position_is_lost_with_another_query_only(
+    prometheus: Source, stand_ins: StandIns, now: datetime, given: dict[str, Any], is_kept: bool
+) -> None:
+    before = pull(prometheus, at=now).cursor
+    assert before
+    services.change_source(prometheus, {"settings": given}, actor="test", reason="", now=now)
+    prometheus.refresh_from_db()
+    assert prometheus.cursor == (before if is_kept else {})
+    assert prometheus.due_at is None
+
+
 def test_garbage_is_counted_once(prometheus: Source, stand_ins: StandIns, now: datetime) -> None:
     at = now.timestamp()
     good = {"Hostname": "gpu-1", "pci_bus_id": PCI}
