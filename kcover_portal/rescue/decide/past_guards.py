@@ -14,7 +14,7 @@ from kcover.decisions import guards, match
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.rescue.queries import capacity
+from kcover_portal.rescue.queries import capacity, symptoms
 
 OPENS = ("rescue", "approve")  # answers that take a slot: also while a person is asked
 
@@ -133,13 +133,13 @@ def _ended(made: list[Isolation], node: Node, now: datetime, rule: str = "") -> 
 
 def _symptoms(incident: Incident, now: datetime, window: timedelta) -> tuple[guards.Symptom, ...]:
     """The code that other nodes showed too. The jobs and switches of that time are not known any more."""
+    kind, code = symptoms.name_of(incident)
     rows = Incident.objects.filter(
+        symptoms.by_name(kind, code, symptoms.alias_of(kind, code)),
         cluster=incident.cluster_id,
-        kind=incident.kind,
-        code=incident.code,
         node__isnull=False,
         opened_at__gt=now - window,
         opened_at__lte=now,
     )
     nodes = rows.order_by().values("node").distinct().count()
-    return (guards.Symptom(trait="code", kind=incident.kind, value=incident.code, nodes=max(nodes, 1)),)
+    return (guards.Symptom(trait="code", kind=kind, value=code, nodes=max(nodes, 1)),)

@@ -88,7 +88,9 @@ class Counts:
         self._cluster, self._settings, self._now = cluster, settings, now
         self._nodes, self._recheck, self._without_storm = nodes, recheck, without_storm
         self._added: list[_Counted] = []
-        codes = sorted(set(codes)) if settings.storm.enabled else []
+        told = set(codes) if settings.storm.enabled else set()
+        names = symptoms.names_of(nodes, told)
+        codes = sorted({*told, *names.values()})
         since = now - settings.storm.window
         known = guard_numbers.read(cluster, settings=settings, now=now, since=since, codes=codes, recheck=recheck)
         self._eligible: int = known["eligible"]
@@ -98,7 +100,7 @@ class Counts:
         self._symptoms: symptoms.Symptoms | None = None
         if codes:
             self._symptoms = symptoms.Symptoms(
-                cluster, since=since, nodes=nodes, codes=codes, known=known, without_storm=without_storm
+                cluster, since=since, nodes=nodes, codes=codes, known=known, names=names, without_storm=without_storm
             )
         self._used: dict[tuple[guards.BudgetScope, str | None], tuple[int, set[int]]] = {}
         self._pools: dict[str, tuple[int, int]] = {}

@@ -34,7 +34,7 @@ def read(
     if codes:
         values["since"] = since
     for index, (kind, code) in enumerate(codes):
-        values |= {f"kind_{index}": kind, f"code_{index}": code}
+        values |= {f"kind_{index}": kind, f"code_{index}": code, f"alias_{index}": symptoms.alias_of(kind, code)}
     return statement.get(**values)
 
 
@@ -52,8 +52,8 @@ def _prepared(*, breaker: bool, codes: int, recheck: bool) -> Prepared[dict[str,
         if breaker:
             wanted["isolating"] = values_of(capacity.isolating(cluster, since=more["lately"]), "node")
         if codes:
-            pairs = [(more[f"kind_{index}"], more[f"code_{index}"]) for index in range(codes)]
-            wanted |= symptoms.expressions(cluster, since=more["since"], codes=pairs)
+            named = [(more[f"kind_{at}"], more[f"code_{at}"], more[f"alias_{at}"]) for at in range(codes)]
+            wanted |= symptoms.expressions(cluster, since=more["since"], codes=named)
         return Cluster.objects.filter(pk=cluster).order_by().values(**wanted)
 
     types: dict[str, type] = {"cluster": int, "now": datetime}
@@ -64,5 +64,5 @@ def _prepared(*, breaker: bool, codes: int, recheck: bool) -> Prepared[dict[str,
     if codes:
         types["since"] = datetime
     for index in range(codes):
-        types |= {f"kind_{index}": str, f"code_{index}": str}
+        types |= {f"kind_{index}": str, f"code_{index}": str, f"alias_{index}": str}
     return Prepared(build, **types)

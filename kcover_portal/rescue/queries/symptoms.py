@@ -4,17 +4,17 @@ Only nodes that the cluster has are counted, so that invented nodes make no stor
 because that may be the symptom.
 """
 
-import itertools
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from django.db.models import Exists, Min, QuerySet
+from django.db.models import Exists, Min, Q, QuerySet
 
 from kcover import topology
 from kcover.decisions import guards
+from kcover.faults import fault
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident, JobSeen
 from kcover_portal.rescue.queries.numbers import number_of
@@ -24,15 +24,42 @@ SWITCH_LABELS = topology.WELL_KNOWN["leaf"]
 Code = tuple[str, str]  # kind and code of a fault
 
 
-def expressions(cluster: int, *, since: datetime, codes: Collection[Code]) -> dict[str, Any]:
+def names_of(nodes: Collection[Node], codes: Collection[Code]) -> dict[tuple[int, str, str], Code]:
+    """The Xids that open incidents of these nodes stand for, by node, kind and code.
+
+    Sources tell one fault under names of their own: a health event, an alert, a component. On many nodes it is one
+    symptom. Costs a statement if a code is of a kind that has other names.
+    """
+    told = sorted({code for kind, code in codes if kind in fault.SOURCE_KINDS})
+    if not told:
+        return {}
+    rows = Incident.objects.filter(
+        node__in=[node.pk for node in nodes], state=Incident.State.OPEN, kind__in=fault.SOURCE_KINDS
+    )
+    known = rows.filter(code__in=told, alias__startswith="xid ").order_by("pk")
+    return {(row.node_id or 0, row.kind, row.code): name_of(row) for row in known.only("node", "kind", "code", "alias")}
+
+
+def name_of(incident: Incident) -> Code:
+    """The Xid that the incident of a source stands for, else its own kind and code."""
+    kind, _, code = incident.alias.partition(" ")
+    return (kind, code) if incident.kind in fault.SOURCE_KINDS and kind == "xid" else (incident.kind, incident.code)
+
+
+def alias_of(kind: str, code: str) -> str:
+    """What the incidents of sources have as their alias where they stand for this fault."""
+    return f"{kind} {code}"
+
+
+def expressions(cluster: int, *, since: datetime, codes: Collection[tuple[str, str, str]]) -> dict[str, Any]:
     """The data about the cluster that ``Symptoms`` needs, for one statement of the caller.
 
-    ``since``: faults of other nodes count if they were seen since then.
+    ``since``: faults of other nodes count if they were seen since then. ``codes``: with the alias of each.
     """
     versions = Agent.objects.filter(node__cluster=cluster, node__in_cluster=True).exclude(version="")
     with_code = {
-        f"code_{index}": number_of(_recent(cluster, since=since).filter(kind=kind, code=code), "node")
-        for index, (kind, code) in enumerate(codes)
+        f"code_{index}": number_of(_recent(cluster, since=since).filter(by_name(kind, code, alias)), "node")
+        for index, (kind, code, alias) in enumerate(codes)
     }
     return {
         "storms": Exists(_open_storms(cluster)),
@@ -45,8 +72,8 @@ def expressions(cluster: int, *, since: datetime, codes: Collection[Code]) -> di
 class Symptoms:
     """The symptoms of faults of one cluster. Counts that several faults share are taken once.
 
-    ``nodes``: the nodes whose faults are asked about. ``known``: the result of ``expressions``. ``without_storm``: the
-    key of an open storm that is left out, as if it was closed.
+    ``nodes``: the nodes whose faults are asked about. ``known``: the result of ``expressions``. ``names``: that of
+    ``names_of``. ``without_storm``: the key of an open storm that is left out, as if it was closed.
     """
 
     def __init__(
@@ -57,10 +84,11 @@ class Symptoms:
         nodes: Collection[Node],
         codes: Iterable[Code],
         known: Mapping[str, Any],
+        names: Mapping[tuple[int, str, str], Code],
         without_storm: int | None = None,
     ) -> None:
         self._cluster, self._since, self._nodes, self._known = cluster, since, nodes, known
-        self._without_storm = without_storm
+        self._names, self._without_storm = names, without_storm
         # By the key of the symptom, and the label that names the switch: a value of one label is not that of another.
         self._counted = {("code", kind, code, ""): known[f"code_{index}"] for index, (kind, code) in enumerate(codes)}
 
@@ -73,18 +101,22 @@ class Symptoms:
         fan, a clock), and different ones behind one switch must not hold back the repair of a real fault.
         """
         found = []
-        for symptom in itertools.islice(self._of_one(node, kind, code), 1 if code_only else None):
+        for symptom in self._of_one(node, kind, code):
+            if code_only and symptom.trait != "code":
+                break
             scope = self._storms.get(symptom.key, [])
             in_storm = len(scope) if node.name in scope else 0
             found.append(replace(symptom, nodes=max(self._count(node, symptom), in_storm)))
         return tuple(found)
 
     def _of_one(self, node: Node, kind: str, code: str) -> Iterable[guards.Symptom]:
-        """The symptoms of the fault that a common cause would leave on other nodes too, the code first.
+        """The symptoms of the fault that a common cause would leave on other nodes too, the code by all its
+        names first.
 
         Other nodes are not counted.
         """
-        yield guards.Symptom(trait="code", kind=kind, value=code, nodes=1)
+        for name_kind, name in dict.fromkeys((self._names.get((node.pk, kind, code), (kind, code)), (kind, code))):
+            yield guards.Symptom(trait="code", kind=name_kind, value=name, nodes=1)
         version = self._versions.get(node.pk)
         if version:
             yield guards.Symptom(trait="agent_version", value=version, nodes=1)
@@ -161,12 +193,17 @@ def _recent(cluster: int, *, since: datetime) -> QuerySet[Incident]:
     return Incident.objects.filter(cluster=cluster, node__in_cluster=True, last_at__gte=since)
 
 
+def by_name(kind: str, code: str, alias: str) -> Q:
+    """Incidents of a fault, by whatever name it was told."""
+    return Q(kind=kind, code=code) | Q(alias=alias)
+
+
 def _sharing(node: Node, symptom: guards.Symptom, *, since: datetime) -> QuerySet[Incident]:
     """Recent incidents of the node's cluster that show this symptom."""
     trait, kind, value = symptom.key
     recent = _recent(node.cluster_id, since=since)
     if trait == "code":
-        return recent.filter(kind=kind, code=value)
+        return recent.filter(by_name(kind, value, alias_of(kind, value)))
     faults = recent.filter(is_user_fault=False)
     if trait == "agent_version":
         return faults.filter(node__agent__version=value)

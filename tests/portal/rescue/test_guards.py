@@ -28,6 +28,9 @@ from tests.codes import code_of, found_in, refused
 from tests.portal.rescue.world import CORDON, HEAL, NODE, PCI, World
 
 pytestmark = pytest.mark.django_db
+BY_SOURCES = HEAL.replace('errorCode: ["48", "62", "64"]', "match: {kinds: [xid, health, gpud, alert]}").replace(
+    "rescue.ksyun.com", "kcover.io"
+)
 OFF = {"storm": {"enabled": False}, "rate": {"enabled": False}, "breaker": {"enabled": False}}
 
 
@@ -55,6 +58,13 @@ def isolated(world: World) -> list[str]:
 def hurt(world: World, *numbers: int, code: int = 62) -> None:
     for number in numbers:
         world.fault(code, node=f"gpu-{number}")
+
+
+def by_source(world: World, node: str, kind: str, code: str, *, alias: str) -> None:
+    fault = incidents.SourceFault(
+        kind=kind, code=code, alias=alias, pci=PCI, source=kind, witness=kind, severity="fatal", seen_at=world.now
+    )
+    incidents.ingest_observed(kind, [(world.node(node), fault)], [], now=world.now)
 
 
 def latest_reason(world: World, code: str) -> dict[str, reasons.Value]:
@@ -208,6 +218,30 @@ class TestStorm:
         assert (len(isolated(world)), world.kube.called("evict")) == (6, [])
         assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
         assert Entry.objects.filter(verb="storm.opened").count() == 1
+
+    def test_inv_33_one_fault_by_many_names_is_one_storm(self, make) -> None:
+        """Two nodes each by four systems."""
+        world = make(BY_SOURCES, nodes=24, storm={"enabled": True})
+        told = ("health", "SysLogsXIDError/62"), ("gpud", "accelerator-nvidia-error-xid"), ("alert", "GpuXid")
+        for number, (kind, code) in enumerate((*told, *told), start=1):
+            by_source(world, f"gpu-{number}", kind, code, alias="xid 62")
+        hurt(world, 7, 8)
+        world.work()
+        storm = Incident.objects.get(kind="storm")
+        assert (storm.trait, storm.symptom_kind, storm.symptom) == ("code", "xid", "62")
+        assert storm.scope == [f"gpu-{number}" for number in range(1, 9)]
+        assert isolated(world) == ["gpu-7", "gpu-8"]  # of the others it is not known whether they are hardware
+        world.pass_time(3600)
+        assert {code_of(rescue.because) for rescue in Rescue.objects.all()} == {"storm_code"}
+
+    def test_inv_33_a_component_with_several_xids_is_one_storm_too(self, make) -> None:
+        world = make(BY_SOURCES, nodes=24, storm={"enabled": True})
+        for number, code in enumerate((62, 48, 79, 74, 64), start=1):
+            by_source(world, f"gpu-{number}", "gpud", "accelerator-nvidia-error-xid", alias=f"xid {code}")
+        world.work()
+        storm = Incident.objects.get(kind="storm")
+        assert (storm.symptom_kind, storm.symptom) == ("gpud", "accelerator-nvidia-error-xid")
+        assert len(storm.scope) == 5
 
     def test_inv_33_what_people_and_earlier_faults_isolated_leaves_a_storm_its_share(self, make) -> None:
         world = make(HEAL, nodes=24, storm={"enabled": True})
