@@ -53,6 +53,7 @@ def read(
     shown: Shown,
     components: str = "",
     read_at: datetime | None = None,
+    is_booted: bool = False,
     now: datetime,
 ) -> NodeReading:
     """The states and events of a node's gpud. Raises Unreadable if an answer is not one of gpud.
@@ -60,7 +61,9 @@ def read(
     ``runtime``: the node's container runtime (``containerd``), "" if unknown; a component about another one is no fault
     of the node. A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a
     state that is another one now changed after it, if gpud then told about it (``components``: short digests of what it
-    told about, apart by spaces): after a start it reads its components one by one. ``now`` is the time of the answers.
+    told about, apart by spaces): after a start it reads its components one by one. ``is_booted``: the node has started
+    since; a state that still stands is told again, so that it counts for the new boot if it lasts. An Xid is a moment.
+    ``now`` is the time of the answers.
     """
     rejected: list[Rejected] = []
     found = list(_events(events, rejected, node=node, now=now))
@@ -84,7 +87,8 @@ def read(
                 key, value = f"{component}\t{name}", f"{health} {seen.alias} {seen.device.slot or None}"
                 if key not in current and len(current) == MAX_SHOWN:
                     raise Unreadable("name", reasons.of("source_list_long", count=MAX_SHOWN + 1, most=MAX_SHOWN))
-                if key not in current and shown.get(key) != value and component not in event_components:
+                is_new = shown.get(key) != value or (is_booted and not _XID_COMPONENT.search(component))
+                if key not in current and is_new and component not in event_components:
                     changed[key] = seen
                 current[key] = value
         except Unreadable as error:

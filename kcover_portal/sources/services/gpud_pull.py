@@ -4,8 +4,8 @@ The address has ``{node}`` or ``{address}`` in it, which stand for the name of a
 address without them is the gpud of one node.
 
 The position: when the round before began (``since``) and the present one (``round``), the last node that was read in it
-(``after``), and of each node (``nodes``) the states that are not healthy, a digest of all of them, and since when it
-has not answered.
+(``after``), and of each node (``nodes``) the states that are not healthy, a digest of all of them, the boot in which
+they were read, and since when it has not answered.
 """
 
 import ipaddress
@@ -57,7 +57,7 @@ def read(source: Source, *, clock: Clock) -> bool:
         _remember(source, some, state)
         answers = _ask_all(source, some, state, now=now)
         state["after"] = some[-1].name
-        _store(source, answers, state, now=now)
+        _store(source, some, answers, state, now=now)
         if clock() - started > MAX_TURN and some[-1] is not nodes[-1]:
             return True
     names = {node.name for node in _nodes(source)}
@@ -106,18 +106,18 @@ def _ask_all(source: Source, nodes: Sequence[Node], state: State, *, now: dateti
         now=now,
     )
     with ThreadPoolExecutor(TOGETHER, thread_name_prefix="gpud") as pool:
-        answers = pool.map(ask_one, [(_address(source.url, node), node.name, node.runtime) for node in nodes])
+        answers = pool.map(ask_one, [(_address(source.url, node), node) for node in nodes])
         return dict(zip((node.name for node in nodes), answers, strict=True))
 
 
 def _ask_node(
-    place: tuple[str | None, str, str], *, headers: dict[str, str], verify: bool, state: State, now: datetime
+    place: tuple[str | None, Node], *, headers: dict[str, str], verify: bool, state: State, now: datetime
 ) -> Answer:
     """What the gpud of a node says. Runs in a thread, without the database."""
-    url, node, runtime = place
+    url, node = place
     if url is None:
-        return reasons.of("host_without_address", host=node)
-    kept = state["nodes"].get(node, {})
+        return reasons.of("host_without_address", host=node.name)
+    kept = state["nodes"].get(node.name, {})
     since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE)
     call = partial(ask, url, headers=headers, seconds=SECONDS, verify=verify)
     try:
@@ -125,14 +125,18 @@ def _ask_node(
         events = call(EVENTS, {"startTime": str(int((since - LATENESS).timestamp()))})
         shown, components = kept.get("shown", {}), kept.get("components", "")
         read_at = since if components else None  # without them the node was never read
+        is_booted = read_at is not None and (kept.get("boot") or node.boot_id) != node.boot_id
+        if read_at is not None and is_booted:
+            read_at -= LATENESS  # its row may have been older than its answers: they were of the boot before
         return gpud.read(
             states,
             events,
-            node=node,
-            runtime=runtime,
+            node=node.name,
+            runtime=node.runtime,
             shown=shown,
             components=components,
             read_at=read_at,
+            is_booted=is_booted,
             now=now,
         )
     except (NotRead, Unreadable) as error:
@@ -150,9 +154,9 @@ def _address(url: str, node: Node) -> str | None:
     return url.replace("{node}", node.name)
 
 
-def _store(source: Source, answers: dict[str, Answer], state: State, *, now: datetime) -> None:
+def _store(source: Source, nodes: Sequence[Node], answers: dict[str, Answer], state: State, *, now: datetime) -> None:
     """Stores what the nodes say, with the position behind it."""
-    said = []
+    said, boots = [], {node.name: node.boot_id for node in nodes}
     for name, answer in answers.items():
         kept = state["nodes"].pop(name, {})
         if isinstance(answer, reasons.Reason):
@@ -160,7 +164,8 @@ def _store(source: Source, answers: dict[str, Answer], state: State, *, now: dat
             state["nodes"][name] = {**kept, "since": since, "why": answer.to_json()}
             continue
         said.append(answer.reading)
-        state["nodes"][name] = {"components": answer.components, **({"shown": answer.shown} if answer.shown else {})}
+        shown = {"shown": answer.shown} if answer.shown else {}
+        state["nodes"][name] = {"components": answer.components, "boot": boots[name], **shown}
     with transaction.atomic():
         for reading in said:
             if reading.observations or reading.rejected:

@@ -194,6 +194,39 @@ def test_a_state_changed_after_it_was_last_read(
     ]
 
 
+@pytest.mark.parametrize("is_repaired", [False, True])
+def test_a_state_that_stands_after_a_boot_is_told_again_and_in_doubt(
+    east: Cluster, now: datetime, stand_ins: StandIns, is_repaired: bool
+) -> None:
+    """The repair of the first boot may have closed the incident meanwhile."""
+    Node.objects.filter(name="gpu-1").update(gpus=8)
+    row = add(east, "gpud", now=now, url=stand_ins.url + "/gpud/{node}", node="gpu-1")
+    at = now - timedelta(minutes=20)
+
+    def read(seconds: int, *found: dict[str, Any]) -> None:
+        stand_ins.troubles += [Answered(body=json.dumps(answer).encode()) for answer in (list(found), [])]
+        pull(row, at=at + seconds * SECOND)
+
+    read(0, *states("disk", "memory"))
+    broken = *states("memory"), *states("disk", health="Unhealthy")
+    read(60, *broken)
+    begun = at + 100 * SECOND
+    read(110, *broken)  # the watch has not seen the boot yet
+    boot = {"boot_id": "boot-2", "past_boots": ["boot-1"], "boot_times": {"boot-2": begun.isoformat()}}
+    Node.objects.filter(name="gpu-1").update(**boot)
+    assert boots() == ["boot-1"]
+    if is_repaired:
+        Incident.objects.update(state="closed", closed_at=begun, closed_because={"code": "incident_verified"})
+    read(160, *broken)
+    read(220, *broken)
+    told = Occurrence.objects.order_by("pk").values_list("boot_id", "doubt__boot", "incident__state")
+    assert list(told) == [("boot-1", None, ["open", "closed"][is_repaired]), ("boot-1", "boot-2", "open")]
+    assert Occurrence.objects.latest("pk").doubt_until == begun + 600 * SECOND
+    read(280, *states("disk", "memory"))
+    assert not Occurrence.objects.filter(doubt_until__isnull=False).exists()
+    assert not Incident.objects.filter(state="open", ended_at=None).exists()
+
+
 def test_a_component_that_starts_says_nothing_about_the_others(
     east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
 ) -> None:
