@@ -10,8 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Max, QuerySet
-from django.db.models.functions import Least
+from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover.faults import device, fault
@@ -221,10 +220,9 @@ def _is_only_witness(row: Incident, witness: str) -> bool:
 def _is_newer(row: Incident, passed: PassedCheck) -> bool:
     """Returns whether the source reported the fault again after it reported the pass; both times are its own.
 
-    A fault was not later than its arrival: a clock that was ahead, and was put right, must not keep it open for ever.
+    A pass from after the fault's arrival is later, whatever its time says: a clock that was ahead, and was put right,
+    must not keep it open for ever.
     """
     if passed.at is None:
         return False
-    timed = Occurrence.objects.filter(incident=row, seen_at__isnull=False)
-    latest = timed.aggregate(latest=Max(Least("seen_at", "at")))["latest"]
-    return latest is not None and latest > passed.at
+    return Occurrence.objects.filter(incident=row, seen_at__gt=passed.at, at__gte=passed.at).exists()
