@@ -13,7 +13,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.faults import device
-from kcover.sources import hosts, settings
+from kcover.sources import hosts, maintenance_notices, settings
 from kcover.sources.observation import LONG_AGO, Observation, Reading, Rejected
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
@@ -187,8 +187,9 @@ def _split(
 
 
 def _is_history(source: Source, one: Observation, *, now: datetime) -> bool:
-    """An alert or a condition is a state: it may have begun long ago. An event is a moment."""
-    is_state = source.kind in (Source.Kind.ALERTMANAGER, Source.Kind.CONDITIONS)
+    """A state, and a notice of work to come, may have begun long ago. An event is a moment."""
+    is_notice = (one.kind, one.code) == (maintenance_notices.KIND, maintenance_notices.CODE)  # none of what is past
+    is_state = source.kind in (Source.Kind.ALERTMANAGER, Source.Kind.CONDITIONS) or is_notice
     return not is_state and one.seen_at is not None and _is_old(source, one.seen_at, now=now)
 
 
@@ -239,7 +240,8 @@ def _lasts(one: Observation) -> bool:
 def _doubt(source: Source, one: Observation) -> timedelta:
     """For how long after the start of a boot the state may be one of the boot before."""
     doubt = settings.doubt(source.kind, source.settings)
-    return doubt if one.earliest is None else max(doubt, settings.UNTIMED)  # it has no time of its own
+    has_time = one.seen_at is not None and one.earliest is None
+    return doubt if has_time else max(doubt, settings.UNTIMED)
 
 
 def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> incidents.SourceFault:
@@ -251,7 +253,8 @@ def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime)
         unit=one.device.unit,
         part=one.device.part,
         message=one.message,
-        seen_at=one.seen_at,
+        # A state without any time stands now, whenever it began.
+        seen_at=one.seen_at or (now if one.earliest is None and _lasts(one) else None),
         source=source.kind,
         witness=source.name,
         severity=one.severity,

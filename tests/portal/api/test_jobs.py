@@ -32,7 +32,15 @@ def kube(east: Cluster):
     kube.add_workload("PyTorchJob", "train", "llm", labels=OWN)
     for number in (0, 1):
         labels = {KUBEFLOW: "llm"}
-        kube.add_pod("train", f"llm-{number}", node=f"gpu-{number}", owner_kind="PyTorchJob", labels=labels, gpus=8)
+        kube.add_pod(
+            "train",
+            f"llm-{number}",
+            node=f"gpu-{number}",
+            owner_kind="PyTorchJob",
+            owner_name="llm",
+            labels=labels,
+            gpus=8,
+        )
     return kube
 
 
@@ -103,7 +111,15 @@ def test_a_person_of_a_pool_sees_the_jobs_of_its_nodes_and_no_other_node(
     east: Cluster, kube, viewer: Api, now: datetime
 ) -> None:
     kube.add_workload("PyTorchJob", "train", "other", labels=OWN)
-    kube.add_pod("train", "other-0", node="gpu-1", owner_kind="PyTorchJob", labels={KUBEFLOW: "other"}, gpus=8)
+    kube.add_pod(
+        "train",
+        "other-0",
+        node="gpu-1",
+        owner_kind="PyTorchJob",
+        owner_name="other",
+        labels={KUBEFLOW: "other"},
+        gpus=8,
+    )
     JobOrder.objects.create(
         cluster=east,
         namespace="train",

@@ -32,7 +32,15 @@ def racks(east: Cluster, now: datetime) -> Cluster:
     kube.add_workload("PyTorchJob", "train", "llm", labels={"kcover.io/cascading-recovery": "true"})
     for number in range(3, 7):
         labels = {port.KUBEFLOW_JOB_LABEL: "llm"}
-        kube.add_pod("train", f"llm-{number}", node=f"gpu-{number}", owner_kind="PyTorchJob", labels=labels, gpus=8)
+        kube.add_pod(
+            "train",
+            f"llm-{number}",
+            node=f"gpu-{number}",
+            owner_kind="PyTorchJob",
+            owner_name="llm",
+            labels=labels,
+            gpus=8,
+        )
     return east
 
 

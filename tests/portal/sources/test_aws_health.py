@@ -70,6 +70,11 @@ def test_a_scheduled_change_opens_an_incident_on_each_node_until_it_is_closed(cl
     assert open_incidents() == []
 
 
+def test_a_notice_of_days_ago_counts_while_its_window_is_still_to_come(cloud: Sender, now: datetime) -> None:
+    assert took(cloud.post(health("1", now - timedelta(days=2), INSTANCE))) == (1, 0, [])
+    assert open_incidents() == [("other", "maintenance", "")]
+
+
 def test_an_issue_is_a_fault_by_its_type(cloud: Sender, now: datetime) -> None:
     code = "AWS_EC2_INSTANCE_STORE_DRIVE_PERFORMANCE_DEGRADED"
     issue = {"eventTypeCategory": "issue", "eventTypeCode": code, "statusCode": "open", "endTime": None}

@@ -13,6 +13,7 @@ from kcover.sources.observation import Observation, Reading
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.services import doubtful_states
 from kcover_portal.kube import port
 from kcover_portal.sources import services
 from kcover_portal.sources.services import intake
@@ -122,6 +123,18 @@ def test_a_report_without_a_time_may_be_a_day_old(
     Node.objects.update(boot_times={"boot-2": (now - timedelta(days=2)).isoformat()})
     sentinel.post([{**event, "time": "", "id": "2"}])
     assert boots() == ["boot-1", "boot-2"]
+
+
+def test_a_state_without_a_time_is_of_the_boot_that_it_outlasts_the_start_of(
+    east: Cluster, now: datetime, rebooted: datetime, alert: Make
+) -> None:
+    Sender(add(east, "alertmanager", now=now), now=now).post(notification({**alert(), "startsAt": ""}))
+    assert boots() == ["boot-1"]
+    row = Occurrence.objects.get()
+    assert row.doubt_until is not None
+    assert row.doubt_until >= rebooted + timedelta(minutes=10)
+    doubtful_states.settle(now=row.doubt_until + SECOND)
+    assert boots() == ["boot-2"]
 
 
 @pytest.mark.parametrize(("seconds", "boot"), [(50, "boot-1"), (70, "boot-2")])
