@@ -17,6 +17,7 @@ from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.rescue.models import Rescue
+from tests import proofs
 from tests.codes import code_of
 from tests.portal.rescue.world import World
 
@@ -270,3 +271,28 @@ def test_a_silent_cluster_changes_nothing(world: World) -> None:
 def told_later(world: World) -> tuple[str, str]:
     read(world)
     return reported(world)
+
+
+@pytest.mark.parametrize(("code", "rule"), [(62, "own#1"), (79, "theirs#1")])
+def test_a_rescue_beside_objects_has_a_valid_proof(world: World, code: int, rule: str) -> None:
+    """The verifier ranks the rules of objects last, as the portal does."""
+    publish(world, priority=0, errorCode=["62"])
+    put(world, "theirs", priority=1_000, errorCode=["62", "79"])
+    read(world)
+    world.fault(code)
+    rescue = world.until("succeeded")
+    assert rescue.rule == rule
+    assert proofs.broken_claim(rescue) == ""
+    # The name may get another owner later.
+    world.kube.remove_custom_object(KSYUN, "theirs")
+    read(world)
+    text = yaml.safe_dump(
+        {
+            "apiVersion": "kcover.io/v1",
+            "kind": "RescuePolicy",
+            "metadata": {"name": "theirs"},
+            "spec": {"rules": [{**RULE, "errorCode": ["63"]}]},
+        }
+    )
+    services.apply(text, author="user:a", reason="", now=world.now)
+    assert proofs.broken_claim(rescue) == ""
