@@ -84,6 +84,8 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda job: pod(job).update(serviceAccountName="kcover-worker"),
     lambda job: pod(job).pop("automountServiceAccountToken"),
     lambda job: pod(job).pop("nodeName"),
+    lambda job: container(job).pop("resources"),
+    lambda job: container(job).update(resources={"limits": {"cpu": "1"}}),
     lambda job: pod(job).update(restartPolicy="OnFailure"),
     lambda job: job["spec"].update(backoffLimit=6),
     lambda job: job["spec"].update(parallelism=100),
