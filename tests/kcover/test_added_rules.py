@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover import plan
+from kcover import plan, reasons
 from kcover.decisions import match
 from kcover.faults import catalog
 from kcover.policy import document
@@ -143,3 +143,40 @@ def test_the_digest_tells_added_rules_from_own_ones() -> None:
     rule = {"errorCode": ["79"], "actions": ACTIONS[0]}
     own, theirs = candidate("one", added=False, **rule), candidate("one", added=True, **rule)
     assert match.digest_of((own,)) != match.digest_of((theirs,))
+
+
+def test_an_added_rule_that_waits_keeps_no_other_added_rule_from_the_fault() -> None:
+    rare = {"minCount": 3, "within": "1h"}
+    waits = candidate("waits", added=True, errorCode=["77"], match=rare, actions=ACTIONS[2], priority=9)
+    theirs = candidate("theirs", added=True, errorCode=["77"], actions=ACTIONS[0])
+    chosen, tried = match.match([theirs, waits], kind="xid", code="77", cause=None, labels={}, seen_within={3600: 1})
+    assert chosen is theirs
+    assert [one.because.code for one in tried] == ["seen_too_seldom", "code_and_labels_match"]
+
+
+@pytest.mark.parametrize(("fatal", "is_covered"), [(True, True), (False, False)])
+def test_the_severity_of_the_line_tells_an_added_rule_whether_the_node_is_faulty(fatal: bool, is_covered: bool) -> None:
+    theirs = candidate("theirs", added=True, errorCode=["149"], actions=ACTIONS[0])
+    found = match.match([theirs], kind="xid", code="149", cause=None, fatal=fatal, labels={}).candidate
+    assert (found is theirs) is is_covered
+
+
+def test_what_its_source_calls_harmless_is_covered_by_an_own_rule_only() -> None:
+    rule = {"match": {"codes": {"event": ["NodeHang"]}}, "actions": ACTIONS[0]}
+    theirs, own = candidate("theirs", added=True, **rule), candidate("own", added=False, **rule)
+    fault = {"kind": "event", "code": "NodeHang", "cause": None, "labels": {}, "harmless": True}
+    assert match.match([theirs], **fault).candidate is None
+    assert match.match([own], **fault).candidate is own
+    whole = candidate("whole", added=False, match={"kinds": ["event"]}, actions=ACTIONS[0])
+    chosen, [tried] = match.match([whole], **fault)
+    assert (chosen, tried.because) == (None, reasons.of("harmless_report", kind="event", code="NodeHang"))
+
+
+def test_the_refusal_names_the_own_rule_that_waits() -> None:
+    rare = {"minCount": 3, "within": "1h"}
+    own = candidate("own", added=False, errorCode=["77"], match=rare, actions=ACTIONS[0])
+    theirs = candidate("theirs", added=True, errorCode=["77"], actions=ACTIONS[0])
+    _, tried = match.match([own, theirs], kind="xid", code="77", cause=None, labels={}, seen_within={3600: 1})
+    assert tried[-1].because == reasons.of("object_after_own", own="own#1")
+    assert match.to_json([theirs])[0]["added"] is True
+    assert "added" not in match.to_json([own])[0]

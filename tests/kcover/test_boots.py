@@ -35,6 +35,14 @@ def test_a_boot_without_a_time_began_long_ago() -> None:
 def test_what_is_older_than_all_boots_belongs_to_the_oldest() -> None:
     assert boot_of(BOOTS[:2], earliest=REBOOT - timedelta(days=9)) == BOOTS[1]
     assert boot_of((), earliest=REBOOT) is None
+    three = (*BOOTS[:2], Boot("first", REBOOT - timedelta(hours=3)))
+    assert boot_of(three, earliest=REBOOT - timedelta(days=9)) == three[2]
+
+
+def test_a_kernel_that_began_as_early_as_it_may_is_of_the_boot() -> None:
+    takes = timedelta(minutes=30)
+    for begun, boot in ((REBOOT - takes, BOOTS[0]), (REBOOT - takes - SECOND, BOOTS[1])):
+        assert boot_of(BOOTS, earliest=REBOOT, begun=begun, takes=takes) == boot
 
 
 @pytest.mark.parametrize(
