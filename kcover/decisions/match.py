@@ -104,8 +104,6 @@ def match(
     """
     tried: list[TriedRule] = []
     waits = ""
-    told = application or harmless
-    no_node_fault = _is_no_node_fault(kind=kind, code=code, cause=cause, fatal=fatal, told=told)
     for candidate in rank(candidates):
         refusal = fault_refusal(
             candidate.rule,
@@ -118,6 +116,8 @@ def match(
         )
         refusal = refusal or label_refusal(candidate.rule, labels)
         if refusal is None and candidate.added:
+            told = application or harmless
+            no_node_fault = _is_no_node_fault(kind=kind, code=code, cause=cause, fatal=fatal, told=told)
             refusal = _addition_refusal(no_node_fault=no_node_fault, waits=waits)
         if refusal is None:
             refusal = _count_refusal(candidate.rule, seen_within or {})

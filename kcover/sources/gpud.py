@@ -61,8 +61,8 @@ def read(
     ``runtime``: the node's container runtime (``containerd``), "" if unknown; a component about another one is no fault
     of the node. A state that is as it was (``shown``) says nothing new. ``read_at``: the time of the answers before; a
     state that is another one now changed after it, if gpud then told about it (``components``: short digests of what it
-    told about, apart by spaces): after a start it reads its components one by one. ``is_booted``: the node has started
-    since; a state that still stands is told again, so that it counts for the new boot if it lasts. An Xid is a moment.
+    told about, apart by spaces): after a start it reads its components one by one. ``is_booted``: the node has
+    rebooted since. A state that still stands is reported again, and counts for the new boot if it lasts; an Xid is not.
     ``now`` is the time of the answers.
     """
     rejected: list[Rejected] = []

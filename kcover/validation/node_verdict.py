@@ -37,7 +37,7 @@ def proof_of(status: str) -> str:
 
 
 def reporter_of(test: str) -> str:
-    """Who reports the result of an NCCL test: JOB (a pod on the node), or PAIR (two nodes that measure together)."""
+    """The reporter of an NCCL test: JOB (a pod on the node), or PAIR (two nodes that measure together)."""
     return PAIR if test == nccl.PAIR else JOB
 
 

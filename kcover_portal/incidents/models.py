@@ -148,7 +148,7 @@ class Incident(models.Model):
 
 
 def teller(witness: str, because: Mapping[str, Any]) -> str:
-    """Who told of an occurrence: a source by its name, the node's ``agent`` or the ``portal`` itself."""
+    """The reporter of an occurrence: a source by its name, the node's ``agent`` or the ``portal`` itself."""
     return witness or ("portal" if because else "agent")
 
 

@@ -81,11 +81,7 @@ class _Read:
         """Returns whether it has not succeeded, and may be a training job."""
         if self.workload.phase is port.Phase.SUCCEEDED or self.workload.labels.get(_MANAGED) == port.COMPONENT:
             return False
-        return self.workload.kind not in _COMMON or self.protected or any(pod.gpus for pod in self.pods)
-
-    @property
-    def protected(self) -> bool:
-        return self.job.protected
+        return self.workload.kind not in _COMMON or self.job.protected or any(pod.gpus for pod in self.pods)
 
 
 _MANAGED: Final = "app.kubernetes.io/managed-by"
@@ -181,7 +177,8 @@ def _read(kube: port.Cluster) -> Iterable[_Read]:
         if training_jobs.is_part(workload):
             continue
         if job.label:
-            mine = above.below(pods.get((job.namespace, job.label, job.value), []), job.uid)
+            named = pods.get((job.namespace, job.label, job.value), [])
+            mine = [pod for pod in named if above.is_below(pod, job.uid)]
         elif job.protected:
             if job.namespace not in in_namespace:
                 in_namespace[job.namespace] = kube.list_pods(namespace=job.namespace)
@@ -228,7 +225,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             namespace=job.namespace,
             kind=job.kind,
             name=job.name,
-            protected=one.protected,
+            protected=job.protected,
             state=_state(one, order, restarting=restarting),
             restarts=restart.count if restart else 0,
             nodes=tuple(sorted({pod.node for pod in running if pod.node})),

@@ -66,7 +66,7 @@ class Controllers:
         """Those of the pods that the object of this uid controls; all are of one namespace and carry the label.
 
         Controllers that many pods have are read first, so that strangers' pods keep no others out. Raises
-        port.KubeError; a server that refuses a controller is an error only if no pod is left.
+        port.KubeError. A refused controller is an error only if no pod remains.
         """
         self.learn(pods=pods)
         owners = Counter(owner for pod in pods if (owner := _owner(pod)).uid != uid and owner.is_readable)

@@ -139,7 +139,9 @@ def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
 
 
 def among(cluster: port.Cluster, job: Job, pods: Sequence[port.Pod]) -> list[port.Pod]:
-    """Those of the pods that belong to the job, of pods that name it."""
+    """Those of the pods that belong to the job, of pods that name it. Without a label they belong to it directly."""
+    if not job.label:
+        return controlled(job, pods)
     return Controllers(cluster, job.label, job.value).below(pods, job.uid)
 
 

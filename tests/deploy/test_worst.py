@@ -10,7 +10,7 @@ from tests.deploy import chart
 from tests.deploy.test_accounts import rights
 
 CHANGES: Final = {"create", "patch", "update"}
-# Whoever may create or change one of these decides what a pod runs.
+# The right to create or change one of these is the right to choose what a pod runs.
 TEMPLATES: Final = {
     *(("", one) for one in ("pods", "replicationcontrollers", "podtemplates", "pods/exec", "pods/ephemeralcontainers")),
     *(("apps", one) for one in ("deployments", "daemonsets", "statefulsets", "replicasets")),
@@ -22,7 +22,7 @@ TEMPLATES: Final = {
     *(("ray.io", one) for one in ("rayclusters", "rayjobs")),
     *(("kubeflow.org", f"{one}jobs") for one in ("pytorch", "tf", "mpi", "mx", "xgboost", "paddle")),
 }
-# Whoever may do this becomes somebody else.
+# With one of these rights an account can act as another one.
 OTHERS: Final = {("create", "serviceaccounts/token"), ("impersonate", "users"), ("bind", "clusterroles")}
 OTHERS_GROUPS: Final = {"rbac.authorization.k8s.io", "admissionregistration.k8s.io", "certificates.k8s.io"}
 TRAINING: Final = sorted(

@@ -74,7 +74,7 @@ def random_fault(rng: random.Random) -> dict[str, Any]:
 
 
 def covers(own: match.Candidate, fault: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether the rule is about this fault of this node, however often it must be seen."""
+    """Returns whether the rule covers this fault on this node, whatever its minimum count is."""
     return match.fault_refusal(own.rule, **fault) is None and match.label_refusal(own.rule, labels) is None
 
 

@@ -36,7 +36,7 @@ from kcover_portal.sources.models import Source
 
 REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
 MAX_SOURCES_AT_ONCE = 4  # of the 16 threads of a process
-RETRY_AFTER = 2  # seconds; a thousand new alerts are stored within about four
+RETRY_AFTER = 2  # seconds; a thousand new alerts are stored within about that time
 
 
 class SourceSerializer(serializers.ModelSerializer[Source]):

@@ -151,25 +151,31 @@ class _Work(OrderCalls):
         if self.order.cause != JobOrder.Cause.LABEL:
             return
         for workload in training_jobs.labelled(self.kube, job):
-            clear = partial(
-                self.kube.label_workload,
-                workload.namespace,
-                workload.kind,
-                workload.name,
-                labels={training_jobs.NEEDS_RECOVERY: None},
-            )
-            try:
-                if not port.WORKLOADS[workload.kind].changed:
-                    raise port.RefusedByServer(reasons.of("job_kind_not_changed", kind=workload.kind))
-                self.write(
-                    audit.Call.LABEL,
-                    clear,
-                    target=f"job {workload.namespace}/{workload.name}",
-                    wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
-                )
-            except port.RefusedByServer as error:
-                log.info("order %s: the label of %s stays: %s", self.order.pk, workload.name, error)
+            if not self._is_cleared(workload):
                 self.update(label_stays=True)
+
+    def _is_cleared(self, workload: port.Workload) -> bool:
+        """Removes the label from a job or a part of one. Returns False if it must stay."""
+        if not port.WORKLOADS[workload.kind].changed:
+            return False
+        clear = partial(
+            self.kube.label_workload,
+            workload.namespace,
+            workload.kind,
+            workload.name,
+            labels={training_jobs.NEEDS_RECOVERY: None},
+        )
+        try:
+            self.write(
+                audit.Call.LABEL,
+                clear,
+                target=f"job {workload.namespace}/{workload.name}",
+                wanted=audit.JobCommand(kind=workload.kind, uid=workload.uid, action="unlabel"),
+            )
+        except port.RefusedByServer as error:
+            log.info("order %s: the label of %s stays: %s", self.order.pk, workload.name, error)
+            return False
+        return True
 
     def _wait_for_end(self, restart: Restart, since: datetime) -> None:
         phase, back = restart.look(self.kube)

@@ -1,6 +1,6 @@
 """A small installation with rows of every kind in two clusters, and callers of every role."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -18,6 +18,7 @@ from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.kube.port import KUBEFLOW_JOB_LABEL
 from kcover_portal.ledger import services as ledger
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.repairs.models import Repair
@@ -98,6 +99,13 @@ def add_node(cluster: Cluster, name: str, now: datetime, **more: Any) -> Node:
     Gpu.objects.create(node=node, index=0, uuid=f"GPU-{name}", pci="0000:4e:00", serial=f"S-{name}", seen_at=now)
     Agent.objects.create(node=node, seen_at=now, boot_id="b", boot_seen_at=now)
     return node
+
+
+def run_job(kube: FakeCluster, name: str, numbers: Iterable[int]) -> None:
+    """Pods of a PyTorchJob, each with eight GPUs on the node of its number."""
+    labels, owner = {KUBEFLOW_JOB_LABEL: name}, {"owner_kind": "PyTorchJob", "owner_name": name}
+    for number in numbers:
+        kube.add_pod("train", f"{name}-{number}", node=f"gpu-{number}", labels=labels, gpus=8, **owner)
 
 
 def add_story(node: Node, now: datetime, *, code: str = "62", kind: str = "xid", state: str = "held") -> Rescue:

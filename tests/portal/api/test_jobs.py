@@ -15,7 +15,7 @@ from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import JobRestart
 from kcover_portal.runtime.services import concurrency_limits
-from tests.portal.api.conftest import Api, caller, fields, problem
+from tests.portal.api.conftest import Api, caller, fields, problem, run_job
 
 pytestmark = pytest.mark.django_db
 KUBEFLOW, OWN = port.KUBEFLOW_JOB_LABEL, {"kcover.io/cascading-recovery": "true"}
@@ -30,17 +30,7 @@ def _nothing_kept() -> None:
 def kube(east: Cluster):
     kube = fleet.connect(east)
     kube.add_workload("PyTorchJob", "train", "llm", labels=OWN)
-    for number in (0, 1):
-        labels = {KUBEFLOW: "llm"}
-        kube.add_pod(
-            "train",
-            f"llm-{number}",
-            node=f"gpu-{number}",
-            owner_kind="PyTorchJob",
-            owner_name="llm",
-            labels=labels,
-            gpus=8,
-        )
+    run_job(kube, "llm", (0, 1))
     return kube
 
 

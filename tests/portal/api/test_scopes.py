@@ -14,7 +14,7 @@ from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
-from tests.portal.api.conftest import Api, add_node, caller, problem
+from tests.portal.api.conftest import Api, add_node, caller, problem, run_job
 
 pytestmark = pytest.mark.django_db
 RACK = "topology.kubernetes.io/rack"
@@ -30,17 +30,7 @@ def racks(east: Cluster, now: datetime) -> Cluster:
     add_node(east, "cpu-1", now, gpus=0, pool="", labels={RACK: "A"})
     kube = fleet.connect(east)
     kube.add_workload("PyTorchJob", "train", "llm", labels={"kcover.io/cascading-recovery": "true"})
-    for number in range(3, 7):
-        labels = {port.KUBEFLOW_JOB_LABEL: "llm"}
-        kube.add_pod(
-            "train",
-            f"llm-{number}",
-            node=f"gpu-{number}",
-            owner_kind="PyTorchJob",
-            owner_name="llm",
-            labels=labels,
-            gpus=8,
-        )
+    run_job(kube, "llm", range(3, 7))
     return east
 
 

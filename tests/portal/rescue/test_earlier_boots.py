@@ -270,7 +270,7 @@ def test_inv_32_a_rescue_whose_fault_a_person_closed_in_a_pause_takes_nothing_aw
 
 
 def told_by_event(world, *, at):
-    """An Event in which a node's failed preflight is told, read now."""
+    """Reads an Event that reports a node's failed preflight."""
     sources.make_watched_sources(world.now)
     event = kube_events.SeenEvent(
         namespace="default",
