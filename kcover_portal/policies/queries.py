@@ -112,11 +112,14 @@ def candidates_of(policy: str, number: int) -> tuple[match.Candidate, ...]:
 def _read() -> tuple[tuple[match.Candidate, ...], Mapping[str, int]]:
     rules: list[match.Candidate] = []
     clusters: dict[str, int] = {}
-    for row in in_force():
+    for row in _IN_FORCE.rows():
         rules += _rules_of(row)
         if row.policy.cluster_id is not None:
             clusters[row.policy.name] = row.policy.cluster_id
     return tuple(rules), clusters
+
+
+_IN_FORCE = Prepared(in_force)
 
 
 def _rules_of(row: Revision) -> Iterator[match.Candidate]:

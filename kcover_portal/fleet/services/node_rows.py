@@ -120,13 +120,16 @@ _NAMED = Prepared(
 
 def sync_list(cluster: Cluster, listed: Collection[port.Node], *, now: datetime) -> list[ChangedNode]:
     """Synchronizes all rows with a full list; returns the changes. Nodes that are not listed are gone."""
-    rows = list(Node.objects.filter(cluster=cluster))
+    rows = _OF_CLUSTER.rows(cluster=cluster.pk)
     seen = {row.name: _Sighting() for row in rows}
     for node in listed:
         if _is_named(cluster, node):
             seen[node.name] = _Sighting()
             seen[node.name].add(node, deleted=False)
     return _sync_storable(cluster, seen, rows, now=now)
+
+
+_OF_CLUSTER = Prepared(lambda cluster: Node.objects.filter(cluster=cluster), cluster=int)
 
 
 def _is_named(cluster: Cluster, node: port.Node) -> bool:

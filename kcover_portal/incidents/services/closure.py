@@ -32,6 +32,8 @@ def close(
     ``repaired_at``: when the repair that ended them was done; a source may yet tell of what was before. A late proof
     never closes a newer fault (invariant 4). Returns how many were closed.
     """
+    if not incidents:
+        return 0
     with transaction.atomic():
         found = Incident.objects.filter(pk__in=incidents, state=Incident.State.OPEN).order_by("node_id", "pk")
         # A report that is being stored ends first. Only a new statement sees whether it is of before.

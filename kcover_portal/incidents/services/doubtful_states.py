@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from kcover.decisions.boots import Boot
 from kcover.faults.device import Device, covers
@@ -76,10 +77,17 @@ def settle(*, now: datetime, node: Node | None = None) -> None:
 
     Incidents that people or a repair have closed meanwhile stay closed.
     """
-    due = seen.doubt_is_over(now=now).order_by("node_id", "incident_id", "pk")
-    for row in due if node is None else due.filter(node=node):
+    for row in _DUE.rows(now=now) if node is None else _DUE_OF_NODE.rows(now=now, node=node.pk):
         with transaction.atomic():
             _settle(row, now=now)
+
+
+def _due(now: datetime, **of: int) -> QuerySet[Occurrence]:
+    return seen.doubt_is_over(now=now).filter(**of).order_by("node_id", "incident_id", "pk")
+
+
+_DUE = Prepared(_due, now=datetime)
+_DUE_OF_NODE = Prepared(_due, now=datetime, node=int)
 
 
 def _settle(row: Occurrence, *, now: datetime) -> None:

@@ -44,9 +44,7 @@ kind: RescuePolicy
 metadata: {name: cordon}
 spec: {rules: [{priority: 10, errorCode: ["62"], actions: [{name: cordon}]}]}
 """
-OFFERED = Prepared[Command](
-    lambda: Command.objects.filter(kind=bundle.COMMAND, state=Command.State.OFFERED).select_related("node")
-)
+OFFERED = Prepared[Command](lambda: Command.objects.filter(kind=bundle.COMMAND, state=Command.State.OFFERED).order_by())
 NODE = "gpu-1"
 PCI = "0000:4e:00"
 
