@@ -5,6 +5,7 @@ Nothing here imports Django: `make unit` runs tests/kcover and tests/agents with
 
 import gc
 import os
+import sys
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from tests.places import TESTS, place_of
 hypothesis.settings.register_profile("suite", derandomize="TEST_SEED" not in os.environ, deadline=None)
 hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_profile("suite"), max_examples=15)
 hypothesis.settings.load_profile("suite")
+# jsonschema would compile 38 grammars at its import, a second in each process, for a format that no schema here has.
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 gc.set_threshold(50_000, 20, 100)  # as in production (kcover_portal/gc_tuning.py), also where Django is left out
 
 

@@ -1,5 +1,7 @@
 """A pytest plugin: the fixtures of all tests that use Django; tests/conftest.py registers it where Django is set up."""
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,10 +54,19 @@ def _language_of_its_own() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+def django_db_modify_db_settings(
+    django_db_modify_db_settings: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """Lets each worker's test database begin as a copy of one that is migrated."""
     if connection.vendor == "postgresql":
         connection.settings_dict["TEST"]["TEMPLATE"] = migrated.template()
+        yield
+        return
+    # The database in memory, by the name that Django gives it, lasts while a connection to it is open.
+    with contextlib.closing(sqlite3.connect("file:memorydb_default?mode=memory&cache=shared", uri=True)) as kept:
+        with contextlib.closing(sqlite3.connect(migrated.sqlite_file(tmp_path_factory))) as file:
+            file.backup(kept)
+        yield
 
 
 @pytest.fixture(scope="session")

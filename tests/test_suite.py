@@ -119,12 +119,12 @@ def test_servers_starts_the_named_ones(start, monkeypatch):
 
 
 def run_pytest(folder, *arguments, **environment):
-    """Runs the tests of a folder that has its own configuration, with plug-ins of this one."""
+    """Runs the tests of a folder that has its own configuration, with xdist and plug-ins of this one."""
     (folder / "pytest.ini").write_text("[pytest]\nmarkers = real_clock(reason): the true clock\n")
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:django", "-p", "no:cacheprovider", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "xdist", "-p", "no:cacheprovider", *arguments],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(TESTS.parent), **environment},
+        env={**os.environ, "PYTHONPATH": str(TESTS.parent), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **environment},
         capture_output=True,
         text=True,
         check=False,

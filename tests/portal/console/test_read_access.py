@@ -12,9 +12,11 @@ from tests.portal.api.test_decision_doors import SAFE, doors
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.world import NODE, World
+from tests.share import in_share
 
 pytestmark = pytest.mark.django_db
 METHODS = ("get", "post", "put", "patch", "delete")
+SHARES = 2  # of the addresses
 
 
 @pytest.fixture
@@ -41,6 +43,7 @@ def test_every_page_and_endpoint_lives_with_fewer_rights(narrow: World, person: 
     paths = [path.replace("east", name, 1).replace("east", NODE) for _, path in doors()]
     paths = [path for path in paths if "sign-out" not in path and "sessions" not in path]
     broken = []
+    paths = [path for number, path in enumerate(paths) if in_share(number, shares=SHARES)]
     for path in [f"/jobs/{job}/restart/", f"/jobs/{job}/stop/", *paths]:
         for method in METHODS:
             for query in ("",) if method in SAFE else ("?dry_run=1", ""):
