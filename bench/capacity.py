@@ -9,7 +9,7 @@ import psycopg
 
 from bench import scene
 from bench.drain_reboot_overhead import HEAL
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 QUIET_NODES = 10_000
@@ -22,7 +22,7 @@ Sizes = dict[str, int]  # bytes by table, with its indexes
 
 def measure(scale: float) -> Result:
     """The rows of a quiet fleet, of nodes that report, and of rescues; the memory of each process."""
-    nodes, healed = max(20, round(QUIET_NODES * scale)), max(4, round(HEALED_NODES * scale))
+    nodes, healed = scaled(QUIET_NODES, scale, least=20), scaled(HEALED_NODES, scale, least=2)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=2, agents=False, simulator=["--no-workloads"])
         empty = sum(_sizes(product).values())

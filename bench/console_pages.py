@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 from bench import result, scene
-from bench.result import Result, percentile
+from bench.result import Result, percentile, scaled
 from tests.story import product as products
 from tests.story.person import Person
 
@@ -26,7 +26,7 @@ PAGES = {
 def measure(scale: float) -> Result:
     """The same installation with three fleet sizes."""
     sizes = result.sizes(NODES, scale, least=MIN_NODES)
-    requests, warm_up = max(2, round(REQUESTS * scale)), max(1, round(WARM_UP * scale))
+    requests, warm_up = scaled(REQUESTS, scale, least=2), scaled(WARM_UP, scale, least=1)
     points: dict[str, list[tuple[float, float]]] = {page: [] for page in PAGES}
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bench import scene
-from bench.result import Result, spread
+from bench.result import Result, scaled, spread
 from tests.story import product as products
 
 NODES = 6  # fewer than the threads of a worker: all are in a call when it dies
@@ -20,7 +20,7 @@ CLAIMED = "SELECT id, token, clock_timestamp() FROM rescue_rescue ORDER BY id"
 
 def measure(scale: float) -> Result:
     """Every call to cordon hangs and the worker is killed; measures when tokens of another worker appear."""
-    count = max(2, round(NODES * scale))
+    count = scaled(NODES, scale, least=2)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + 4, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:count]

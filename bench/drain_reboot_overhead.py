@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from bench import scene
-from bench.result import Result, spread
+from bench.result import Result, scaled, spread
 from tests.story import product as products
 
 NODES = 30
@@ -29,7 +29,8 @@ spec:
 
 def measure(scale: float) -> Result:
     """One rescue per second, each with drain and reboot; watches of the API server give the times."""
-    count, interval, boot = max(2, round(NODES * scale)), INTERVAL_SECONDS * scale, max(1.0, BOOT_SECONDS * scale)
+    count, interval = scaled(NODES, scale, least=2), INTERVAL_SECONDS * scale
+    boot = scaled(BOOT_SECONDS, scale, least=1.0)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 4 + 4, policies=HEAL, boot_seconds=boot)
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed")

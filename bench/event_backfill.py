@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import result, scene
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 EVENTS = 1_000_000
@@ -49,13 +49,14 @@ Event = dict[str, Any]
 
 def measure(scale: float) -> Result:
     """Three parts of the events, each measured from the start, then the last request once more."""
-    count = max(MIN_NODES, round(NODES * scale))
+    count = scaled(NODES, scale, least=MIN_NODES)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web", "worker", "beat", "watch"]
         product.set_up(
             nodes=count + count // NODES_PER_SPARE + 4, policies=POLICY, agents=False, simulator=["--no-workloads"]
         )
-        sender = Sender(product, scene.working_nodes(product)[:count], pairs=max(MIN_PAIRS, round(EVENTS * scale / 2)))
+        pairs = scaled(EVENTS // 2, scale, least=MIN_PAIRS)
+        sender = Sender(product, scene.working_nodes(product)[:count], pairs=pairs)
         points = [sender.send_up_to(share) for share in SHARES]
         scene.settled(product, seconds=300)
         kept = _stored(product, sender)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import scene
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 FAULTS = 40
@@ -35,7 +35,7 @@ STAGES = (
 
 def measure(scale: float) -> Result:
     """Times of the stages of one fault, and how many statements each takes."""
-    faults, warm_up = max(2, round(FAULTS * scale)), max(1, round(WARM_UP * scale))
+    faults, warm_up = scaled(FAULTS, scale, least=2), scaled(WARM_UP, scale, least=1)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=faults + warm_up + 10, policies=scene.CORDON, agents=False)
         nodes = scene.working_nodes(product)[: faults + warm_up]

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import scene
-from bench.result import Result, spread
+from bench.result import Result, scaled, spread
 from tests.story import product as products
 
 NODES = 25
@@ -20,7 +20,7 @@ LINE = "4,%d,%d,-;NVRM: Xid (PCI:0000:4e:00): 62, pid='<unknown>', name=<unknown
 
 def measure(scale: float) -> Result:
     """One agent process per node, started as on a real node; one line each, one after the other."""
-    count, interval = max(2, round(NODES * scale)), INTERVAL_SECONDS * scale
+    count, interval = scaled(NODES, scale, least=2), INTERVAL_SECONDS * scale
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + 10, policies=scene.CORDON, agents=False, simulator=["--no-workloads"])
         nodes = scene.working_nodes(product)[:count]

@@ -6,7 +6,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 from bench import scene
-from bench.result import Result, percentile
+from bench.result import Result, percentile, scaled
 from tests.browser.pages import ARGUMENTS, CHROMIUM
 from tests.story import product as products
 
@@ -65,7 +65,8 @@ ACTS = {
 
 def measure(scale: float) -> Result:
     """Frames of each act at the zoom that shows the whole fleet, and at the next one, which shows each GPU."""
-    nodes = max(10, round(NODES * scale))
+    nodes = scaled(NODES, scale, least=10)
+    frames, warm_up = scaled(FRAMES, scale, least=2), scaled(WARM_UP, scale, least=1)
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web"]
@@ -83,7 +84,7 @@ def measure(scale: float) -> Result:
                 page.goto(f"{product.url}/?by={by}&zoom={zoom}")
                 page.wait_for_function("() => document.querySelector('fleet-map').places?.boxes")
                 for act, label in ACTS.items():
-                    times = page.evaluate(MEASURE, [act, WARM_UP + FRAMES])[WARM_UP:]
+                    times = page.evaluate(MEASURE, [act, warm_up + frames])[warm_up:]
                     name = f"by {by}, {'a mark a node' if zoom == 0 else 'each GPU'}: {label}"
                     rows.append((f"{name}, P95", f"{percentile(times, 0.95):.1f} ms", GOAL))
             rows.append(("version of Chromium", browser.version, ""))
@@ -91,7 +92,7 @@ def measure(scale: float) -> Result:
         name="Frames of the fleet map",
         command="make bench ARGS=map-frames",
         conditions=f"{nodes:,} nodes x 8 GPUs in 12 pools and racks of 8; headless Chromium without a GPU, 1440 x 900; "
-        f"{FRAMES} frames of each act. The time of a frame is scripts, style, layout, paint and the raster of the "
+        f"{frames} frames of each act. The time of a frame is scripts, style, layout, paint and the raster of the "
         "canvas on the main thread. An update changes the state of a seventh of the nodes.",
         rows=rows,
     )

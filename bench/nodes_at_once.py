@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from bench import result, scene
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 SIZES = (15, 50, 150, 375)
@@ -17,7 +17,7 @@ NODES_PER_SPARE = 8  # more nodes are started than get a fault: the simulator ke
 
 def measure(scale: float) -> Result:
     """One POST per node, all at once, one cordon-only rule, guards off; several runs, each on other nodes."""
-    sizes, times = sorted({max(2, round(size * scale)) for size in SIZES}), max(1, round(RUNS * scale))
+    sizes, times = sorted({scaled(size, scale, least=2) for size in SIZES}), scaled(RUNS, scale, least=1)
     count = sum(sizes) * times
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(

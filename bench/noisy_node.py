@@ -13,7 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from bench import scene
-from bench.result import Result, percentile
+from bench.result import Result, percentile, scaled
 from tests.story import product as products
 
 MIN_NODES = 10
@@ -23,7 +23,7 @@ FAULTS_PER_SECOND = 1.0  # of the other nodes, each on a node without a fault so
 SECONDS = 60.0  # of each half
 NOISY_REPORTS_PER_SECOND = 20
 FAULTS_PER_NOISY_REPORT = 50
-MIN_FAULTS = 2
+MIN_FAULTS = 1
 DECIDED = """SELECT node.name, extract(epoch FROM rescue.opened_at)::float8
     FROM rescue_rescue rescue JOIN fleet_node node ON node.id = rescue.node_id"""
 
@@ -56,7 +56,8 @@ class Fleet:
 
 def measure(scale: float) -> Result:
     """The same minute twice on the same product: without the noisy node, then with it."""
-    beats, seconds = max(MIN_NODES, round(NODES * scale)), max(MIN_FAULTS / FAULTS_PER_SECOND, SECONDS * scale)
+    beats = scaled(NODES, scale, least=MIN_NODES)
+    seconds = scaled(SECONDS, scale, least=MIN_FAULTS / FAULTS_PER_SECOND)
     faulty = round(seconds * FAULTS_PER_SECOND)
     count = beats + 2 * faulty + 1
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:

@@ -7,7 +7,7 @@ import urllib.request
 from pathlib import Path
 
 from bench import scene
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 from tests.story.person import Person
 
@@ -18,7 +18,7 @@ FRAGMENT = {"HX-Request": "true", "HX-Target": "live"}
 
 def measure(scale: float) -> Result:
     """One visit by a signed-in person with an empty cache."""
-    nodes = max(10, round(NODES * scale))
+    nodes = scaled(NODES, scale, least=10)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web"]
         product.manage_all([["migrate", "--verbosity", "0"], product.anna(), ["static_files", "--verbosity", "0"]])

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.result import Result
+from bench.result import Result, scaled
 from kcover.preflight import pair_tests, rounds
 from kcover.preflight.pair_tests import PairTest
 
@@ -108,7 +108,7 @@ def score(rule: Rule, scenario: Scenario, *, size: int = NODES, runs: int = RUNS
 
 def measure(scale: float) -> Result:
     """Every rule in every scenario."""
-    runs = max(1, round(RUNS * scale))
+    runs = scaled(RUNS, scale, least=1)
     rows = []
     for name, rule in RULES.items():
         goal = "recall ≥ .92 at precision ≥ .99" if rule is confirmed else ""

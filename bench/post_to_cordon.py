@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from bench import scene
-from bench.result import Result, spread
+from bench.result import Result, scaled, spread
 from tests.story import product as products
 
 FAULTS = 50
@@ -18,7 +18,7 @@ SETTLE_SECONDS = 0.3  # between the first report of a node and its fault
 
 def measure(scale: float) -> Result:
     """0.5 faults per second, each on another node, one cordon-only rule, PostgreSQL and Redis."""
-    count, interval = max(2, round(FAULTS * scale)), max(MIN_INTERVAL_SECONDS, INTERVAL_SECONDS * scale)
+    count, interval = scaled(FAULTS, scale, least=2), scaled(INTERVAL_SECONDS, scale, least=MIN_INTERVAL_SECONDS)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + 10, policies=scene.CORDON, agents=False)
         latencies, acknowledged = _run(product, count, interval)

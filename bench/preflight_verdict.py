@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import result, scene
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 NODES = 1_000
@@ -23,7 +23,7 @@ def measure(scale: float) -> Result:
     """Three job sizes on one installation."""
     # Whole groups. At a scale of 1: 96, 328 and 1,000 nodes.
     sizes = sorted({size // GROUP * GROUP for size in result.sizes(NODES, scale, least=GROUP)})
-    runs = max(1, round(RUNS * scale))
+    runs = scaled(RUNS, scale, least=1)
     points: list[tuple[float, float]] = []
     rows: list[tuple[str, str, str]] = []
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:

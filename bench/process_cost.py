@@ -16,7 +16,7 @@ import psycopg
 from bench import scene
 from bench.drain_reboot_overhead import HEAL
 from bench.ingest.server import cpu
-from bench.result import Result
+from bench.result import Result, scaled
 from tests import servers
 from tests.story import product as products
 
@@ -34,8 +34,8 @@ Costs = dict[str, float]  # CPU seconds by process
 
 def idle(scale: float) -> Result:
     """A cluster without faults whose nodes have no agents, and the demo as its users start it."""
-    nodes, window = max(20, round(QUIET_NODES * scale)), max(MIN_SECONDS, WINDOW_SECONDS * scale)
-    in_demo = max(MIN_DEMO_NODES, round(DEMO_NODES * scale))
+    nodes, in_demo = scaled(QUIET_NODES, scale, least=20), scaled(DEMO_NODES, scale, least=MIN_DEMO_NODES)
+    window = scaled(WINDOW_SECONDS, scale, least=MIN_SECONDS)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=nodes, agents=False, simulator=["--no-workloads"])
         listed = "SELECT count(*) FROM fleet_node"
@@ -62,8 +62,8 @@ def idle(scale: float) -> Result:
 
 def healed_node(scale: float) -> Result:
     """The CPU of whole rescues, less the CPU of as much time without faults."""
-    count, interval = max(2, round(HEALED_NODES * scale)), INTERVAL_SECONDS * scale
-    window = max(MIN_SECONDS, WINDOW_SECONDS * scale)
+    count, interval = scaled(HEALED_NODES, scale, least=2), INTERVAL_SECONDS * scale
+    window = scaled(WINDOW_SECONDS, scale, least=MIN_SECONDS)
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(nodes=count + count // 4 + 4, policies=HEAL)
         product.wait(lambda: len(scene.working_nodes(product)) >= count, "the nodes to be listed")

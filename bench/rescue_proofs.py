@@ -33,9 +33,9 @@ FORMS = {
 def measure(scale: float) -> result.Result:
     """The walk in a process of its own, because its database is another one."""
     counts = {
-        "--episodes": max(1, round(EPISODES * scale)),
-        "--steps": max(MIN_STEPS, round(soak.STEPS * scale)),
-        "--forgeries": max(MIN_FORGERIES, round(FORGERIES * scale)),
+        "--episodes": result.scaled(EPISODES, scale, least=1),
+        "--steps": result.scaled(soak.STEPS, scale, least=MIN_STEPS),
+        "--forgeries": result.scaled(FORGERIES, scale, least=MIN_FORGERIES),
     }
     given = [text for name, count in counts.items() for text in (name, str(count))]
     command = [sys.executable, "-m", "bench.rescue_proofs", *given]

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
+from typing import TypeVar
 
 import psycopg
 
 RESULTS = Path(__file__).parent / "RESULTS.md"
 SHARES = (0.1, 1 / 3, 1.0)
+Number = TypeVar("Number", int, float)
 HEAD = """# Results
 
 Written by `make bench`. Everything (client, portal, PostgreSQL with synchronous_commit=on, Redis, simulated cluster)
@@ -32,9 +34,14 @@ class Result:
     rows: Sequence[tuple[str, str, str]]
 
 
+def scaled(full: Number, scale: float, *, least: Number) -> Number:
+    """A count (int) or a duration (float, in seconds) at this scale: ``full`` at 1, and never below ``least``."""
+    return max(least, round(full * scale) if isinstance(full, int) else full * scale)
+
+
 def sizes(largest: int, scale: float, *, least: int) -> list[int]:
     """A tenth, a third and all of the largest size at this scale, each once: at a small scale they may be equal."""
-    return sorted({max(least, round(largest * scale * share)) for share in SHARES})
+    return sorted({scaled(largest, scale * share, least=least) for share in SHARES})
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -12,13 +12,13 @@ from pathlib import Path
 from bench import scene
 from bench.event_backfill import BATCH, MIN_NODES, NODES, NODES_PER_SPARE, Event, health_event
 from bench.process_cost import costs, costs_within
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 EVENTS_PER_DAY = 190_000  # what a fleet of 288 nodes was seen to export
 SECONDS_PER_DAY = 86_400
 WINDOW_SECONDS = 240.0
-MIN_SECONDS = 2.0
+MIN_SECONDS = 1.0
 SETTLE_SECONDS = 30.0
 PER_REQUEST = 192  # events to warm up with
 FAULT_EVERY = 100  # events; the others are passes, warnings and events that are only stored
@@ -28,7 +28,7 @@ STRUCTURED = "application/cloudevents+json"
 
 def measure(scale: float) -> Result:
     """One event per request, as NVSentinel's exporter sends them, less the CPU of as much time without events."""
-    count, window = max(MIN_NODES, round(NODES * scale)), max(MIN_SECONDS, WINDOW_SECONDS * scale)
+    count, window = scaled(NODES, scale, least=MIN_NODES), scaled(WINDOW_SECONDS, scale, least=MIN_SECONDS)
     pace = EVENTS_PER_DAY / SECONDS_PER_DAY
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.names = ["web", "worker", "beat", "watch"]

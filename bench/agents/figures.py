@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.agents import shim
 from tests.agents.server import FakePortal
 from tests.story.product import ROOT
@@ -37,12 +37,12 @@ FAULT = "[12346.000000] NVRM: Xid (PCI:0000:4e:00): 79, pid='<unknown>', name=<u
 
 def measure(scale: float) -> Result:
     """An idle agent with two GPUs (a fake NVML library under the real pynvml), then the log, alternating with grep."""
-    idle, runs = max(MIN_SECONDS, IDLE_SECONDS * scale), max(1, round(RUNS * scale))
+    idle, runs = scaled(IDLE_SECONDS, scale, least=MIN_SECONDS), scaled(RUNS, scale, least=1)
     with tempfile.TemporaryDirectory() as folder:
         settle = SETTLE_SECONDS * min(1.0, scale * 4)
         rows = _idle(Path(folder), settle=settle, seconds=idle)
         rows += _idle_with_tls(Path(folder), settle=settle)
-        rows += _scan(Path(folder), lines=max(FAULT_INTERVAL * 10, round(LINES * scale)), runs=runs)
+        rows += _scan(Path(folder), lines=scaled(LINES, scale, least=FAULT_INTERVAL * 10), runs=runs)
     return Result(
         name="What an agent costs",
         command="make bench ARGS=agent-figures",

@@ -21,7 +21,7 @@ import psycopg
 from bench import scene
 from bench.agents import fleet
 from bench.ingest import server
-from bench.result import Result, spread
+from bench.result import Result, scaled, spread
 from kcover.faults import xid
 from simulator.world import machine
 from tests.story import product as products
@@ -30,7 +30,7 @@ from tests.story.product import ROOT, Product
 AGENTS = 1_000
 MIN_AGENTS = 10
 DURATION_SECONDS = 600.0
-MIN_SECONDS = 12.0  # a killed process needs some to start again
+MIN_SECONDS = 8.0  # a killed process needs some to start again
 HEARTBEAT_SECONDS = 30.0
 WRITES_PER_SECOND = 10.0  # over all nodes
 STORM_SHARE = 0.1  # of the writes
@@ -116,7 +116,7 @@ class Meter:
 
 def measure(scale: float) -> Result:
     """Number of agents, pace and duration shrink with the scale; the kills do not."""
-    count, seconds = max(MIN_AGENTS, round(AGENTS * scale)), max(MIN_SECONDS, DURATION_SECONDS * scale)
+    count, seconds = scaled(AGENTS, scale, least=MIN_AGENTS), scaled(DURATION_SECONDS, scale, least=MIN_SECONDS)
     raise_file_limit()
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         product.set_up(

@@ -12,21 +12,23 @@ import psycopg
 
 from bench import result
 from bench.ingest import load, reports, server
-from bench.result import Result
+from bench.result import Result, scaled
 from tests.story import product as products
 
 AGENTS = 100_000
 REPORT_INTERVAL_SECONDS = 30.0  # of each node
 CONNECTIONS = 256
 ROUNDS = 3
+MIN_SECONDS = 0.5
 
 Row = tuple[str, str, str]
 
 
 def saturated(scale: float) -> Result:
     """Closed loop: the portal with repeated and with unique reports, and the naive design, alternating."""
-    nodes, seconds = max(500, round(10_000 * scale)), max(1.0, 20 * scale)  # 2 reports/s are accepted of each node
-    connections, naive_connections, rounds = _at(scale, CONNECTIONS), _at(scale, 64), max(1, round(ROUNDS * scale))
+    # 2 reports/s are accepted of each node.
+    nodes, seconds = scaled(10_000, scale, least=500), scaled(20.0, scale, least=MIN_SECONDS)
+    connections, naive_connections, rounds = _at(scale, CONNECTIONS), _at(scale, 64), scaled(ROUNDS, scale, least=1)
     portal_runs: list[tuple[load.LoadResult, server.Cost]] = []
     own: list[tuple[load.LoadResult, server.Cost]] = []
     naive_runs: list[tuple[load.LoadResult, server.Cost]] = []
@@ -82,7 +84,7 @@ def steady(scale: float) -> Result:
     connections = _at(scale, 1_000)
     for nodes in sizes:
         full_size = nodes == sizes[-1]
-        seconds = max(1.0, (300.0 if full_size else 60.0) * scale)
+        seconds = scaled(300.0 if full_size else 60.0, scale, least=MIN_SECONDS)
         found, cost = _at_pace(nodes, seconds=seconds, connections=connections)
         points.append((float(nodes), _cores(found, cost)))
         rows += _paced(
@@ -95,7 +97,7 @@ def steady(scale: float) -> Result:
                 ("heartbeats written in place (HOT)", f"{cost.in_place / max(1, cost.beats):.1%}", ""),
                 ("exponent of the cores", f"{result.exponent(points):.2f}", "≤ 1"),
             ]
-    nodes, seconds = sizes[-1], max(1.0, 60.0 * scale)
+    nodes, seconds = sizes[-1], scaled(60.0, scale, least=MIN_SECONDS)
     for says, processes, what in (
         ("bare", 1, "heartbeats as sent by the project's agents"),
         ("own", 2, "unique reports, two live processes"),
@@ -106,7 +108,8 @@ def steady(scale: float) -> Result:
         name="Ingest, a fleet's pace",
         command="make bench ARGS=ingest-steady",
         conditions=f"Reports as above, spread evenly, over {connections:,} keep-alive connections; "
-        f"{max(1.0, 300 * scale):.0f} s at the largest size, after every node has reported once; one live process.",
+        f"{scaled(300.0, scale, least=MIN_SECONDS):.0f} s at the largest size, after every node has reported once; "
+        "one live process.",
         rows=rows,
     )
 
@@ -136,8 +139,8 @@ def _cores(found: load.LoadResult, cost: server.Cost) -> float:
 
 def crashes(scale: float) -> Result:
     """kill -9 of each process that a report passes through; then again with synchronous_commit off."""
-    seconds, connections = max(1.0, 6 * scale), _at(scale, 64)
-    trials_each, lazy_trials = max(1, round(3 * scale)), max(1, round(5 * scale))
+    seconds, connections = scaled(6.0, scale, least=MIN_SECONDS), _at(scale, 64)
+    trials_each, lazy_trials = scaled(3, scale, least=1), scaled(5, scale, least=1)
     rows: list[Row] = []
 
     def tried(kill: Callable[[server.Portal], None], times: int) -> tuple[int, int]:
@@ -147,7 +150,7 @@ def crashes(scale: float) -> Result:
         ]
         return sum(sent for sent, _ in trials), sum(missing for _, missing in trials)
 
-    with server.portal(nodes=max(2_000, round(20_000 * scale))) as portal:
+    with server.portal(nodes=scaled(20_000, scale, least=2_000)) as portal:
         _report_once(portal)
         serials = itertools.count(1)
         acknowledged = lost = 0
@@ -173,7 +176,7 @@ def crashes(scale: float) -> Result:
 
 
 def _at(scale: float, connections: int) -> int:
-    return max(8, round(connections * scale))
+    return scaled(connections, scale, least=8)
 
 
 def _report_once(portal: server.Portal) -> None:

@@ -23,7 +23,7 @@ import aiohttp
 import uvloop
 
 from agents.outbox import reports, retries
-from agents.supervisor import LOG_POLL_SECONDS, LONG_POLL_SECONDS, POLL_PAUSE_SECONDS
+from agents.supervisor import LOG_POLL_SECONDS, POLL_PAUSE_SECONDS
 from agents.uplink import http
 from bench.agents.thousand import raise_file_limit
 from simulator.world import machine
@@ -34,7 +34,10 @@ GPUS = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """``tokens``: of the pod of each node, which is used as it is; empty: ``token`` enrols each node."""
+    """``tokens``: of the pod of each node, which is used as it is; empty: ``token`` enrols each node.
+
+    In seconds: ``seconds``, within which they start, ``heartbeat``, between reports, and ``poll``, which a poll waits.
+    """
 
     url: str
     cluster: str
@@ -43,6 +46,7 @@ class Plan:
     boots: dict[str, str]
     seconds: float
     heartbeat: float
+    poll: float
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,11 +116,11 @@ class DaemonSet:
     async def _poll(self, node: str, token: str) -> None:
         """As ``agents.supervisor`` does."""
         pause = retries.FIRST_PAUSE_SECONDS
-        path = f"{http.COMMANDS_PATH}?node={node}&wait={int(LONG_POLL_SECONDS)}"
+        path = f"{http.COMMANDS_PATH}?node={node}&wait={int(self._plan.poll)}"
         while True:
             began, sent = time.monotonic(), {"at": 0.0}
             try:
-                await self._call("GET", path, token, sent=sent, seconds=LONG_POLL_SECONDS + TIMEOUT_SECONDS)
+                await self._call("GET", path, token, sent=sent, seconds=self._plan.poll + TIMEOUT_SECONDS)
             except Refused as refused:
                 await asyncio.sleep(retries.jittered_delay(refused.retry_after, pause))
                 pause = min(2 * pause, retries.MAX_PAUSE_SECONDS)

@@ -14,9 +14,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from agents.supervisor import LONG_POLL_SECONDS
 from bench import scene
 from bench.agents import thousand
-from bench.result import Result, percentile
+from bench.result import Result, percentile, scaled
 from bench.rollout import agents
 from bench.rollout.others import Others
 from tests.story import product as products
@@ -26,12 +27,15 @@ AGENTS = 5_000
 START_SECONDS = 60.0  # in which the agents start
 QUIET_SECONDS = 60.0
 BEATING, FRESH = 500, 600  # nodes beside them: with heartbeats, and for one fault each
+MIN_FRESH = 120  # a fault occurs each second, however few the nodes
 HEARTBEAT_SECONDS = 30.0
 SECONDS_AFTER = 15.0  # the others are measured so long after the polls are open again
 NODES_PER_SPARE = 8
 NAMESPACE, ACCOUNT = "kcover-system", "kcover-agent"
 AUDIENCE = "kcover-portal"
 LATE_SECONDS = 600.0
+MIN_SECONDS = 1.0
+MIN_POLL_SECONDS = 2.0  # after an answer within a second, an agent pauses
 
 
 class Clients:
@@ -83,8 +87,8 @@ class Clients:
 
 def measure(scale: float) -> Result:
     """Twice on the same nodes: with the tokens of their pods, and with an enrolment token."""
-    count = max(20, round(AGENTS * scale))
-    beating, fresh = max(20, round(BEATING * scale)), FRESH
+    count, start = scaled(AGENTS, scale, least=20), scaled(START_SECONDS, scale, least=MIN_SECONDS)
+    beating, fresh = scaled(BEATING, scale, least=20), scaled(FRESH, scale, least=MIN_FRESH)
     thousand.raise_file_limit()
     with tempfile.TemporaryDirectory() as folder, products.on_postgres(Path(folder)) as product:
         wanted = count + beating + fresh
@@ -101,7 +105,7 @@ def measure(scale: float) -> Result:
         boots = {node: boot for node, boot in scene.boots(product).items() if node in set(mine)}
         others = Others(product, beating=rest[:beating], fresh=rest[beating:])
         with others.phase("quiet"):
-            time.sleep(QUIET_SECONDS * max(scale, 0.2))
+            time.sleep(scaled(QUIET_SECONDS, scale, least=MIN_SECONDS))
         rows: list[tuple[str, str, str]] = []
         given = {"pod tokens": ("", _pod_tokens(product, mine)), "an enrolment token": (_enrolment(product), {})}
         for what, (token, tokens) in given.items():
@@ -111,15 +115,16 @@ def measure(scale: float) -> Result:
                 token=token,
                 tokens=tokens,
                 boots=boots,
-                seconds=START_SECONDS,
+                seconds=start,
                 heartbeat=HEARTBEAT_SECONDS,
+                poll=scaled(LONG_POLL_SECONDS, scale, least=MIN_POLL_SECONDS),
             )
-            rows += _roll_out(product, plan, others, what)
+            rows += _roll_out(product, plan, others, what, after=scaled(SECONDS_AFTER, scale, least=MIN_SECONDS))
         rows += others.rows(product, seconds=LATE_SECONDS)
     return Result(
         name="Roll-out of a DaemonSet",
         command="make bench ARGS=rollout",
-        conditions=f"{count:,} agents start within {START_SECONDS:.0f} s, enrol, send their inventory (8 GPUs) and "
+        conditions=f"{count:,} agents start within {start:.0f} s, enrol, send their inventory (8 GPUs) and "
         f"open a long poll; then heartbeats every {HEARTBEAT_SECONDS:.0f} s. They share a process, with the requests "
         f"and pauses of real agents. {beating} other nodes send 20 heartbeats and one fault per second; a fault is "
         "decided when its rescue is open. `live` (one process) is ended by SIGTERM and started again. live, worker, "
@@ -129,7 +134,9 @@ def measure(scale: float) -> Result:
     )
 
 
-def _roll_out(product: Product, plan: agents.Plan, others: Others, what: str) -> Iterator[tuple[str, str, str]]:
+def _roll_out(
+    product: Product, plan: agents.Plan, others: Others, what: str, *, after: float
+) -> Iterator[tuple[str, str, str]]:
     meter = thousand.Meter(product)
     meter.begin()
     clients = Clients(plan)
@@ -143,7 +150,7 @@ def _roll_out(product: Product, plan: agents.Plan, others: Others, what: str) ->
         with others.phase(f"{what}, beside the restart"):
             stopped, ended, answered = _restart_live(product, clients)
             clients.wait("open")
-            time.sleep(SECONDS_AFTER)
+            time.sleep(after)
         lines = len(log.read_text(errors="replace").splitlines()) - before
         outcome = clients.stop()
     finally:

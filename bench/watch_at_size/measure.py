@@ -12,13 +12,15 @@ from typing import Any
 
 from bench import scene
 from bench.ingest.server import cpu
-from bench.result import Result
+from bench.result import Result, scaled
 from simulator.kubeapi import kubeconfig
 from tests import servers
 from tests.story import product as products
 
 NODES, PODS = 10_000, 100_000
 CHURN_SECONDS = 60.0
+DOWN_SECONDS = 5.0  # from kill -9 of the API server to its start
+MIN_DOWN_SECONDS = 1.0
 CHURN = {"Pod": 200, "Node": 50}  # changes a second
 WAIT_SECONDS = 600.0
 LISTED = "SELECT count(*) FROM fleet_node WHERE in_cluster"
@@ -89,14 +91,15 @@ class LargeCluster:
 
 def measure(scale: float) -> Result:
     """Starts the watch alone: nothing else of the portal is needed to follow a cluster."""
-    nodes, pods = max(20, round(NODES * scale)), max(200, round(PODS * scale))
+    nodes, pods = scaled(NODES, scale, least=20), scaled(PODS, scale, least=200)
     with tempfile.TemporaryDirectory() as temporary, products.on_postgres(Path(temporary)) as product:
         folder = Path(temporary)
         cluster = LargeCluster(folder, nodes=nodes, pods=pods)
         try:
             cluster.start("the first token")
             _register(product, cluster, folder)
-            rows = list(_measured(product, cluster, nodes=nodes, seconds=CHURN_SECONDS * scale))
+            down = scaled(DOWN_SECONDS, scale, least=MIN_DOWN_SECONDS)
+            rows = list(_measured(product, cluster, nodes=nodes, seconds=CHURN_SECONDS * scale, down=down))
         finally:
             cluster.close()
     return Result(
@@ -121,7 +124,7 @@ def _register(product: products.Product, cluster: LargeCluster, folder: Path) ->
     product.manage_all([["migrate", "--verbosity", "0"], ["cluster", "add", "big", "--kubeconfig", str(path)]])
 
 
-def _measured(product: products.Product, cluster: LargeCluster, *, nodes: int, seconds: float) -> Any:
+def _measured(product: products.Product, cluster: LargeCluster, *, nodes: int, seconds: float, down: float) -> Any:
     began = time.time()
     product.start("watch")
     pid = product.processes["watch"].pid
@@ -148,7 +151,7 @@ def _measured(product: products.Product, cluster: LargeCluster, *, nodes: int, s
     yield "memory after that", memory(pid), "≤ 500 MB"
 
     cluster.kill()
-    time.sleep(5.0)
+    time.sleep(down)
     cluster.start("the second token")
     began = time.time()
     yield (
