@@ -20,6 +20,7 @@ REPORT_INTERVAL_SECONDS = 30.0  # of each node
 CONNECTIONS = 256
 ROUNDS = 3
 MIN_SECONDS = 0.5
+ENDED_SECONDS = 10.0  # after SIGKILL
 
 Row = tuple[str, str, str]
 
@@ -238,9 +239,14 @@ def _kill_backends(portal: server.Portal) -> None:
 def _kill_all(portal: server.Portal) -> None:
     running = portal.postgres.server.process
     assert running is not None
-    for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True)):
+    postmaster = psutil.Process(running.pid)
+    postmaster.suspend()  # otherwise it may start a backend that is not in the list
+    backends = postmaster.children(recursive=True)
+    for process in (postmaster, *backends):
         process.kill()
     portal.postgres.server.kill()
+    # Until they are gone they hold the shared memory, and no server starts.
+    psutil.wait_procs(backends, timeout=ENDED_SECONDS)
     portal.postgres.server.start()
 
 
