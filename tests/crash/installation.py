@@ -34,6 +34,7 @@ class Installation(Product):
         self.environment |= {"KCOVER_WORKERS": THREADS, "KCOVER_PUBLIC_URL": self.url}
         self.other = other
         self._database, self._broker = database, broker
+        self._reader: psycopg.Connection[Any] | None = None  # of ``rows``
 
     def strike(self, failure: Failure) -> None:
         """Does to a process what the failure says; returns when the servers answer again (a worker only starts)."""
@@ -112,9 +113,13 @@ class Installation(Product):
         return psycopg.connect(self.environment["KCOVER_DATABASE_URL"], autocommit=True, connect_timeout=30)
 
     def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
-        """What a query finds in the portal's database."""
-        with self.connect() as connection:
-            return connection.execute(query, values or None).fetchall()
+        """What a query finds in the portal's database.
+
+        By a connection that is kept: a run asks thousands of times, and PostgreSQL starts a process for each new one.
+        """
+        if self._reader is None or self._reader.closed:  # it is closed once an outage of the server was noticed
+            self._reader = self.connect()
+        return self._reader.execute(query, values or None).fetchall()
 
     def kube(self, method: str, path: str, body: Any = None) -> Any:
         """Asks the simulated API server for something, as its administrator."""
@@ -140,6 +145,12 @@ class Installation(Product):
         ((postgres,),) = self.rows("SHOW server_version")
         with redis.Redis.from_url(self.environment["KCOVER_REDIS_URL"]) as client:
             return f"PostgreSQL {postgres.split()[0]}, Redis {client.info('server')['redis_version']}"
+
+    def stop(self) -> None:
+        """Ends everything."""
+        if self._reader is not None:
+            self._reader.close()
+        super().stop()
 
     def audit(self) -> dict[str, Any]:
         """What the ledger commands say of every chain and every rescue (``tests.crash.audit``)."""

@@ -6,6 +6,7 @@ A case that was not struck is tried again there (batch.AGAIN); the verdict of on
 
 import pytest
 
+from tests import migrated
 from tests.crash import batch, installation, points, verdicts
 from tests.crash.points import FAILURES, KILLED, POINTS
 from tests.crash.trials import Trial
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.timeout(1800)
 def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
     """All trials of the sample, with their verdicts."""
     with installation.running(tmp_path_factory.mktemp("crash")) as product:
+        migrated.copy_to(product.environment["KCOVER_DATABASE_URL"])
         made = batch.run(product, SAMPLE)
         verdicts.judge(product, made, product.audit())
     for trial in made:
