@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
 from tests import databases, servers
+from tests.story import forks
 
 # Folders and files whose tests share something that is dear to make, most of them one product. (xdist's own groups do
 # nothing under pytest 9.2: pytest-xdist #1386.)
@@ -39,6 +40,7 @@ def pytest_load_initial_conftests() -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(forks.VARIABLE, "yes")
     databases.split(config)
 
 

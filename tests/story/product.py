@@ -25,6 +25,7 @@ import redis as redis_client
 
 from simulator import redfish
 from tests import migrated, servers
+from tests.story import forks
 from tests.waiting import HANG_SECONDS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +53,7 @@ class Product:
         self.port = self.listener.getsockname()[1]
         self.ports: dict[str, int] = {}  # of processes that listen elsewhere
         self.url = self.agents_url = f"http://127.0.0.1:{self.port}"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, subprocess.Popen[bytes] | forks.Fork] = {}
         self.environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")},
             "KCOVER_DATABASE_URL": database,
@@ -61,7 +62,8 @@ class Product:
             "PYTHONUNBUFFERED": "1",
             "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
         }
-        self._commands: subprocess.Popen[str] | None = None
+        self._may_fork = bool(os.environ.get(forks.VARIABLE)) and not one_command  # `serve` starts its own processes
+        self._forks: forks.Forks | None = None
         self.sim = ""
         self.token = ""
 
@@ -166,9 +168,6 @@ class Product:
     def stop(self) -> None:
         """Ends everything; a process that does not end on SIGTERM is a failure of the test."""
         stubborn = []
-        if self._commands is not None:
-            self._commands.communicate()  # the end of its input is its end
-            self._commands = None
         for process in self.processes.values():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
@@ -181,6 +180,9 @@ class Product:
                 process.wait()
         self.processes.clear()
         self.listener.close()
+        if self._forks is not None:
+            self._forks.close()
+            self._forks = None
         assert not stubborn, f"did not end on SIGTERM: {stubborn}\n{self.logs()}"
 
     def manage(self, *arguments: str) -> str:
@@ -188,24 +190,10 @@ class Product:
         return self.manage_all([list(arguments)])[0]
 
     def manage_all(self, commands: list[list[str]]) -> list[str]:
-        """Runs management commands and returns what each printed. All commands of a product run in one process."""
-        if self._commands is None:
-            with (self.folder / "commands.log").open("ab") as log:
-                self._commands = subprocess.Popen(
-                    [sys.executable, "-m", "tests.story.commands"],
-                    cwd=ROOT,
-                    env=self.environment,
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    text=True,
-                )
-        assert self._commands.stdin
-        assert self._commands.stdout
-        print(json.dumps(commands), file=self._commands.stdin, flush=True)
-        printed = self._commands.stdout.readline()
-        assert printed, f"{commands} failed\n{self.logs()}"
-        return list(json.loads(printed))
+        """Runs management commands and returns what each printed."""
+        printed = self._forking().commands(commands)
+        assert printed is not None, f"{commands} failed\n{self.logs()}"
+        return printed
 
     def logs(self) -> str:
         """The end of what every process printed."""
@@ -295,7 +283,18 @@ class Product:
 
     # ------------------------------------------------------------------------------------------------------ inside
 
+    def _forking(self) -> forks.Forks:
+        """The process that has imported the portal."""
+        if self._forks is None:
+            keep = [self.listener.fileno()]
+            self._forks = forks.Forks(self.environment, log=self.folder / "commands.log", keep=keep)
+        return self._forks
+
     def _start(self, name: str, *command: str, serves: bool = False) -> None:
+        keep = [self.listener.fileno()] if serves else []
+        if self._may_fork and self._forking().environment == self.environment:
+            self.processes[name] = self._forking().start(command, log=self.folder / f"{name}.log", keep=keep)
+            return
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, *command],
@@ -305,7 +304,7 @@ class Product:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                pass_fds=[self.listener.fileno()] if serves else [],
+                pass_fds=keep,
             )
 
     def _lists_every_node(self) -> bool:
