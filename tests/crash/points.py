@@ -17,7 +17,7 @@ STATE, RESCUE = "kcover.io/state", "kcover.io/rescue"
 ORDER = "order"  # of a person, about a training job
 PAIR = "pair_test"  # of preflight
 PROBATION = "probation"  # its end, which is no step of a rescue
-SHARES = 4  # a run has a quarter of the SIGKILLs of the sample
+SHARES = 8  # a run has an eighth of the SIGKILLs of the sample
 SOON = 5.0  # seconds: what comes later is late
 # Cases that wait for one blow. A worker has 32 connections to an API server, and each case keeps one meanwhile.
 MOST_IN_WAVE = 25
@@ -526,7 +526,7 @@ def sample(*, whole: bool = False) -> list[list[Case]]:
     """Each request struck by a SIGKILL, each row too, before and after; each failure striking some point; in waves.
 
     Save a message, whose lease is twice as long as a step's: it is struck by a failure that costs none. What would take
-    minutes to be noticed is struck after its effect. Unless ``whole``, the commit chooses a quarter of the SIGKILLs.
+    minutes to be noticed is struck after its effect. Unless ``whole``, the commit chooses an eighth of the SIGKILLs.
     """
     requests = [point for point in POINTS if not point.row]
     (message,) = (point for point in requests if point.step == "notify")
