@@ -3,6 +3,7 @@
 Nothing here imports Django: `make unit` runs tests/kcover and tests/agents without it.
 """
 
+import atexit
 import gc
 import os
 import sys
@@ -24,6 +25,7 @@ hypothesis.settings.load_profile("suite")
 # jsonschema would compile 38 grammars at its import, a second in each process, for a format that no schema here has.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 gc.set_threshold(50_000, 20, 100)  # as in production (kcover_portal/gc_tuning.py), also where Django is left out
+atexit.register(gc.freeze)
 
 
 def pytest_collection_finish() -> None:
