@@ -36,6 +36,7 @@ PASSWORD = "correct horse battery"
 FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in ("storm", "rate", "breaker")}})
 
 LARGEST_PAGE = 1000
+LOOKED_EVERY = 0.3  # seconds: a look by REST takes the product 10 ms CPU or more
 SERVING = ("standalone", "serve", "web", "live")
 LIVE_LIMITS = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
 
@@ -279,7 +280,7 @@ class Product:
             dead = [f"{name}: {p.returncode}" for name, p in self.processes.items() if p.poll() is not None]
             if time.monotonic() > deadline or dead:
                 raise AssertionError(f"waited for {what}; ended: {dead}\n{self._rescues()}\n{self.logs()}")
-            time.sleep(0.1)
+            time.sleep(LOOKED_EVERY)
 
     # ------------------------------------------------------------------------------------------------------ inside
 
