@@ -117,8 +117,13 @@ class Installation(Product):
 
         By a connection that is kept: a run asks thousands of times, and PostgreSQL starts a process for each new one.
         """
-        if self._reader is None or self._reader.closed:  # it is closed once an outage of the server was noticed
-            self._reader = self.connect()
+        if self._reader is not None:
+            try:
+                return self._reader.execute(query, values or None).fetchall()
+            except psycopg.OperationalError:
+                if not self._reader.closed:
+                    raise
+        self._reader = self.connect()  # the server was struck since the last query
         return self._reader.execute(query, values or None).fetchall()
 
     def kube(self, method: str, path: str, body: Any = None) -> Any:
