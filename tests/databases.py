@@ -1,4 +1,4 @@
-"""In a whole run every second worker has SQLite, and two thirds of the portal's test files run there.
+"""In a whole run every second worker has SQLite, and two thirds of the portal's test files may run there.
 
 A test on PostgreSQL takes a third more CPU and twice the time, most of it for the same statements. The commit chooses
 the third that is on PostgreSQL (tests/share.py), and half of the engine's files. The audit log and the invariants
@@ -88,14 +88,15 @@ class Queues:
             self._queues[of_file(path) if path.endswith(".py") else WAITS].append(scope)
 
     def next_for(self, worker: str) -> str | None:
-        """Takes the next scope for this worker; None if all that is left needs the other database.
+        """Takes the next scope for this worker; None if all that is left needs PostgreSQL, which it does not have.
 
-        Every second worker begins with the end of the tests that wait, while the others have the processor.
+        Every second worker begins with the end of the tests that wait, while the others have the processor. A worker on
+        PostgreSQL that would be idle in the end takes tests from those on SQLite.
         """
         if of_worker(worker) == SQLITE:
             own = (WAITS, SQLITE, NONE) if self._split else (WAITS, SQLITE, NONE, POSTGRES)
         else:
-            own = (POSTGRES, NONE, WAITS) if self._split else (POSTGRES, NONE, SQLITE, WAITS)
+            own = (POSTGRES, NONE, WAITS, SQLITE) if self._split else (POSTGRES, NONE, SQLITE, WAITS)
         for name in own:
             if queue := self._queues[name]:
                 return queue.pop() if name == WAITS and of_worker(worker) == SQLITE else queue.popleft()

@@ -60,7 +60,7 @@ class Scheduler(LoadScopeScheduling):
         if self._queues is None:
             self._queues = databases.Queues(self.workqueue, split=databases.are_split())
         scope = self._queues.next_for(node.gateway.id)
-        if scope is None:  # what is left needs the other database
+        if scope is None:  # what is left needs PostgreSQL
             node.shutdown()
             return
         self.workqueue.move_to_end(scope, last=False)
