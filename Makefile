@@ -96,6 +96,10 @@ packages:
 
 
 # ------------------------------------------------------------------------------------------------------------ checking
+.PHONY: bytecode
+bytecode: .venv/.stamp-dev ## compiles what tests import, once; otherwise each worker of `make test` does in a fresh clone
+	$(BIN)/python -m pytest --collect-only -q >/dev/null
+
 CHECKS := check-format check-lint check-types check-imports check-templates check-vendor check-migrations check-deploy check-security
 .PHONY: check format $(CHECKS)
 check: $(CHECKS) ## format, lint, types, import contracts, templates, vendored files, migrations, deployment, security
