@@ -12,6 +12,7 @@ Each line of standard input is a request in JSON, and each line of standard outp
 """
 
 import contextlib
+import functools
 import importlib
 import io
 import json
@@ -34,7 +35,6 @@ MODULES = (
 def main() -> list[str]:
     """Answers requests until there are no more. In a fork, returns the arguments of Python to run."""
     django.setup()
-    prepared = False
     for line in sys.stdin:
         request = json.loads(line)
         if "commands" in request:
@@ -42,9 +42,7 @@ def main() -> list[str]:
         elif "status" in request:
             answer = os.waitstatus_to_exitcode(os.waitpid(request["status"], 0)[1])
         else:
-            if not prepared:
-                _prepare()
-                prepared = True
+            _import_all()
             answer = os.fork()
             if not answer:
                 _become(request["log"], keep=request["keep"])
@@ -53,7 +51,9 @@ def main() -> list[str]:
     return []
 
 
-def _prepare() -> None:
+@functools.cache
+def _import_all() -> None:
+    """Imports what processes need and commands do not, before the first process."""
     for name in MODULES:
         importlib.import_module(name)
     sys.modules["kcover_portal.celery"].app.loader.import_default_modules()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-VARIABLE = "TEST_FORKS"  # set by `make test`; measurements and the crash matrix start every process anew
+VARIABLE = "TEST_FORKS"  # set by `make test`; `make bench`, `make crash` and `make outages` start each process anew
 
 
 class Fork:
