@@ -1,9 +1,8 @@
-"""In a whole run every second worker has SQLite, and two thirds of the portal's test files may run there.
+"""In a whole run one worker of four has PostgreSQL, and the others SQLite.
 
-A test on PostgreSQL takes a third more CPU and twice the time, most of it for the same statements. The commit chooses
-the third that is on PostgreSQL (tests/share.py), and half of the engine's files. The audit log and the invariants
-always are, and so is each file that mentions PostgreSQL. Tests that start a product choose its database themselves: any
-worker can run them.
+A test on PostgreSQL takes a third more CPU and twice the time, most of it for the same statements. So the commit
+chooses the files that are there (tests/share.py): SHARES and OTHER_SHARES. Each file that has a test with the mark
+``postgres`` always is. Tests that start a product choose its database themselves: any worker can run them.
 """
 
 import contextlib
@@ -16,13 +15,15 @@ from pathlib import Path
 
 import pytest
 
+from tests import share
 from tests.places import place_of
-from tests.share import in_share
 
 ROOT = Path(__file__).resolve().parents[1]
-SHARES = {"tests/portal/rescue/": 2}  # of the files in a folder, one in so many is on PostgreSQL
-OTHER_SHARES = 3
-ALWAYS_ON_POSTGRES = ("tests/invariants/", "tests/portal/ledger/")
+# Of the files in a folder, one in so many is on PostgreSQL.
+SHARES = {"tests/invariants/": 2, "tests/portal/ledger/": 2, "tests/portal/rescue/": 4}
+OTHER_SHARES = 8
+ALWAYS_ON_POSTGRES = ("tests/invariants/test_inv_crash.py", "tests/invariants/test_state_machine.py")
+MARK = "mark.postgres("  # of a test that needs PostgreSQL
 SPLIT = "TEST_DATABASES_SPLIT"  # set by the process that starts the workers, which inherit it
 DATABASE = "KCOVER_DATABASE_URL"
 POSTGRES, SQLITE, NONE, WAITS = "postgres", "sqlite", "none", "waits"
@@ -41,13 +42,18 @@ def is_whole() -> bool:
 
 
 def are_split() -> bool:
-    """Returns whether the workers of this run have different databases."""
-    return is_whole() and os.environ.get(DATABASE, "").startswith("postgres")
+    """Returns whether the workers of this run have different databases. If it has all shares, each has PostgreSQL."""
+    has_all = os.environ.get(share.VARIABLE) == share.ALL
+    return is_whole() and not has_all and os.environ.get(DATABASE, "").startswith("postgres")
 
 
 def of_worker(worker: str) -> str:
     """The database of the worker ``gw0``, ``gw1`` and so on."""
-    return SQLITE if int(worker.removeprefix("gw")) % 2 else POSTGRES
+    return SQLITE if _number(worker) % 4 else POSTGRES
+
+
+def _number(worker: str) -> int:
+    return int(worker.removeprefix("gw"))
 
 
 @contextlib.contextmanager
@@ -68,13 +74,12 @@ def settings_read_it() -> Iterator[None]:
 def of_file(path: str) -> str:
     """The database of the tests of a file, by its path from the root; ``NONE`` and ``WAITS`` run on any worker."""
     text = (ROOT / path).read_text(encoding="utf-8")
-    in_portal = path.startswith("tests/portal/")
-    if path.startswith(ALWAYS_ON_POSTGRES) or (in_portal and "postgres" in text.lower()):
+    if path.startswith(ALWAYS_ON_POSTGRES) or MARK in text:
         return POSTGRES
-    if not in_portal and "django_db" not in text:
+    if not path.startswith(("tests/portal/", "tests/invariants/")) and "django_db" not in text:
         return NONE if place_of(ROOT / path) < 0 else WAITS
     shares = next((number for folder, number in SHARES.items() if path.startswith(folder)), OTHER_SHARES)
-    return POSTGRES if in_share(zlib.crc32(path.encode()), shares=shares) else SQLITE
+    return POSTGRES if share.in_share(zlib.crc32(path.encode()), shares=shares) else SQLITE
 
 
 class Queues:
@@ -93,11 +98,13 @@ class Queues:
         Every second worker begins with the end of the tests that wait, while the others have the processor. A worker on
         PostgreSQL that would be idle in the end takes tests from those on SQLite.
         """
-        if of_worker(worker) == SQLITE:
-            own = (WAITS, SQLITE, NONE) if self._split else (WAITS, SQLITE, NONE, POSTGRES)
+        waits_first = _number(worker) % 2 == 1
+        if self._split and of_worker(worker) == POSTGRES:
+            order = (POSTGRES, NONE, WAITS, SQLITE)
         else:
-            own = (POSTGRES, NONE, WAITS, SQLITE) if self._split else (POSTGRES, NONE, SQLITE, WAITS)
-        for name in own:
+            order = (WAITS, SQLITE, NONE) if waits_first else (SQLITE, NONE, WAITS)
+            order = order if self._split else (*order, POSTGRES)
+        for name in order:
             if queue := self._queues[name]:
-                return queue.pop() if name == WAITS and of_worker(worker) == SQLITE else queue.popleft()
+                return queue.pop() if name == WAITS and waits_first else queue.popleft()
         return None

@@ -35,6 +35,14 @@ def _keep_every_statement(connection: BaseDatabaseWrapper, **_: object) -> None:
         connection.connection.prepared_max = 2000
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips tests that need PostgreSQL where the tests' database is SQLite."""
+    needs = item.get_closest_marker("postgres")
+    if needs is not None and connection.vendor != "postgresql":
+        pytest.skip(needs.kwargs["reason"])
+
+
 @pytest.fixture(autouse=True)
 def _moment(request: pytest.FixtureRequest) -> Iterator[None]:
     """Moves the clock of this process to that of the tests' worlds, except for tests that need the true clock."""

@@ -225,10 +225,10 @@ def test_every_process_of_the_tests_is_at_the_other_time(tmp_path, workers):
 
 
 FILES_OF_ALL_KINDS = (
-    *("tests/kcover/test_plan.py", "tests/portal/rescue/test_engine.py", "tests/portal/operate/test_migrate.py"),
-    "tests/portal/ledger/test_replay.py",
-    *("tests/portal/console/test_needs.py", "tests/portal/api/test_garbage.py", "tests/portal/jobs/test_orders.py"),
-    *("tests/portal/notify/test_steps.py", "tests/agents/test_spool.py", "tests/browser/"),
+    *("tests/kcover/test_plan.py", "tests/agents/test_spool.py", "tests/invariants/test_inv_crash.py"),
+    *("tests/portal/api/test_concurrency.py", "tests/portal/api/test_garbage.py", "tests/portal/console/test_needs.py"),
+    *("tests/portal/jobs/test_orders.py", "tests/portal/ledger/test_replay.py", "tests/portal/notify/test_steps.py"),
+    *("tests/portal/operate/test_migrate.py", "tests/portal/rescue/test_engine.py", "tests/browser/"),
 )
 
 
@@ -242,13 +242,24 @@ def test_each_scope_goes_to_one_worker_with_its_database(split, chosen, monkeypa
     databases.of_file.cache_clear()
     assert sorted(given["gw0"] + given["gw1"]) == sorted(FILES_OF_ALL_KINDS)
     if split:
-        assert {"tests/portal/ledger/test_replay.py", "tests/portal/operate/test_migrate.py"} <= set(given["gw0"])
+        marked = {"tests/portal/operate/test_migrate.py", "tests/portal/api/test_concurrency.py"}
+        assert marked | {"tests/invariants/test_inv_crash.py"} <= set(given["gw0"])
     else:
         assert given["gw1"] == []
 
 
+def test_with_all_shares_all_workers_have_postgresql(monkeypatch):
+    monkeypatch.setenv(databases.SPLIT, "yes")
+    monkeypatch.setenv(databases.DATABASE, "postgres://tests@localhost/tests")
+    monkeypatch.setenv(share.VARIABLE, "3")
+    assert databases.are_split()
+    monkeypatch.setenv(share.VARIABLE, share.ALL)
+    assert not databases.are_split()
+
+
 def test_each_file_of_the_portal_is_on_postgresql_in_some_share(monkeypatch):
-    files = [str(path.relative_to(TESTS.parent)) for path in (TESTS / "portal").rglob("test_*.py")]
+    folders = (TESTS / "portal", TESTS / "invariants")
+    files = [str(path.relative_to(TESTS.parent)) for folder in folders for path in folder.rglob("test_*.py")]
     found = set()
     for chosen in range(math.lcm(databases.OTHER_SHARES, *databases.SHARES.values())):
         monkeypatch.setenv(share.VARIABLE, str(chosen))

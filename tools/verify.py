@@ -60,8 +60,8 @@ def parts() -> list[Part]:
         ),
         Part(
             name="postgres",
-            about="every test of the portal on PostgreSQL",
-            command=_make("test", "tests/portal"),
+            about="every test of the portal on PostgreSQL, and every pair of the chart's features",
+            command=_make("test", "tests/portal tests/contract/test_features.py"),
             environment=everything,
         ),
         Part(

@@ -21,7 +21,7 @@ from tests.portal.row_locks import another_session_waits
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread"),
+    pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread"),
 ]
 OFF = {"storm": {"enabled": False}, "rate": {"enabled": False}}
 TOGETHER = 6

@@ -24,10 +24,9 @@ def worker():
     task_postrun.disconnect(fixup.on_task_postrun)
 
 
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 @pytest.mark.django_db(transaction=True)
 def test_a_task_leaves_its_connection_to_the_next_unless_it_is_broken(worker):
-    if connection.vendor != "postgresql":
-        pytest.skip("SQLite's test database is in the memory of one")
     connection.ensure_connection()
     connection.close_at = None  # as while CONN_MAX_AGE has not passed
     before = connection.connection

@@ -16,7 +16,7 @@ from kcover_portal.operate import database_roles
 # Roles belong to the server, which all workers of a test run share.
 ROLE = f"kcover_application_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
 PASSWORD = "for-tests-only"
-on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no accounts")
+on_postgresql = pytest.mark.postgres(reason="SQLite has no accounts")
 TRIGGERS = ("ledger_entry_append_only", "ledger_chain_stays", "ledger_chain_only_grows")
 FORGERIES = [
     "ALTER TABLE ledger_entry DISABLE TRIGGER ledger_entry_append_only",

@@ -20,7 +20,7 @@ from tests.portal.rescue.world import World
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread"),
+    pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread"),
 ]
 TOGETHER = 6
 

@@ -22,7 +22,7 @@ from tests import migrated
 from tests.portal.rescue.world import NODE, World
 
 ROOT = Path(__file__).parents[3]
-on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite's test database has no file")
+on_postgresql = pytest.mark.postgres(reason="SQLite's test database has no file")
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal.operate.management.commands import migrate
 
 pytestmark = pytest.mark.django_db
-on_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="SQLite has no such lock")
+on_postgresql = pytest.mark.postgres(reason="SQLite has no such lock")
 HELD = """
     SELECT count(*) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
     WHERE locktype = 'advisory' AND granted AND datname = current_database()

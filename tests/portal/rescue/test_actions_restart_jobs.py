@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 
 from kcover import reasons
 from kcover_portal.kube import port
@@ -204,7 +203,7 @@ def test_a_guard_holds_it_back_before_anything_is_deleted(make) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_many_workers_at_once_restart_it_once(make) -> None:
     together = 5
     world = make(nodes=together)

@@ -4,7 +4,6 @@ from datetime import timedelta
 
 import pytest
 from django.core.management import call_command
-from django.db import connection
 from django.utils import timezone
 
 from kcover import marks, reasons
@@ -343,7 +342,7 @@ def test_nothing_is_written_while_paused(make) -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_inv_40_no_double_promise_with_many_workers_at_once(make) -> None:
     together = 6
     world = make("spare-1", "spare-2", "spare-3", nodes=together)

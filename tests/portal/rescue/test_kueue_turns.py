@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from django.db import connection
 
 from kcover import reasons
 from kcover_portal.kube import port
@@ -148,7 +147,7 @@ def test_a_job_that_kueue_placed_is_not_restarted_as_a_whole() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_many_workers_at_once_drain_one_node_of_a_workload(world: World) -> None:
     nodes = [f"gpu-{number}" for number in range(1, 5)]
     add_job(world, *nodes)
