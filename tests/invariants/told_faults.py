@@ -3,7 +3,7 @@
 The message of each report carries what is true, so that it reaches the incident whatever name its device has.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -40,6 +40,14 @@ class Before:
             open=list(Incident.objects.order_by().filter(_standing()).values_list("pk", flat=True)),
             doubts={pk: (node, doubt["device"]) for pk, node, doubt in doubts},
         )
+
+
+def _is_newer(times: Iterable[tuple[datetime, datetime]], passed: datetime) -> bool:
+    """Whether a fault is newer than an all-clear. One that came before it is not, although its time is in the future.
+
+    ``times``: when each report says that the fault happened, and when it came.
+    """
+    return any(happened > passed and came >= passed for happened, came in times)
 
 
 def _standing() -> Q:
@@ -92,11 +100,11 @@ class ToldFaults:
             assert row.node is not None
             mine = [one for one in passed if (one.node, one.kind) == (row.node.name, row.kind)]
             must(any(_is_of(one, row.device) for one in mine), 4, f"{row} of {row.device} ended by {mine}")
-            seen = list(row.occurrences.values_list("witness", "seen_at"))
-            must({one for one, _ in seen} == {witness}, 4, f"{witness} ended {row}, of which others told")
-            newest = max((at for _, at in seen if at is not None), default=None)
-            in_time = any(newest is None or one.seen_at is None or one.seen_at >= newest for one in mine)
-            must(in_time, 4, f"{row} was told of {newest}, and ended by {mine}")
+            seen = list(row.occurrences.values_list("witness", "seen_at", "at"))
+            must({one for one, _, _ in seen} == {witness}, 4, f"{witness} ended {row}, of which others told")
+            times = [(happened, came) for _, happened, came in seen if happened is not None]
+            in_time = any(one.seen_at is None or not _is_newer(times, one.seen_at) for one in mine)
+            must(in_time, 4, f"{row} was told of {times}, and ended by {mine}")
         if not before.doubts:
             return
         left = set(
