@@ -1,5 +1,5 @@
 """A pytest plug-in (``-p tests.isolation``): each xdist worker gets its own Redis, tests that share one running
-installation run on the same worker, and in a whole run every second worker has SQLite.
+installation run on the same worker, and in a whole run most workers have SQLite.
 
 pytest-django gives every worker its own database, but a broker and its channels have no names per worker. The hook
 wraps the loading of the first conftests, because pytest-django reads the settings and the environment there.
@@ -21,8 +21,9 @@ from tests.story import forks
 SHARING = (
     *("tests/browser/", "tests/crash/test_matrix.py", "tests/story/test_serve.py", "tests/story/test_walkthroughs.py"),
     *("tests/portal/accounts/oidc/test_real_provider.py", "tests/portal/anchors/test_bucket.py"),
-    *("tests/portal/api/test_schema.py", "tests/portal/operate/test_slow_clients.py"),
-    *("tests/portal/sources/test_monitoring.py", "tests/simulator/test_world_serve.py"),
+    *("tests/portal/api/test_garbage.py", "tests/portal/api/test_schema.py"),
+    *("tests/portal/operate/test_slow_clients.py", "tests/portal/sources/test_monitoring.py"),
+    "tests/simulator/test_world_serve.py",
     "tests/test_sentence_arguments.py",  # the code as it was parsed
 )
 

@@ -9,11 +9,11 @@ from urllib.parse import quote
 
 import pytest
 from django.http import HttpRequest, HttpResponse
-from drf_spectacular.generators import SchemaGenerator
 
 from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.policies import services as policies
+from tests.portal.api import openapi
 from tests.portal.api.conftest import Api, add_node, add_story
 from tests.portal.policies.texts import policy
 from tests.share import in_share
@@ -33,7 +33,7 @@ VALUES: tuple[Any, ...] = (
 # Each field gets one value in so many, and the next field the next ones. Fields of one kind are many (cursors, names,
 # times), so that each kind meets each value.
 STRIDE = 3
-PARTS = 4  # of the operations; a run has one
+PARTS = 8  # of the operations; a run has one
 CHOSEN = [part for part in range(PARTS) if in_share(part, shares=PARTS)]
 KCE = "rescue-actions"  # answers its refusals in KCE's own shape
 METHODS = ("get", "post", "put", "patch", "delete")
@@ -42,7 +42,7 @@ METHODS = ("get", "post", "put", "patch", "delete")
 @pytest.fixture(scope="module")
 def operations() -> list[tuple[str, str, dict[str, Any]]]:
     """Method, address and description of every operation."""
-    document = SchemaGenerator().get_schema(public=True)
+    document = openapi.document()
     schemas = document["components"]["schemas"]
     found = []
     for path, described in document["paths"].items():

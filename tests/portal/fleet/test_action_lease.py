@@ -49,7 +49,7 @@ class Portal:
             self.election.take_part()
 
     def acts(self) -> bool:
-        self.row.refresh_from_db()
+        self.row.refresh_from_db(fields=("acts_until", "lease_holder", "decision_change"))
         return self.row.acts_until is not None and self.clock() < self.row.acts_until
 
     def pass_time(self, seconds: float, *, every: float = 2.0) -> None:
@@ -73,10 +73,10 @@ def two(kube: FakeCluster) -> Any:
         one.uninstall()
 
 
-def together(*portals: Portal, seconds: float) -> None:
-    for _ in range(int(seconds / 2)):
+def together(*portals: Portal, seconds: float, every: float = 2.0) -> None:
+    for _ in range(int(seconds / every)):
         for one in portals:
-            one.pass_time(2)
+            one.pass_time(every, every=every)
         assert sum(one.acts() for one in portals) <= 1
 
 
@@ -166,7 +166,7 @@ def test_each_call_may_fail_in_each_way(two: tuple[Portal, Portal], kube: FakeCl
     """``after``: the API server did it, and its answer was lost."""
     first, second = two
     for failure in FAILURES:
-        together(first, second, seconds=110)
+        together(first, second, seconds=110, every=5)
         real = getattr(kube, call)
 
         def failing(*given: Any, real: Any = real, failure: port.KubeError = failure) -> Any:
