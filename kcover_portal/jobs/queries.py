@@ -203,7 +203,7 @@ def _narrowed(views: Iterable[JobView], cluster: Cluster, scope: accounts.Scope)
 
 def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterable[JobView]:
     """The jobs with the portal's own acts, in four queries."""
-    restarts = {(row.namespace, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
+    restarts = {(row.namespace, row.kind, row.job): row for row in JobRestart.objects.filter(cluster=cluster)}
     open_orders = JobOrder.objects.filter(cluster=cluster, state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD))
     orders = {(row.namespace, row.kind, row.name): row for row in open_orders.order_by("pk")}
     rescues = set(
@@ -217,7 +217,8 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
     avoid = _accused(cluster, now=now)
     for one in read:
         job = one.job
-        order, restart = orders.get((job.namespace, job.kind, job.name)), restarts.get((job.namespace, job.name))
+        key = (job.namespace, job.kind, job.name)
+        order, restart = orders.get(key), restarts.get(key) or restarts.get((job.namespace, "", job.name))
         running = [pod for pod in one.pods if not (pod.deleting or pod.terminal)]
         restarting = restart is not None and restart.rescue_id in rescues
         yield JobView(
@@ -234,7 +235,7 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
             because=(order.why if order else None) or (reasons.kept(restart.because) if restart else None),
             awaits_approval=order is not None and order.state == JobOrder.State.HELD and order.awaits_approval,
             can_stop=job.known.stop is not port.Verb.NONE and not one.workload.queue,
-            avoid=tuple(avoid.get((job.namespace, job.kind, job.name), ())),
+            avoid=tuple(avoid.get(key, ())),
         )
 
 

@@ -325,6 +325,9 @@ class JobRestart(models.Model):
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="job_restarts")
     namespace = models.CharField(max_length=63)
+    kind = models.CharField(
+        max_length=63, default="", db_default="", help_text='of the job; "": an older portal did not record it'
+    )
     job = models.CharField(max_length=253)
     rescue = models.ForeignKey(Rescue, on_delete=models.SET_NULL, null=True, related_name="job_restarts")
     at = models.DateTimeField()
@@ -332,4 +335,6 @@ class JobRestart(models.Model):
     because = models.JSONField(default=dict, help_text="a Reason: why it was restarted last")
 
     class Meta:
-        constraints = (models.UniqueConstraint(fields=("cluster", "namespace", "job"), name="one_restart_a_job"),)
+        constraints = (
+            models.UniqueConstraint(fields=("cluster", "namespace", "kind", "job"), name="one_restart_a_job"),
+        )

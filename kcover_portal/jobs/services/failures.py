@@ -18,7 +18,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import recovery
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.models import JobRestart
+from kcover_portal.rescue.step import job_window
 
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
 MAX_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one
@@ -176,7 +176,8 @@ def restart(cluster: Cluster, seen: FailedContainer, *, now: datetime) -> bool:
     mine = PodFailure.objects.filter(pod_uid=seen.pod.uid, container=seen.container, at=seen.at, **same)
     if mine.exclude(order=None, over_at=None).exists():
         return True
-    if JobRestart.objects.filter(job=job.name, at__gte=seen.at, **same).exists():
+    restarts = job_window.restarts_of(cluster, namespace=job.namespace, kind=job.kind, name=job.name)
+    if restarts.filter(at__gte=seen.at).exists():
         return True
     with transaction.atomic():
         incident = mine.values_list("incident", flat=True).first()

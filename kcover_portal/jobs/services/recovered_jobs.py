@@ -11,7 +11,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import declined_orders, failures, orders, recovery
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.models import JobRestart
+from kcover_portal.rescue.step import job_window
 
 log = logging.getLogger(__name__)
 
@@ -79,5 +79,5 @@ def _is_over(kube: port.Cluster, job: training_jobs.Job, workload: port.Workload
 
 
 def _was_restarted(cluster: Cluster, order: JobOrder) -> bool:
-    rows = JobRestart.objects.filter(cluster=cluster, namespace=order.namespace, job=order.name)
+    rows = job_window.restarts_of(cluster, namespace=order.namespace, kind=order.kind, name=order.name)
     return rows.filter(at__gt=order.requested_at).exists()

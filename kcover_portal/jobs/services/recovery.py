@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import orders
 from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.models import JobRestart, Rescue
+from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import job_window
 
 ACTOR = "system"
@@ -83,11 +83,9 @@ def recover_job(
     if job_recovery(cluster) == OFF:
         return None
     mine = JobOrder.objects.filter(cluster=cluster, namespace=job.namespace, kind=job.kind, name=job.name)
-    restarted = JobRestart.objects.filter(
-        cluster=cluster, namespace=job.namespace, job=job.name, at__gt=now - job_window.WINDOW
-    )
+    restarted = job_window.restarts_of(cluster, namespace=job.namespace, kind=job.kind, name=job.name)
     open_now = mine.filter(state__in=(JobOrder.State.RUNNING, JobOrder.State.HELD), awaits_approval=False)
-    if open_now.exists() or restarted.exists():
+    if open_now.exists() or restarted.filter(at__gt=now - job_window.WINDOW).exists():
         return None
     state, why, due_at = JobOrder.State.RUNNING, None, now
     mode = mode_of(cluster)

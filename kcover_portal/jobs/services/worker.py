@@ -116,9 +116,7 @@ class _Work(OrderCalls):
             self.check_guards(nodes=nodes)
         restart = Restart.of(self.kube, job)
         with transaction.atomic():
-            if not self.stops and not job_window.claim(
-                order.cluster, namespace=job.namespace, job=job.name, because=_why(order), now=now
-            ):
+            if not self.stops and not job_window.claim(order.cluster, job, because=_why(order), now=now):
                 lately = reasons.of("restarted_lately", seconds=job_window.WINDOW.seconds, jobs=str(job))
                 self.wait(lately, job_window.WINDOW / 6)
                 return False

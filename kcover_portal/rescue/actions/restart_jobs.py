@@ -10,14 +10,13 @@ The cluster's ``job_recovery`` holds as for restarts of failed pods: ``off`` and
 ``approve`` asks a person. A rescue that a person ordered is that person's word.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
 
 from kcover import reasons
 from kcover.actions import restart_jobs as core
-from kcover.kube_names import ObjectName
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port, training_jobs
@@ -81,18 +80,18 @@ def _restart_all(context: Context) -> tuple[list[str], list[str], list[str]]:
     found = _jobs_here(context)
     waiting: list[str] = []
     for job, pods in found.items():
-        if str(job) in _progress(context).restarted or not _may_restart(job, pods):
+        if Restart.is_kept(_progress(context).restarted, job) or not _may_restart(job, pods):
             continue
         context.check_guards(destructive=True)
         if _may_recover(context) and not _claim(context, job):
             waiting.append(str(job))
     restarted = _progress(context).restarted
-    for restart in _restarts(restarted):
+    for restart in Restart.kept(restarted):
         restart.make(context.kube, context.write)
     # A StatefulSet without the label is nobody's training job.
-    left = [job for job in found if str(job) not in restarted and (job.label or job.protected)]
-    swapped = [str(job) for job in left if training_jobs.is_swapped(found[job])]
-    return waiting, [str(job) for job in left if str(job) not in swapped], swapped
+    left = [job for job in found if not Restart.is_kept(restarted, job) and (job.label or job.protected)]
+    swapped = [job for job in left if training_jobs.is_swapped(found[job])]
+    return waiting, [str(job) for job in left if job not in swapped], [str(job) for job in swapped]
 
 
 def _recovery(context: Context) -> str:
@@ -127,13 +126,11 @@ def _claim(context: Context, job: Job) -> bool:
 
     After a crash this restart is completed. A pod that was created in the meantime has another UID and stays.
     """
-    restart = Restart.of(context.kube, job)
-    kept = {**_progress(context).restarted, str(job): restart.to_json()}
+    kept = Restart.of(context.kube, job).kept_with(_progress(context).restarted)
     with transaction.atomic():
         if not job_window.claim(
             context.cluster,
-            namespace=job.namespace,
-            job=job.name,
+            job,
             because=reasons.of("job_on_faulty_node", node=context.node.name, rescue=context.rescue.pk),
             rescue=context.rescue,
             now=context.now,
@@ -147,7 +144,7 @@ def _wait_for_return(context: Context, node: port.Node, since: datetime) -> Outc
     """Done once every restarted job runs again. After a deadline a person is asked."""
     late: list[tuple[Restart, RestartProgress]] = []
     failed = None
-    for restart in _restarts(_progress(context).restarted):
+    for restart in Restart.kept(_progress(context).restarted):
         phase, back = restart.look(context.kube)
         if phase is port.Phase.FAILED:
             failed = failed or reasons.of("job_failed_again", job=str(restart.job))
@@ -201,11 +198,6 @@ def _free_pods(context: Context, node: port.Node, *, stuck: bool, ends: bool) ->
 
 def _progress(context: Context) -> core.Progress:
     return context.step.progress_as(core.Progress)
-
-
-def _restarts(restarted: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
-    for name, data in restarted.items():
-        yield Restart.from_json(ObjectName.parse(name), data)
 
 
 def _with_left(done: reasons.Reason, left: Sequence[str], swapped: Sequence[str]) -> reasons.Reason:

@@ -4,12 +4,11 @@ A job is suspended by the verb of its kind and stays so until its owner resumes 
 Jobs that cannot be suspended, and those that Kueue would resume, are left alone; the drain moves their pods.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.actions import stop_jobs as core
-from kcover.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step import checkpoints, node_marks, owners
@@ -56,14 +55,14 @@ def _stop_all(context: Context) -> list[str]:
     found = _jobs_here(context)
     for job in found:
         stopped = _progress(context).stopped
-        if str(job) in stopped or not _may_stop(job):
+        if Restart.is_kept(stopped, job) or not _may_stop(job):
             continue
         context.check_guards(destructive=True)
-        context.remember(stopped={**stopped, str(job): Restart.of(kube, job).to_json()})
+        context.remember(stopped=Restart.of(kube, job).kept_with(stopped))
     stopped = _progress(context).stopped
-    for restart in _stops(stopped):
+    for restart in Restart.kept(stopped):
         restart.stop(kube, context.write)
-    return [str(job) for job in found if str(job) not in stopped and (job.label or job.protected)]
+    return [str(job) for job in found if not Restart.is_kept(stopped, job) and (job.label or job.protected)]
 
 
 def _may_stop(job: Job) -> bool:
@@ -73,7 +72,7 @@ def _may_stop(job: Job) -> bool:
 def _wait_for_end(context: Context, since: datetime) -> Outcome:
     """Done once the pods have ended. Those that leave this node for long are the next steps' concern."""
     waited, here = context.now - since, context.node.name
-    left = [pod for stop in _stops(_progress(context).stopped) for pod in stop.not_ended(context.kube)]
+    left = [pod for stop in Restart.kept(_progress(context).stopped) for pod in stop.not_ended(context.kube)]
     named = reasons.named(sorted(f"{pod.namespace}/{pod.name}" for pod in left), most=MAX_NAMES_SHOWN)
     done = reasons.of("jobs_stopped", jobs=_names(_progress(context).stopped))
     if not left:
@@ -88,11 +87,6 @@ def _wait_for_end(context: Context, since: datetime) -> Outcome:
 
 def _progress(context: Context) -> core.Progress:
     return context.step.progress_as(core.Progress)
-
-
-def _stops(stopped: Mapping[str, Mapping[str, object]]) -> Iterator[Restart]:
-    for name, data in stopped.items():
-        yield Restart.from_json(ObjectName.parse(name), data)
 
 
 def _with_left(done: reasons.Reason, left: list[str] | tuple[str, ...]) -> reasons.Reason:

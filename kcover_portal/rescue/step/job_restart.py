@@ -14,6 +14,8 @@ from kcover_portal.rescue.step.restart_progress import RestartProgress, how_far_
 
 MAX_NAMES_SHOWN = 8  # names in a sentence
 
+Kept = Mapping[str, Mapping[str, Any]]
+
 
 class Write(Protocol):
     """The only way to write to a cluster: ``Context.write``, or that of an order."""
@@ -56,12 +58,27 @@ class Restart:
         job = Job(
             namespace=own.namespace,
             kind=data.get("kind", "Job"),
-            name=own.name,
+            name=data.get("name", own.name),
             label=data["label"],
             value=data.get("value", own.name),
             uid=data.get("uid", ""),
         )
         return cls(job=job, pods=data["pods"], wanted=data.get("wanted", len(data["pods"])))
+
+    @classmethod
+    def kept(cls, restarts: Kept) -> list[Self]:
+        """The restarts that the progress of a step keeps."""
+        return [cls.from_json(ObjectName.parse(name), data) for name, data in restarts.items()]
+
+    @classmethod
+    def is_kept(cls, restarts: Kept, job: Job) -> bool:
+        """Returns whether a restart of this job is among them. Another job may have its name, and another kind."""
+        return any((one.job.kind, str(one.job)) == (job.kind, str(job)) for one in cls.kept(restarts))
+
+    def kept_with(self, restarts: Kept) -> dict[str, Mapping[str, Any]]:
+        """The kept restarts and this one: by namespace/name of the job, and its kind where two jobs share that."""
+        name = str(self.job)
+        return {**restarts, name if name not in restarts else f"{name} ({self.job.kind})": self.to_json()}
 
     @property
     def key(self) -> str:

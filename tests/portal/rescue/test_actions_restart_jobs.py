@@ -45,17 +45,20 @@ def make():
         one.uninstall()
 
 
-def add_job(world: World, name: str, *nodes: str, protected: str = "pod", **more: object) -> None:
+def add_job(
+    world: World, name: str, *nodes: str, protected: str = "pod", kind: str = "PyTorchJob", **more: object
+) -> None:
     labels = {KUBEFLOW: name} | ({restart_jobs.PROTECTED: "true"} if protected == "pod" else {})
     own = {restart_jobs.PROTECTED: "true"} if protected == "job" else {}
-    spec = {"pytorchReplicaSpecs": {"Worker": {"template": {"metadata": {"labels": labels}, "spec": {}}}}}
-    world.kube.add_workload("PyTorchJob", "train", name, labels=own, spec=spec if protected == "pod" else {})
+    replicas = {"PyTorchJob": "pytorchReplicaSpecs", "TFJob": "tfReplicaSpecs"}[kind]
+    spec = {replicas: {"Worker": {"template": {"metadata": {"labels": labels}, "spec": {}}}}}
+    world.kube.add_workload(kind, "train", name, labels=own, spec=spec if protected == "pod" else {})
     for number, node in enumerate(nodes):
         world.kube.add_pod(
             "train",
-            f"{name}-{number}",
+            f"{name}-{number}" if kind == "PyTorchJob" else f"{name}-{kind.lower()}-{number}",
             node=node,
-            owner_kind="PyTorchJob",
+            owner_kind=kind,
             owner_name=name,
             labels=labels,
             gpus=8,
@@ -200,6 +203,31 @@ def test_a_guard_holds_it_back_before_anything_is_deleted(make) -> None:
     world.kube.label_node(NODE, {"kcover.io/exclude": None})
     world.until("succeeded")
     assert {pod.node for pod in world.kube.list_pods(namespace="train")} == {"gpu-2"}
+
+
+def test_jobs_of_one_name_and_two_kinds_are_two_jobs(make) -> None:
+    world = make()
+    add_job(world, "llm", NODE, "gpu-2")
+    add_job(world, "llm", NODE, "gpu-3", kind="TFJob")
+    world.fault(62)
+    world.work()
+    assert sorted(deleted(world)) == ["llm-0", "llm-1", "llm-tfjob-0", "llm-tfjob-1"]
+    assert set(JobRestart.objects.values_list("job", "kind")) == {("llm", "PyTorchJob"), ("llm", "TFJob")}
+    world.until("succeeded")
+    assert world.step("restart_jobs").why == reasons.of("jobs_restarted", jobs="train/llm, train/llm (TFJob)")
+
+
+def test_a_restart_that_an_older_portal_recorded_counts_for_each_kind(make) -> None:
+    world = make()
+    job = {"cluster": world.cluster, "namespace": "train", "job": "llm"}
+    JobRestart.objects.create(**job, at=world.now - timedelta(seconds=20))
+    add_job(world, "llm", NODE)
+    world.fault(62)
+    world.work()
+    assert deleted(world) == []
+    world.until("succeeded")
+    assert deleted(world) == ["llm-0"]
+    assert [(row.kind, row.count) for row in JobRestart.objects.all()] == [("PyTorchJob", 2)]
 
 
 @pytest.mark.django_db(transaction=True)

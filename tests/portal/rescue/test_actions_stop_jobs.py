@@ -54,6 +54,15 @@ def test_a_protected_job_is_suspended_as_a_whole_after_the_cordon(world: World, 
     assert (suspensions(world), JobRestart.objects.count()) == (1, 0)
 
 
+def test_jobs_of_one_name_and_two_kinds_are_stopped_both(world: World) -> None:
+    add_job(world, "llm", NODE)
+    add_job(world, "llm", NODE, kind="TFJob")
+    world.fault(62)
+    world.until("succeeded")
+    assert phase(world) == phase(world, kind="TFJob") == port.Phase.SUSPENDED
+    assert world.step("stop_jobs").why == reasons.of("jobs_stopped", jobs="train/llm, train/llm (TFJob)")
+
+
 def test_what_cannot_be_stopped_is_left_alone(world: World) -> None:
     own = {PROTECTED: "true"}
     world.kube.add_workload("LeaderWorkerSet", "train", "lws", labels=own)
