@@ -43,13 +43,14 @@ class JobOrdered(JobOrderAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrderSettled(JobOrderAct):
-    """An order ended, or waits for a person. ``state``: how."""
+    """An order ended, or waits for a person. ``state``: how. ``channel``: that of the job's owner, who is told."""
 
     VERB: ClassVar[str] = "job.settled"
 
     action: str
     state: str
     because: Reason | None
+    channel: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

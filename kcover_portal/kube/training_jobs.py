@@ -114,6 +114,11 @@ def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port
     return _with_channels(cluster, found) if found else found
 
 
+def owner_channel(cluster: port.Cluster, job: Job) -> str:
+    """The channel of the job's owner: the one that it names, or that of its namespace; "" for none."""
+    return job.notify or namespace_channels.of(cluster)(job.namespace)
+
+
 def _with_channels(cluster: port.Cluster, found: Mapping[Job, list[port.Pod]]) -> dict[Job, list[port.Pod]]:
     channel_of = namespace_channels.of(cluster)
     return {replace(job, notify=job.notify or channel_of(job.namespace)): pods for job, pods in found.items()}

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError
 
 from kcover import reasons, shares
+from kcover.actions import attributes
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
@@ -123,6 +124,7 @@ def _order(
         state, because = JobOrder.State.HELD, reasons.of("job_needs_approver")
     if _is_recorded(cluster, job, state, because) or not lately.has_room(job.namespace, state):
         return None
+    channel = training_jobs.owner_channel(kube, job) if state == JobOrder.State.FAILED else ""
     try:
         return orders.create(
             cluster,
@@ -132,6 +134,7 @@ def _order(
             requested_because=reasons.of("job_label_set", label=NEEDS_RECOVERY),
             state=state,
             because=because,
+            channel=channel if attributes.CHANNEL_NAME.fullmatch(channel) else "",
             now=now,
         )
     except IntegrityError:

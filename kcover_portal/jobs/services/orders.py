@@ -202,11 +202,13 @@ def create(
     passed_over: tuple[reasons.Reason, ...] = (),
     requesters: Collection[str] = (),
     awaits_approval: bool = False,
+    channel: str = "",
 ) -> JobOrder:
     """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running.
 
     An order that awaits approval takes the place of others that do, not of the portal's own questions. Only a person's
-    order takes the place of one that awaits approval, and one that has ended at once takes none.
+    order takes the place of one that awaits approval, and one that has ended at once takes none. ``channel``: of the
+    job's owner, who is told if the order ends at once.
     """
     where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
     is_open = state in (JobOrder.State.RUNNING, JobOrder.State.HELD)
@@ -247,7 +249,7 @@ def create(
             ),
         ]
         if state != JobOrder.State.RUNNING:
-            acts.append(audit.JobOrderSettled(state=state, because=because, **about))
+            acts.append(audit.JobOrderSettled(state=state, because=because, channel=channel, **about))
         ledger.append(cluster.name, [ledger.Draft(act=act, actor=requested_by, at=now) for act in acts])
     if state == JobOrder.State.RUNNING and made.due_at <= now:
         doorbell.ring("jobs.run", made.pk)

@@ -97,7 +97,8 @@ def _of_act(act: audit.Act, entry: Entry, known: event_facts.Facts, *, now: date
             return _about(entry, "preflight.expired", what=what, record=act.run, because=because)
         case audit.JobOrderSettled() if act.state != "shadow":
             kind = "job.human" if act.state == "held" else "job.ended"
-            return _about(entry, kind, what=f"{act.kind} {act.job}", record=act.order, because=act.because)
+            about = {"what": f"{act.kind} {act.job}", "record": act.order, "channel": act.channel}
+            return _about(entry, kind, because=act.because, **about)
         case audit.JobMoveAct() | audit.PartFlagged():
             return _by_its_verb(act, entry)
     return None

@@ -7,12 +7,13 @@ import pytest
 
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.jobs import services as jobs
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, NamespaceRoute
 from tests.portal.notify.conftest import make_channel
 from tests.portal.notify.receiver import Receiver
-from tests.portal.notify.test_owners import add_job, drain, events_in, moves, released
+from tests.portal.notify.test_owners import add_job, ask_by_label, drain, events_in, moves, released
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
@@ -34,6 +35,19 @@ def test_a_job_that_names_no_channel_tells_that_of_its_namespace(
     add_job(world, channel="")
     drain(world)
     assert events_in(delivered()) == [("job.moving", "PyTorchJob train/llm"), ("job.moved", "PyTorchJob train/llm")]
+
+
+def test_an_order_by_label_that_is_refused_is_told_to_the_namespaces_channel(
+    world: World, receiver: Receiver, delivered: Delivered
+) -> None:
+    world.cluster.job_recovery = "enforce"
+    world.cluster.save()
+    released(world, receiver)
+    bind(world)
+    add_job(world, channel="")
+    ask_by_label(world)
+    jobs.look_for_labels(world.cluster, now=world.now)
+    assert events_in(delivered()) == [("job.ended", "PyTorchJob train/llm")]
 
 
 def test_the_owners_own_channel_counts_more(world: World, receiver: Receiver) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from kcover_portal.errors import FieldError
-from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY, PROTECTED
+from kcover_portal.jobs import services as jobs
+from kcover_portal.kube.training_jobs import CHECKPOINT, NEEDS_RECOVERY, NOTIFY, PROTECTED
 from kcover_portal.ledger.models import Entry
 from kcover_portal.notify import services
 from kcover_portal.policies import services as policies
@@ -63,6 +64,45 @@ def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
     first = Entry.objects.filter(verb="evict.begun").order_by("sequence").first()
     assert first is not None
     assert before.sequence < first.sequence < after.sequence
+
+
+def ask_by_label(world: World, name: str = "llm", *, protected: bool = False) -> None:
+    world.kube.label_workload(
+        "train", "PyTorchJob", name, labels={NEEDS_RECOVERY: "true", PROTECTED: str(protected).lower()}
+    )
+
+
+def test_the_owner_is_told_why_an_order_by_label_is_refused(
+    world: World, receiver: Receiver, delivered: Delivered
+) -> None:
+    world.cluster.job_recovery = "enforce"
+    world.cluster.save()
+    released(world, receiver)
+    add_job(world)
+    add_job(world, "other", channel="Not A Name")
+    for name in ("llm", "other"):
+        ask_by_label(world, name)
+    for _ in range(2):  # what was refused is refused once
+        jobs.look_for_labels(world.cluster, now=world.now)
+    [document] = delivered()
+    assert events_in([document]) == [("job.ended", "PyTorchJob train/llm")]
+    settled = {entry.data["job"]: entry.data for entry in Entry.objects.filter(verb="job.settled")}
+    assert {job: data.get("channel") for job, data in settled.items()} == {
+        "train/llm": "train-owners",
+        "train/other": None,
+    }
+    assert "job_not_protected" in codes_of(settled["train/llm"]["because"])
+
+
+def test_the_owner_is_not_told_of_an_order_by_label_that_is_taken(world: World, receiver: Receiver) -> None:
+    world.cluster.job_recovery = "enforce"
+    world.cluster.save()
+    released(world, receiver)
+    add_job(world)
+    ask_by_label(world, protected=True)
+    [order] = jobs.look_for_labels(world.cluster, now=world.now)
+    assert order.state == "running"
+    assert not Entry.objects.filter(verb="job.settled").exists()
 
 
 @pytest.mark.parametrize("given", [{"for_owners": False}, {"enabled": False}])
