@@ -19,12 +19,14 @@ from tests import share
 from tests.places import place_of
 
 ROOT = Path(__file__).resolve().parents[1]
-# Of the files in a folder, one in so many is on PostgreSQL.
-SHARES = {"tests/invariants/": 2, "tests/portal/ledger/": 2, "tests/portal/rescue/": 4}
-OTHER_SHARES = 8
+# Of the files in a folder, one in so many is on PostgreSQL. All are odd: shares of tests are 2, 4 or 8, and the same
+# commit chooses both, so that each share of a file's tests is on each database in some run.
+SHARES = {"tests/invariants/": 3, "tests/portal/ledger/": 3, "tests/portal/rescue/": 5}
+OTHER_SHARES = 7
 ALWAYS_ON_POSTGRES = ("tests/invariants/test_inv_crash.py", "tests/invariants/test_state_machine.py")
 MARK = "mark.postgres("  # of a test that needs PostgreSQL
 SPLIT = "TEST_DATABASES_SPLIT"  # set by the process that starts the workers, which inherit it
+REPEATED_ON = "TEST_REPEATED_ON"  # the database of a repeated test (tests/repeat_red.py)
 DATABASE = "KCOVER_DATABASE_URL"
 POSTGRES, SQLITE, NONE, WAITS = "postgres", "sqlite", "none", "waits"
 
@@ -60,7 +62,8 @@ def _number(worker: str) -> int:
 def settings_read_it() -> Iterator[None]:
     """Django's settings, which are read within, have the database of this worker. Products that tests start do not."""
     worker, url = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get(DATABASE)
-    if worker is None or url is None or not are_split() or of_worker(worker) == POSTGRES:
+    chosen = os.environ.get(REPEATED_ON) or (POSTGRES if worker is None else of_worker(worker))
+    if url is None or not are_split() or chosen == POSTGRES:
         yield
         return
     del os.environ[DATABASE]

@@ -4,6 +4,7 @@ twice, the longest tests by shares, and all of them at other times."""
 import ast
 import math
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -248,6 +249,20 @@ def test_each_scope_goes_to_one_worker_with_its_database(split, chosen, monkeypa
         assert given["gw1"] == []
 
 
+def test_a_test_that_needs_postgresql_is_marked():
+    """A skip by the database's vendor would leave its file where it is skipped, and a bare mark has no reason."""
+    by_vendor = re.compile(
+        r"skipif\([^\n]*vendor|vendor (!=|==)[^\n]*:\n +pytest\.skip\(\"SQLite|mark\.postgres(?!\(reason=)"
+    )
+    files = [path for folder in ("portal", "invariants") for path in (TESTS / folder).rglob("test_*.py")]
+    assert [path.name for path in files if by_vendor.search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_each_share_of_a_files_tests_is_on_each_database_in_some_run():
+    for number in (databases.OTHER_SHARES, *databases.SHARES.values()):
+        assert math.gcd(number, 8) == 1  # shares of tests are 2, 4 or 8, and the same commit chooses both
+
+
 def test_with_all_shares_all_workers_have_postgresql(monkeypatch):
     monkeypatch.setenv(databases.SPLIT, "yes")
     monkeypatch.setenv(databases.DATABASE, "postgres://tests@localhost/tests")
@@ -255,6 +270,18 @@ def test_with_all_shares_all_workers_have_postgresql(monkeypatch):
     assert databases.are_split()
     monkeypatch.setenv(share.VARIABLE, share.ALL)
     assert not databases.are_split()
+
+
+@pytest.mark.parametrize("database", [databases.POSTGRES, databases.SQLITE])
+def test_a_red_test_is_repeated_on_its_database(database, monkeypatch):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    monkeypatch.delenv(share.VARIABLE, raising=False)
+    monkeypatch.setenv(databases.SPLIT, "yes")
+    monkeypatch.setenv(databases.DATABASE, "postgres://tests@localhost/tests")
+    monkeypatch.setenv(databases.REPEATED_ON, database)
+    with databases.settings_read_it():
+        assert (databases.DATABASE in os.environ) == (database == databases.POSTGRES)
+    assert databases.DATABASE in os.environ
 
 
 def test_each_file_of_the_portal_is_on_postgresql_in_some_share(monkeypatch):

@@ -98,8 +98,9 @@ class ToldFaults:
         ended = set(before.open) - set(standing.values_list("pk", flat=True))
         for row in Incident.objects.filter(pk__in=ended).select_related("node") if ended else ():
             assert row.node is not None
-            mine = [one for one in passed if (one.node, one.kind) == (row.node.name, row.kind)]
-            must(any(_is_of(one, row.device) for one in mine), 4, f"{row} of {row.device} ended by {mine}")
+            about = [one for one in passed if (one.node, one.kind) == (row.node.name, row.kind)]
+            mine = [one for one in about if _is_of(one, row.device)]
+            must(mine, 4, f"{row} of {row.device} ended by {about}")
             seen = list(row.occurrences.values_list("witness", "seen_at", "at"))
             must({one for one, _, _ in seen} == {witness}, 4, f"{witness} ended {row}, of which others told")
             times = [(happened, came) for _, happened, came in seen if happened is not None]

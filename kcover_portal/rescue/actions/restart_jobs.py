@@ -24,7 +24,7 @@ from kcover_portal.kube.training_jobs import PROTECTED, Job
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners, recheck_guards
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
+from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing, names
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 from kcover_portal.rescue.step.restart_progress import RestartProgress
 
@@ -78,20 +78,21 @@ def _restart_all(context: Context) -> tuple[list[str], list[str], list[str]]:
     which Kueue replaces the node.
     """
     found = _jobs_here(context)
-    waiting: list[str] = []
+    waiting: list[Job] = []
     for job, pods in found.items():
         if Restart.is_kept(_progress(context).restarted, job) or not _may_restart(job, pods):
             continue
         context.check_guards(destructive=True)
         if _may_recover(context) and not _claim(context, job):
-            waiting.append(str(job))
+            waiting.append(job)
     restarted = _progress(context).restarted
     for restart in Restart.kept(restarted):
         restart.make(context.kube, context.write)
     # A StatefulSet without the label is nobody's training job.
     left = [job for job in found if not Restart.is_kept(restarted, job) and (job.label or job.protected)]
     swapped = [job for job in left if training_jobs.is_swapped(found[job])]
-    return waiting, [str(job) for job in left if job not in swapped], [str(job) for job in swapped]
+    alone = [job for job in left if job not in swapped]
+    return names(waiting, among=found), names(alone, among=found), names(swapped, among=found)
 
 
 def _recovery(context: Context) -> str:
@@ -112,7 +113,7 @@ def _may_recover(context: Context) -> bool:
 
 def _forbidden(context: Context, jobs: Sequence[Job]) -> reasons.Reason:
     forbids = reasons.of("job_recovery_forbids", cluster=context.cluster.name, recovery=_recovery(context))
-    return _with_left(forbids, [str(job) for job in jobs], [])
+    return _with_left(forbids, names(jobs, among=jobs), [])
 
 
 def _may_restart(job: Job, pods: Sequence[port.Pod]) -> bool:
@@ -205,5 +206,5 @@ def _with_left(done: reasons.Reason, left: Sequence[str], swapped: Sequence[str]
     return reasons.both(done, alone, reasons.of("jobs_swapped", jobs=_names(swapped)) if swapped else None)
 
 
-def _names(names: Sequence[str] | Mapping[str, object]) -> reasons.Value:
-    return reasons.named(sorted(names), most=MAX_NAMES_SHOWN)
+def _names(jobs: Sequence[str] | Mapping[str, object]) -> reasons.Value:
+    return reasons.named(sorted(jobs), most=MAX_NAMES_SHOWN)

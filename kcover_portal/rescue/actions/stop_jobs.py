@@ -13,7 +13,7 @@ from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step import checkpoints, node_marks, owners
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart
+from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, names
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 END_TIME_LIMIT = timedelta(minutes=15)  # as long as a restarted job may take
@@ -62,7 +62,8 @@ def _stop_all(context: Context) -> list[str]:
     stopped = _progress(context).stopped
     for restart in Restart.kept(stopped):
         restart.stop(kube, context.write)
-    return [str(job) for job in found if not Restart.is_kept(stopped, job) and (job.label or job.protected)]
+    left = [job for job in found if not Restart.is_kept(stopped, job) and (job.label or job.protected)]
+    return names(left, among=found)
 
 
 def _may_stop(job: Job) -> bool:
@@ -93,5 +94,5 @@ def _with_left(done: reasons.Reason, left: list[str] | tuple[str, ...]) -> reaso
     return reasons.both(done, reasons.of("jobs_not_stopped", jobs=_names(left)) if left else None)
 
 
-def _names(names: list[str] | tuple[str, ...] | Mapping[str, object]) -> reasons.Value:
-    return reasons.named(sorted(names), most=MAX_NAMES_SHOWN)
+def _names(jobs: list[str] | tuple[str, ...] | Mapping[str, object]) -> reasons.Value:
+    return reasons.named(sorted(jobs), most=MAX_NAMES_SHOWN)

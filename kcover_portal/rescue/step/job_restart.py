@@ -1,6 +1,7 @@
 """The restart of one training job, as it is stored before its first call, and how far the job has come back."""
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, Self
@@ -15,6 +16,12 @@ from kcover_portal.rescue.step.restart_progress import RestartProgress, how_far_
 MAX_NAMES_SHOWN = 8  # names in a sentence
 
 Kept = Mapping[str, Mapping[str, Any]]
+
+
+def names(jobs: Iterable[Job], *, among: Iterable[Job]) -> list[str]:
+    """The jobs as namespace/name, with the kind of those that share that with another one of ``among``."""
+    shared = Counter(str(job) for job in {(job.kind, str(job)): job for job in among}.values())
+    return [f"{job} ({job.kind})" if shared[str(job)] > 1 else str(job) for job in jobs]
 
 
 class Write(Protocol):
@@ -73,7 +80,8 @@ class Restart:
     @classmethod
     def is_kept(cls, restarts: Kept, job: Job) -> bool:
         """Returns whether a restart of this job is among them. Another job may have its name, and another kind."""
-        return any((one.job.kind, str(one.job)) == (job.kind, str(job)) for one in cls.kept(restarts))
+        ours = [(name, data.get("kind", job.kind)) for name, data in restarts.items()]  # an older portal kept no kind
+        return any((name.partition(" ")[0], kind) == (str(job), job.kind) for name, kind in ours)
 
     def kept_with(self, restarts: Kept) -> dict[str, Mapping[str, Any]]:
         """The kept restarts and this one: by namespace/name of the job, and its kind where two jobs share that."""

@@ -112,7 +112,7 @@ def test_guesses_at_the_same_time_see_each_other(clock: Clock, monkeypatch: pyte
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_threads_that_guess_at_the_same_time_are_counted_each(now: datetime) -> None:
     """And none of them ends in a deadlock, whether the password is right or wrong."""
     make_user("anna", now)

@@ -204,7 +204,7 @@ def test_a_revocation_is_not_undone_by_a_renewal(agent: Door, used: bool, which:
     assert (last.actor, last.data["reason"]) == ("user:ada", "stolen")
 
 
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     """It waits for the renewal, and takes what that has made, too."""
 
@@ -233,7 +233,7 @@ def test_a_revocation_in_the_middle_of_a_renewal(agent: Door, monkeypatch: pytes
     assert in_force() == []
 
 
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite has no locks of rows")
+@pytest.mark.postgres(reason="SQLite has no locks of rows")
 @pytest.mark.parametrize("locked", ["fleet_cluster", "ledger_chain", "accounts_apitoken"])
 def test_a_revocation_waits_for_no_lock_for_long(agent: Door, monkeypatch: pytest.MonkeyPatch, locked: str) -> None:
     """One that came minutes after its time would be unknown to the processes that have asked for it by then."""

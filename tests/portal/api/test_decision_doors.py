@@ -23,7 +23,7 @@ from tests.share import in_share
 pytestmark = pytest.mark.django_db
 
 SAFE = ("get", "head", "options")
-SHARES = 2  # of the doors; a run tries one of them with each method
+SHARES = 2  # a run tries half of the doors, each with each method
 METHODS = (*SAFE, "post", "put", "patch", "delete", "trace")
 # Plans of the decision system itself; and a pause, which is always safe.
 DECISIONS = {

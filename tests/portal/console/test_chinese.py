@@ -43,7 +43,7 @@ from tests.share import in_share
 # Elements whose text is a machine's: names, commands, log lines, policies.
 MACHINE_TAGS = {"script", "style", "pre", "code", "kbd", "textarea", "title"}
 MACHINE_CLASSES = {"mono", "brand", "crumbs"}
-SHARES = 2  # of the pages; a run reads one
+SHARES = 2  # a run reads half of the pages
 BLOCKED = "169.254.169.254"  # nothing is sent there
 VOID_TAGS = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "use", "rect"}
 

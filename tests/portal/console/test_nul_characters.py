@@ -7,6 +7,8 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.policies import services
 from tests.portal.rescue.world import World
 
+pytestmark = pytest.mark.postgres(reason="SQLite takes NUL characters")
+
 
 @pytest.fixture
 def admin(person, world: World) -> Client:

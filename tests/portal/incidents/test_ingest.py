@@ -243,7 +243,7 @@ def test_nodes_of_one_name_in_two_clusters_are_two(east: Cluster, now: datetime)
 
 
 @pytest.mark.django_db(transaction=True)
-@pytest.mark.skipif("sqlite" in connection.vendor, reason="SQLite's test database is in the memory of one thread")
+@pytest.mark.postgres(reason="SQLite's test database is in the memory of one thread")
 def test_inv_02_the_same_batches_at_once_count_once(now: datetime) -> None:
     east = Cluster.objects.create(name="east", created_at=now)
     names = [f"gpu-{n}" for n in range(20)]

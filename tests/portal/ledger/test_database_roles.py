@@ -7,7 +7,7 @@ from datetime import datetime
 import psycopg
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
+from django.db import IntegrityError, connection, transaction
 
 from kcover import audit
 from kcover_portal.ledger import queries, services
@@ -50,6 +50,15 @@ FORGERIES = [
     "COPY ledger_entry FROM PROGRAM 'true'",
     "UPDATE django_migrations SET name = 'x'",
 ]
+
+
+@on_postgresql
+@pytest.mark.django_db
+def test_inv_46_the_ledger_cannot_be_truncated_by_its_owner_either(now: datetime) -> None:
+    services.record("c1", audit.PasswordChanged(user="ann"), actor="system", now=now)
+    refused = pytest.raises(IntegrityError, match="append-only: TRUNCATE on ledger_entry")
+    with refused, transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("TRUNCATE ledger_entry CASCADE")
 
 
 @pytest.fixture

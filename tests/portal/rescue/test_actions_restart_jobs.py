@@ -217,6 +217,17 @@ def test_jobs_of_one_name_and_two_kinds_are_two_jobs(make) -> None:
     assert world.step("restart_jobs").why == reasons.of("jobs_restarted", jobs="train/llm, train/llm (TFJob)")
 
 
+def test_jobs_of_one_name_that_are_left_alone_are_named_with_their_kinds(make) -> None:
+    world = make()
+    add_job(world, "llm", NODE, protected="")
+    add_job(world, "llm", NODE, kind="TFJob", protected="")
+    add_job(world, "other", NODE, protected="")
+    world.fault(62)
+    world.until("succeeded")
+    alone = reasons.of("jobs_left_alone", jobs="train/llm (PyTorchJob), train/llm (TFJob), train/other")
+    assert world.step("restart_jobs").why == reasons.both(reasons.of("no_protected_job"), alone)
+
+
 def test_a_restart_that_an_older_portal_recorded_counts_for_each_kind(make) -> None:
     world = make()
     job = {"cluster": world.cluster, "namespace": "train", "job": "llm"}
