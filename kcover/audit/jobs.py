@@ -43,7 +43,7 @@ class JobOrdered(JobOrderAct):
 @register
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOrderSettled(JobOrderAct):
-    """An order ended, or waits for a person. ``state``: how. ``channel``: that of the job's owner, who is told."""
+    """An order ended, or waits for a person. ``state``: how. ``channel``: the one that tells the job's owner."""
 
     VERB: ClassVar[str] = "job.settled"
 

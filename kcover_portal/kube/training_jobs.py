@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
+from kcover.actions.attributes import CHANNEL_NAME
 from kcover_portal.kube import namespace_channels, port
 from kcover_portal.kube.controllers import NAME, Controllers
 
@@ -115,13 +116,21 @@ def find(cluster: port.Cluster, pods: Sequence[port.Pod]) -> dict[Job, list[port
 
 
 def owner_channel(cluster: port.Cluster, job: Job) -> str:
-    """The channel of the job's owner: the one that it names, or that of its namespace; "" for none."""
-    return job.notify or namespace_channels.of(cluster)(job.namespace)
+    """The channel of the job's owner: the one that the job names, or else that of its namespace; "" for none.
+
+    An annotation that is no name of a channel names none.
+    """
+    return _channel(job, namespace_channels.of(cluster))
 
 
 def _with_channels(cluster: port.Cluster, found: Mapping[Job, list[port.Pod]]) -> dict[Job, list[port.Pod]]:
     channel_of = namespace_channels.of(cluster)
-    return {replace(job, notify=job.notify or channel_of(job.namespace)): pods for job, pods in found.items()}
+    return {replace(job, notify=_channel(job, channel_of)): pods for job, pods in found.items()}
+
+
+def _channel(job: Job, channel_of: namespace_channels.Channels) -> str:
+    named = job.notify or channel_of(job.namespace)
+    return named if CHANNEL_NAME.fullmatch(named) else ""
 
 
 def _consents(pods: Sequence[port.Pod]) -> bool:

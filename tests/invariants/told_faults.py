@@ -43,7 +43,7 @@ class Before:
 
 
 def _is_newer(times: Iterable[tuple[datetime, datetime]], passed: datetime) -> bool:
-    """Whether a fault is newer than an all-clear. One that came before it is not, although its time is in the future.
+    """Returns whether a fault is newer than an all-clear. One that arrived before it is older, whatever its time says.
 
     ``times``: when each report says that the fault happened, and when it came.
     """

@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from django.db import IntegrityError
 
 from kcover import reasons, shares
-from kcover.actions import attributes
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
@@ -134,7 +133,7 @@ def _order(
             requested_because=reasons.of("job_label_set", label=NEEDS_RECOVERY),
             state=state,
             because=because,
-            channel=channel if attributes.CHANNEL_NAME.fullmatch(channel) else "",
+            channel=channel,
             now=now,
         )
     except IntegrityError:

@@ -207,8 +207,8 @@ def create(
     """Stores an order and its entry, in place of held ones about the job. Raises IntegrityError if one is running.
 
     An order that awaits approval takes the place of others that do, not of the portal's own questions. Only a person's
-    order takes the place of one that awaits approval, and one that has ended at once takes none. ``channel``: of the
-    job's owner, who is told if the order ends at once.
+    order takes the place of one that awaits approval, and one that has ended at once takes none. ``channel``: the
+    one that tells the job's owner if the order ends at once.
     """
     where = {"cluster": cluster, "namespace": job.namespace, "kind": job.kind, "name": job.name}
     is_open = state in (JobOrder.State.RUNNING, JobOrder.State.HELD)

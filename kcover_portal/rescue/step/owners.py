@@ -10,7 +10,6 @@ from typing import Any
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover.actions import attributes
 from kcover.actions import moved_jobs as core
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.ledger import services as ledger
@@ -28,7 +27,7 @@ def notify_before(context: Context, jobs: Callable[[], Iterable[Job]]) -> None:
     """
     if context.step.progress_as(core.Progress).owners:
         return
-    named = {checkpoint_times.key(job): job for job in jobs() if attributes.CHANNEL_NAME.fullmatch(job.notify)}
+    named = {checkpoint_times.key(job): job for job in jobs() if job.notify}
     if not named:
         return
     context.check_guards(destructive=True)

@@ -40,8 +40,6 @@ def test_a_job_that_names_no_channel_tells_that_of_its_namespace(
 def test_an_order_by_label_that_is_refused_is_told_to_the_namespaces_channel(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
-    world.cluster.job_recovery = "enforce"
-    world.cluster.save()
     released(world, receiver)
     bind(world)
     add_job(world, channel="")

@@ -67,6 +67,8 @@ def test_the_owner_is_told_before_and_after_a_drain_and_nobody_elses_news(
 
 
 def ask_by_label(world: World, name: str = "llm", *, protected: bool = False) -> None:
+    world.cluster.job_recovery = "enforce"
+    world.cluster.save()
     world.kube.label_workload(
         "train", "PyTorchJob", name, labels={NEEDS_RECOVERY: "true", PROTECTED: str(protected).lower()}
     )
@@ -75,8 +77,6 @@ def ask_by_label(world: World, name: str = "llm", *, protected: bool = False) ->
 def test_the_owner_is_told_why_an_order_by_label_is_refused(
     world: World, receiver: Receiver, delivered: Delivered
 ) -> None:
-    world.cluster.job_recovery = "enforce"
-    world.cluster.save()
     released(world, receiver)
     add_job(world)
     add_job(world, "other", channel="Not A Name")
@@ -95,8 +95,6 @@ def test_the_owner_is_told_why_an_order_by_label_is_refused(
 
 
 def test_the_owner_is_not_told_of_an_order_by_label_that_is_taken(world: World, receiver: Receiver) -> None:
-    world.cluster.job_recovery = "enforce"
-    world.cluster.save()
     released(world, receiver)
     add_job(world)
     ask_by_label(world, protected=True)
