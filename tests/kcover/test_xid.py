@@ -499,6 +499,30 @@ def test_lines_of_a_file_without_line_ends_are_bounded():
     assert fault_lines[0].line.endswith("y")
 
 
+# The kernel log of an H200 (driver 580.159.04, Linux 6.18): three CUDA programs of a user wrote to an address without
+# memory, wrote to one that is no multiple of four, and stopped by a trap. The GPU was healthy before and after.
+H200_LOG = """\
+[    0.629758] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build  (nixbld@)
+[    1.341923] NVRM: gpuClearFbhubPoisonIntrForBug2924523_GA100: FBHUB Interrupt detected. Clearing it.
+[    3.649241] NVRM: Persistence mode is deprecated and will be removed in a future release.
+[   54.289573] NVRM: GPU at PCI:0000:00:06: GPU-8cfb8e0d-a7c3-bd90-8f50-904c8de49f0c
+[   54.289584] NVRM: GPU Board Serial Number: 1650000000001
+[   54.289585] NVRM: Xid (PCI:0000:00:06): 31, pid=651, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: ENGINE \
+GRAPHICS GPC1 GPCCLIENT_T1_6 faulted @ 0x7f00_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE
+[   61.501879] NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Misaligned Address
+[   61.503330] NVRM: Xid (PCI:0000:00:06): 13, Graphics Exception: ESR 0x518730=0x500000f 0x518734=0x0 0x518728=0x1f81fb60
+[   61.504932] NVRM: Xid (PCI:0000:00:06): 13, pid=676, name=python3, Graphics Exception: channel 0x0000000a, Class 0000cbc0
+[   68.921456] NVRM: Xid (PCI:0000:00:06): 43, pid=716, name=python3, channel 0x0000000a
+"""
+
+
+def test_the_log_of_a_real_gpu():
+    fault_lines = list(xid.scan(H200_LOG.encode()))
+    assert [(one.code, one.pid) for one in fault_lines] == [(31, 651), (13, None), (13, None), (13, 676), (43, 716)]
+    assert {one.pci for one in fault_lines} == {"0000:00:06"}
+    assert {one.process for one in fault_lines} == {"python3", None}
+
+
 def test_an_empty_log():
     assert list(xid.scan(b"")) == []
     assert list(xid.parse_lines([])) == []
