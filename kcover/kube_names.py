@@ -2,10 +2,33 @@
 
 import re
 from dataclasses import dataclass
-from typing import Self
+from typing import Final, Self
 
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
+SYSTEM_DOMAINS: Final = ("kubernetes.io", "k8s.io")  # keys of these domains and their subdomains are Kubernetes' own
+ROLE_PREFIX: Final = "node-role.kubernetes.io/"
+# Keys of labels and taints. Work with secrets of the whole cluster runs where they are.
+CONTROL_PLANE: Final = tuple(f"{ROLE_PREFIX}{role}" for role in ("control-plane", "master", "etcd"))
+NO_LOAD_BALANCER: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+def is_system_key(key: str) -> bool:
+    """Whether the key of a label or taint is in a domain of Kubernetes."""
+    domain, slash, _name = key.partition("/")
+    return bool(slash) and any(f".{domain}".endswith(f".{system}") for system in SYSTEM_DOMAINS)
+
+
+def is_fixed_label(key: str) -> bool:
+    """Whether nobody but the cluster's administrators may change this label of a node.
+
+    Such labels describe the machine (``kubernetes.io/hostname``), or say which work may run there
+    (``node-restriction.kubernetes.io/...``, the roles of the control plane).
+    https://kubernetes.io/docs/reference/labels-annotations-taints/
+    """
+    if key.startswith(ROLE_PREFIX):
+        return key in CONTROL_PLANE
+    return is_system_key(key) and key != NO_LOAD_BALANCER
 
 
 @dataclass(frozen=True, slots=True, order=True)

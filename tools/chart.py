@@ -27,6 +27,7 @@ PLAIN = (
     "action-lease.yaml",
     "agent/daemonset.yaml",
     "job-change-policy.yaml",
+    "node-change-policy.yaml",
     "pair-test-policy.yaml",
     "machines.yaml",
     "pod-logs.yaml",

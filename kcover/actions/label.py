@@ -10,6 +10,8 @@ from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.kube_names import ROLE_PREFIX, is_fixed_label
+from kcover.quote import short_repr
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
 
@@ -28,6 +30,8 @@ def _key(value: str) -> Reason | None:
     refusal = attributes.key("label")(value)
     if refusal is None and value.startswith(OWN_PREFIX):
         return reasons.of("label_reserved", prefix=OWN_PREFIX)
+    if refusal is None and is_fixed_label(value):
+        return reasons.of("label_of_kubernetes", value=short_repr(value), example=f"{ROLE_PREFIX}NAME")
     return refusal
 
 

@@ -7,15 +7,18 @@ delete the pods of a silent node, whatever the effect.
 
 from dataclasses import dataclass
 
+from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
+from kcover.kube_names import CONTROL_PLANE, is_system_key
+from kcover.quote import short_repr
+from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_KEY = "kcover.io/unhealthy"
 DEFAULT_EFFECT = "NoSchedule"
-SYSTEM_DOMAINS = ("kubernetes.io", "k8s.io")  # keys of these domains and their subdomains are Kubernetes' own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +30,19 @@ class Args(record.Args):
     effect: str = shown(_("Taint effect"), default=DEFAULT_EFFECT, always=True)
 
 
+def _key(value: str) -> Reason | None:
+    refusal = attributes.key("taint")(value)
+    if refusal is None and value in CONTROL_PLANE:
+        return reasons.of("taint_of_control_plane", value=short_repr(value))
+    return refusal
+
+
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
     return Args(
         key=attribute.get("key", DEFAULT_KEY),
         value=attributes.with_code(attribute.get("value", "<code>"), options.code),
         effect=attribute.get("effect", DEFAULT_EFFECT),
     )
-
-
-def _is_system(args: Args) -> bool:
-    domain, slash, _name = args.key.rpartition("/")
-    return bool(slash) and any(f".{domain}".endswith(f".{system}") for system in SYSTEM_DOMAINS)
 
 
 SPEC = ActionSpec(
@@ -47,7 +52,7 @@ SPEC = ActionSpec(
     policy=PolicyAction(
         name="taint",
         attributes={
-            "key": attributes.key("taint"),
+            "key": _key,
             "value": attributes.label_value("taint"),
             "effect": attributes.one_of("effect", EFFECTS),
         },
@@ -56,5 +61,5 @@ SPEC = ActionSpec(
     args=Args,
     isolates=True,
     takes_work_away_if=lambda args: args.effect == "NoExecute",
-    signals_if=_is_system,
+    signals_if=lambda args: is_system_key(args.key),
 )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kcover import node_stage, reasons
+from kcover import kube_names, node_stage, reasons
 from kcover.policy import document
 
 LABEL = node_stage.STANDBY_LABEL
@@ -22,19 +22,7 @@ RESERVED = node_stage.Stage.RESERVED.value  # its state label from the reservati
 Taint = tuple[str, str, str]  # key, value, effect
 
 # Labels and taints with these prefixes describe the machine or somebody's state, never a role.
-_ROLE = "node-role.kubernetes.io/"
-_NOT_A_ROLE = (
-    "kcover.io/",
-    "kubernetes.io/",
-    "beta.kubernetes.io/",
-    "node.kubernetes.io/",
-    "topology.kubernetes.io/",
-    "failure-domain.beta.kubernetes.io/",
-    "node.cloudprovider.kubernetes.io/",
-    "feature.node.kubernetes.io/",
-    "nvidia.com/",
-    "autopilot.ibm.com/",
-)
+_NOT_A_ROLE = ("kcover.io/", "nvidia.com/", "autopilot.ibm.com/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,21 +180,20 @@ def handover(
 
     A label moves if it is a role: ``node-role.kubernetes.io/…``, one of ``keys`` (such as the pool label), or a label
     by which the rule selects nodes. A label that the rule also requires of the standby stays as it is. Facts about the
-    machine (host name, zone, GPU model) never move. Taints move unless Kubernetes or the portal added them (``ours``:
-    those of rescues), or the standby has one with that key and effect. The standby's own label and taint are removed.
+    machine (host name, zone, GPU model) and the roles of the control plane never move. Taints move unless Kubernetes or
+    the portal added them (``ours``: those of rescues), or the standby has one with that key and effect. The standby's
+    own label and taint are removed.
     """
     target = rule.target if rule else {}
     wanted = {*keys, *(rule.origin if rule else {})} - target.keys()
     moved = {
         key: value
         for key, value in labels.items()
-        if (key in wanted or key.startswith(_ROLE)) and not key.startswith(_NOT_A_ROLE)
+        if (key in wanted or key.startswith(kube_names.ROLE_PREFIX)) and _is_of_a_role(key)
     }
     kept = {(key, effect) for key, _, effect in standby_taints}
     added = [
-        taint
-        for taint in taints
-        if not taint[0].startswith(_NOT_A_ROLE) and taint not in ours and (taint[0], taint[2]) not in kept
+        taint for taint in taints if _is_of_a_role(taint[0]) and taint not in ours and (taint[0], taint[2]) not in kept
     ]
     return Handover(
         labels={key: value for key, value in sorted(moved.items()) if standby_labels.get(key) != value},
@@ -214,6 +201,12 @@ def handover(
         add_taints=tuple(sorted(added)),
         drop_taints=tuple(sorted(taint for taint in standby_taints if taint[0] == LABEL)),
     )
+
+
+def _is_of_a_role(key: str) -> bool:
+    if key.startswith(kube_names.ROLE_PREFIX):
+        return key not in kube_names.CONTROL_PLANE
+    return not (kube_names.is_system_key(key) or key.startswith(_NOT_A_ROLE))
 
 
 def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -97,6 +97,10 @@ SENTENCES: Mapping[str, str] = {
     "truth_invalid": _('{name} must be "true" or "false", not "{value}"'),
     "choice_unknown": _("Unknown {name} {value}: use one of {known}."),
     "key_invalid": _("{value} is not a valid {what} key"),
+    "label_of_kubernetes": _(
+        "The label {value} belongs to Kubernetes and stays as it is. Use a domain of your own, or {example}."
+    ),
+    "taint_of_control_plane": _("The taint {value} belongs to the control plane and stays as it is. Use another key."),
     "label_reserved": _("Labels that begin with {prefix} belong to the portal. Use another name."),
     "text_invalid": _("{value} is not a valid {what} value"),
     "channel_of_rule_invalid": _('{value} is not a channel name; write for example "on-call"'),

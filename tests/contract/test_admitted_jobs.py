@@ -5,11 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests import waiting
 from tests.contract import apiserver as real
-from tests.contract.test_job_changes import PLACES, POLICIES
+from tests.contract.admission import in_force
 from tests.deploy import test_pair_test_policy, test_reboot_job_policy
-from tests.deploy.manifests import ROOT, documents
 from tests.deploy.test_pair_test_policy import jobs  # noqa: F401
 from tests.deploy.test_reboot_job_policy import job  # noqa: F401
 
@@ -19,24 +17,15 @@ pytestmark = [pytest.mark.needs_cluster, real.needs_assets, pytest.mark.django_d
 @pytest.fixture(params=["reboot-job", "pair-test"])
 def admission(request: pytest.FixtureRequest, apiserver: real.ApiServerRig) -> Any:
     """The policy in force, the Job that it is about, and changes of that Job."""
-    if apiserver.admin.ask("GET", POLICIES)[0] != 200:
-        pytest.skip("this API server has no ValidatingAdmissionPolicy (1.30)")
     if request.param == "reboot-job":
         made, changes = request.getfixturevalue("job"), test_reboot_job_policy.CHANGES
     else:
         made, changes = request.getfixturevalue("jobs")[0], test_pair_test_policy.CHANGES
-    placed = []
-    for document in documents(ROOT / "deploy" / f"{request.param}-policy.yaml"):
-        place = PLACES[document["kind"]]
-        apiserver.admin.demand("POST", place, document)
-        placed.append(f"{place}/{document['metadata']['name']}")
     body = sent(made)
     other = copy.deepcopy(body)
     other["spec"]["template"]["spec"]["containers"][0]["image"] = "evil.example.com/x:1"  # which is valid otherwise
-    waiting.until(lambda: posted(apiserver, other) == 422, "the policy")
-    yield apiserver, body, changes
-    for place in reversed(placed):
-        apiserver.admin.demand("DELETE", place)
+    with in_force(apiserver, f"{request.param}-policy.yaml", denied=lambda: posted(apiserver, other)):
+        yield apiserver, body, changes
 
 
 def sent(made: dict[str, Any]) -> dict[str, Any]:

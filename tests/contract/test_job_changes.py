@@ -9,20 +9,11 @@ import pytest
 from kcover_portal.kube import port
 from kcover_portal.kube.training_jobs import NEEDS_RECOVERY
 from tests import waiting
+from tests.contract import admission
 from tests.contract import apiserver as real
-from tests.deploy.manifests import ROOT, documents
+from tests.contract.admission import MERGE, patched
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]
-POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
-PLACES = {
-    "ValidatingAdmissionPolicy": POLICIES,
-    "ValidatingAdmissionPolicyBinding": f"{POLICIES.removesuffix('policies')}policybindings",
-}
-PLACES = {
-    "ValidatingAdmissionPolicy": POLICIES,
-    "ValidatingAdmissionPolicyBinding": f"{POLICIES.removesuffix('policies')}policybindings",
-}
-MERGE = "application/merge-patch+json"
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -47,23 +38,17 @@ CONTAINERS = [{"name": "pytorch", "image": "registry.example.com/train:1"}]
 @pytest.fixture
 def bound(apiserver: real.ApiServerRig) -> Iterator[real.ApiServerRig]:
     """The server with the policy in force, and with PyTorchJobs."""
-    status, _ = apiserver.admin.ask("GET", POLICIES)
-    if status != 200:
-        pytest.skip("this API server has no ValidatingAdmissionPolicy (1.30)")
     apiserver.admin.ask("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", DEFINITION)
     at = "/apis/kubeflow.org/v1/pytorchjobs"
     waiting.until(lambda: apiserver.admin.ask("GET", at)[0] == 200, "PyTorchJobs")
-    made = []
-    for document in documents(ROOT / "deploy" / "job-change-policy.yaml"):
-        place = PLACES[document["kind"]]
-        apiserver.admin.demand("POST", place, document)
-        made.append(f"{place}/{document['metadata']['name']}")
     canary = add(apiserver, "PyTorchJob", "canary")
     tries = itertools.count()  # a patch that changes nothing is admitted
-    waiting.until(lambda: patched(apiserver, canary, {"metadata": {"labels": {"x": f"y{next(tries)}"}}}) == 422, "it")
-    yield apiserver
-    for place in reversed(made):
-        apiserver.admin.demand("DELETE", place)
+
+    def denied() -> int:
+        return patched(apiserver, canary, {"metadata": {"labels": {"x": f"y{next(tries)}"}}})
+
+    with admission.in_force(apiserver, "job-change-policy.yaml", denied=denied):
+        yield apiserver
 
 
 def add(rig: real.ApiServerRig, kind: str, name: str) -> str:
@@ -77,12 +62,6 @@ def add(rig: real.ApiServerRig, kind: str, name: str) -> str:
     version = f"{known.group}/{known.version}"
     rig.create({"apiVersion": version, "kind": known.api_kind, "metadata": meta, "spec": spec})
     return rig.place(known.api_kind, rig.namespace, meta["name"])
-
-
-def patched(rig: real.ApiServerRig, at: str, patch: dict[str, Any]) -> int:
-    """The status of a patch by the portal's account."""
-    status: int = rig.portal.ask("PATCH", at, patch, MERGE)[0]
-    return status
 
 
 @pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
@@ -143,6 +122,4 @@ def test_a_suspended_job_is_not_resumed(bound: real.ApiServerRig) -> None:
 
 
 def test_the_server_finds_no_fault_in_the_expressions(bound: real.ApiServerRig) -> None:
-    """Kinds that are not installed are not checked; nobody serves wrong expressions for the others."""
-    found = bound.admin.demand("GET", f"{POLICIES}/kcover-job-change")
-    assert found["status"].get("typeChecking", {}).get("expressionWarnings", []) == []
+    assert admission.warnings(bound, "kcover-job-change") == []

@@ -76,6 +76,7 @@ def test_values_that_the_page_names_exist() -> None:
         "pairTestPolicy",
         "pairTestImage",
         "jobChangePolicy",
+        "nodeChangePolicy",
     }
 
 

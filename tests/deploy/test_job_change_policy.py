@@ -4,17 +4,17 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
-import cel
 import pytest
 
 from kcover_portal.kube import node_exclusion, port, values
 from kcover_portal.kube.training_jobs import NEEDS_RECOVERY
 from kcover_portal.kube.verbs import workloads
+from simulator.kubeapi import patches
 from tests.deploy import chart
-from tests.deploy.manifests import ROOT, documents
+from tests.deploy.admission import AdmissionPolicy, is_about
 
-POLICY, BINDING = documents(ROOT / "deploy" / "job-change-policy.yaml")
-SPEC = POLICY["spec"]
+POLICY = AdmissionPolicy("job-change-policy.yaml")
+denials = POLICY.denials
 WORKER = "system:serviceaccount:kcover-system:kcover-worker"
 Object = dict[str, Any]
 Change = Callable[[Object], object]
@@ -39,34 +39,6 @@ def made(kind: str) -> Object:
     return {"apiVersion": version, "kind": known.api_kind, "metadata": meta, "spec": spec, "status": {"active": 1}}
 
 
-def merged(target: Object, patch: Object) -> Object:
-    """The object after a JSON merge patch."""
-    found = copy.deepcopy(target)
-    for key, value in patch.items():
-        if value is None:
-            found.pop(key, None)
-        elif isinstance(value, dict):
-            found[key] = merged(found.get(key) or {}, value)
-        else:
-            found[key] = value
-    return found
-
-
-def denials(old: Object, new: Object) -> list[str]:
-    """The messages of the validations that do not hold."""
-    given: Object = {"object": new, "oldObject": old, "variables": {}}
-    for variable in SPEC["variables"]:
-        given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
-    return [one["message"] for one in SPEC["validations"] if not holds(one["expression"], given)]
-
-
-def holds(expression: str, given: Object) -> bool:
-    try:
-        return cel.evaluate(expression, given) is True
-    except (KeyError, IndexError, ValueError, RuntimeError, TypeError):
-        return False  # failurePolicy: Fail
-
-
 KINDS = [kind for kind, known in port.WORKLOADS.items() if known.changed]
 KUBEFLOW = [kind for kind in KINDS if port.WORKLOADS[kind].replicas]
 
@@ -74,23 +46,23 @@ KUBEFLOW = [kind for kind in KINDS if port.WORKLOADS[kind].replicas]
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_the_portal_changes_is_admitted(kind: str) -> None:
     known, old = port.WORKLOADS[kind], made(kind)
-    assert denials(old, merged(old, {"metadata": {"labels": {NEEDS_RECOVERY: None}}})) == []
+    assert denials(old, patches.merge(old, {"metadata": {"labels": {NEEDS_RECOVERY: None}}})) == []
     assert denials(old, copy.deepcopy(old)) == []
     if known.stop is port.Verb.SUSPEND:
         patch = workloads.suspension(known, uid="u")
-        assert denials(old, merged(old, patch)) == []
+        assert denials(old, patches.merge(old, patch)) == []
         bare = {**old, "spec": {key: one for key, one in old["spec"].items() if key != "runPolicy"}}
-        assert denials(bare, merged(bare, patch)) == []
+        assert denials(bare, patches.merge(bare, patch)) == []
 
 
 def test_the_labels_that_the_server_gives_a_job_without_any_are_admitted() -> None:
     old = made("Job")
     old["metadata"]["labels"] = {NEEDS_RECOVERY: "true"}
-    new = merged(old, {"metadata": {"labels": {NEEDS_RECOVERY: None, "a": "b"}}})
+    new = patches.merge(old, {"metadata": {"labels": {NEEDS_RECOVERY: None, "a": "b"}}})
     assert denials(old, new) == []
-    assert denials(old, merged(new, {"metadata": {"labels": {"a": "c"}}}))
+    assert denials(old, patches.merge(new, {"metadata": {"labels": {"a": "c"}}}))
     other = made("JobSet") | {"metadata": old["metadata"]}
-    assert denials(other, merged(other, {"metadata": new["metadata"]}))
+    assert denials(other, patches.merge(other, {"metadata": new["metadata"]}))
 
 
 @pytest.mark.parametrize("kind", KUBEFLOW)
@@ -104,7 +76,7 @@ def test_the_nodes_that_a_job_avoids_are_admitted(kind: str, terms: list[Object]
     patch = node_exclusion.patch(known, old["spec"], hosts=["gpu-7"], uid="u", version="5")
     assert patch is not None
     patch["metadata"].pop("resourceVersion")
-    assert denials(old, merged(old, patch)) == []
+    assert denials(old, patches.merge(old, patch)) == []
 
 
 def pod(job: Object) -> Object:
@@ -180,7 +152,7 @@ def test_nothing_else_is_admitted(kind: str) -> None:
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if port.WORKLOADS[kind].stop is port.Verb.SUSPEND])
 def test_no_job_is_resumed(kind: str) -> None:
     known, running = port.WORKLOADS[kind], made(kind)
-    suspended = merged(running, workloads.suspension(known, uid="u"))
+    suspended = patches.merge(running, workloads.suspension(known, uid="u"))
     assert denials(suspended, copy.deepcopy(suspended)) == []
     resumed = copy.deepcopy(suspended)
     place = resumed
@@ -211,18 +183,18 @@ def test_every_validation_is_needed() -> None:
         new = copy.deepcopy(old)
         change(new)
         found |= set(denials(old, new))
-    assert found == {one["message"] for one in SPEC["validations"]}
+    assert found == POLICY.messages
 
 
 def test_it_covers_every_kind_and_denies() -> None:
     asked = {(group, resource) for rule in rules() for group in rule["apiGroups"] for resource in rule["resources"]}
     assert asked == {(known.group, known.plural) for known in values.WORKLOADS.values()}
     assert {tuple(rule["operations"]) for rule in rules()} == {("UPDATE",)}
-    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
+    assert POLICY.binding["spec"] == {"policyName": POLICY.policy["metadata"]["name"], "validationActions": ["Deny"]}
 
 
 def rules() -> list[Object]:
-    found: list[Object] = SPEC["matchConstraints"]["resourceRules"]
+    found: list[Object] = POLICY.spec["matchConstraints"]["resourceRules"]
     return found
 
 
@@ -237,8 +209,7 @@ def rules() -> list[Object]:
     ],
 )
 def test_only_the_portals_accounts_are_bound_by_it(user: str, is_bound: bool) -> None:
-    [condition] = SPEC["matchConditions"]
-    assert cel.evaluate(condition["expression"], {"request": {"userInfo": {"username": user}}}) is is_bound
+    assert POLICY.is_about(user) is is_bound
 
 
 def test_the_accounts_are_those_of_the_release() -> None:
@@ -248,11 +219,10 @@ def test_the_accounts_are_those_of_the_release() -> None:
         for one in rendered
         if one["metadata"]["name"] == "ops-gpus-job-change" and "spec" in one and "matchConditions" in one["spec"]
     ]
-    expression = policy["spec"]["matchConditions"][0]["expression"]
     for name in ("portal", "worker"):
         user = f"system:serviceaccount:ops:gpus-{name}"
         assert {one["metadata"]["name"] for one in rendered if one["kind"] == "ServiceAccount"} >= {f"gpus-{name}"}
-        assert cel.evaluate(expression, {"request": {"userInfo": {"username": user}}}) is True
+        assert is_about(policy["spec"], user)
 
 
 def test_it_can_be_switched_off() -> None:

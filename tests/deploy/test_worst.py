@@ -28,33 +28,40 @@ OTHERS_GROUPS: Final = {"rbac.authorization.k8s.io", "admissionregistration.k8s.
 TRAINING: Final = sorted(
     f"{resource}.{group}" for group, resource in TEMPLATES if group not in ("", "apps") and resource != "cronjobs"
 )
-BOUND: Final = [f"patch {one} anywhere (job-change policy)" for one in TRAINING]
+BOUND: Final = [
+    *(f"patch {one} anywhere (job-change policy)" for one in TRAINING),
+    "patch nodes anywhere (node-change policy)",
+]
 OWN_JOBS: Final = [
     "create jobs.batch in kcover-jobs (reboot-job policy)",
     "create jobs.batch in kcover-preflight (pair-test policy)",
 ]
 ACCOUNTS: Final = {
-    "kcover-portal": [*OWN_JOBS, *BOUND],
+    "kcover-portal": sorted([*OWN_JOBS, *BOUND]),
     "kcover-portal-read": [],
     "kcover-web": [],
     "kcover-live": [],
     "kcover-watch": [],
-    "kcover-worker": [*OWN_JOBS, *BOUND],
+    "kcover-worker": sorted([*OWN_JOBS, *BOUND]),
     "kcover-beat": [],
 }
 
 
 def worst(account: str, manifests: list[dict[str, Any]]) -> list[str]:
-    """What the account may do that runs a pod, reads a secret or becomes another account, and what bounds it."""
+    """What the account may do that runs a pod, changes a node, reads a secret or becomes another account.
+
+    Each with the policy that bounds it.
+    """
     bounds = bounded(manifests)
     found = []
     for one in rights(account, manifests):
         where = f"in {one.namespace}" if one.namespace else "anywhere"
         name = f"{one.resource}.{one.group}".removesuffix(".")
         is_pod = one.verb in CHANGES and (one.group, one.resource) in TEMPLATES
+        is_node = one.verb in CHANGES and one.resource == "nodes"
         is_secret = one.resource == "secrets"
         is_other = (one.verb, one.resource) in OTHERS or one.group in OTHERS_GROUPS or "*" in one
-        if is_pod or is_secret or is_other:
+        if is_pod or is_node or is_secret or is_other:
             bound = next((policy for policy, is_about in bounds.items() if is_about(one)), "")
             found.append(f"{one.verb} {name} {where}" + (f" ({bound} policy)" if bound else ""))
     return sorted(found)

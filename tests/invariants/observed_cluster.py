@@ -24,10 +24,12 @@ from kcover_portal.kube.wire import custom_objects as wire
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Probation, Rescue, Step
+from tests.deploy.admission import AdmissionPolicy
 from tests.invariants import device_rules
 
 WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload", "delete_object")
 WRITES += ("create_object",)
+NODE_CHANGES = AdmissionPolicy("node-change-policy.yaml")
 DESTRUCTIVE = ("evict", "delete_pod", "ensure_job", "delete_object")
 OURS = (marks.STATE_LABEL, probation_mark.LABEL)  # labels that the portal may write
 ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION)
@@ -234,6 +236,8 @@ class ObservedCluster(FakeCluster):
         """What of a node the portal may change, and what it must give back (invariants 18, 19, 22)."""
         account = self.account(name)
         must(_rest(before) == _rest(after), 19, f"{entry.verb} changed more of {name} than is the portal's")
+        denied = NODE_CHANGES.denials(before, after)
+        must(not denied, 19, f"{entry.verb} of {name}, which an API server would refuse: {denied}")
         uid = Rescue.objects.filter(pk=entry.rescue).values_list("node_uid", flat=True).first()
         must(uid == before["metadata"]["uid"], 43, f"{entry.verb} wrote to another machine named {name}")
         self.rules.compare(before, after, Rescue.objects.get(pk=entry.rescue), entry)

@@ -197,6 +197,8 @@ def test_the_label_by_which_the_rule_knows_the_node_goes_over() -> None:
         "autopilot.ibm.com/gpuhealth",
         "beta.kubernetes.io/arch",
         "failure-domain.beta.kubernetes.io/zone",
+        "node-restriction.kubernetes.io/trusted",
+        "node-role.kubernetes.io/control-plane",
     ],
 )
 def test_facts_of_the_machine_never_go_over(key: str) -> None:
@@ -212,9 +214,10 @@ def test_what_is_there_already_is_not_written() -> None:
 def test_taints_that_keep_others_away_go_over() -> None:
     dedicated, ours = ("dedicated", "train", "NoSchedule"), ("trainy.konduktor.ai/faulty", "true", "NoSchedule")
     unready = ("node.kubernetes.io/unreachable", "", "NoExecute")
-    faulty = ("kcover.io/unhealthy", "79", "NoSchedule")
-    found = handover({}, unready, ours, faulty, dedicated, ours=(ours,))
-    assert found.add_taints == (dedicated,)
+    faulty, role = ("kcover.io/unhealthy", "79", "NoSchedule"), ("node-role.kubernetes.io/gpu", "", "NoSchedule")
+    control_plane = ("node-role.kubernetes.io/control-plane", "", "NoSchedule")
+    found = handover({}, unready, ours, faulty, dedicated, role, control_plane, ours=(ours,))
+    assert found.add_taints == (dedicated, role)
     assert handover({}, dedicated, standby_taints=(dedicated,)).add_taints == ()
 
 

@@ -507,11 +507,12 @@ H200_LOG = """\
 [    3.649241] NVRM: Persistence mode is deprecated and will be removed in a future release.
 [   54.289573] NVRM: GPU at PCI:0000:00:06: GPU-8cfb8e0d-a7c3-bd90-8f50-904c8de49f0c
 [   54.289584] NVRM: GPU Board Serial Number: 1650000000001
-[   54.289585] NVRM: Xid (PCI:0000:00:06): 31, pid=651, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: ENGINE \
-GRAPHICS GPC1 GPCCLIENT_T1_6 faulted @ 0x7f00_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE
+[   54.289585] NVRM: Xid (PCI:0000:00:06): 31, pid=651, name=python3, channel 0x0000000a, intr 00000000. MMU Fault: \
+ENGINE GRAPHICS GPC1 GPCCLIENT_T1_6 faulted @ 0x7f00_00000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_WRITE
 [   61.501879] NVRM: Xid (PCI:0000:00:06): 13, Graphics SM Warp Exception on (GPC 1, TPC 3, SM 0): Misaligned Address
-[   61.503330] NVRM: Xid (PCI:0000:00:06): 13, Graphics Exception: ESR 0x518730=0x500000f 0x518734=0x0 0x518728=0x1f81fb60
-[   61.504932] NVRM: Xid (PCI:0000:00:06): 13, pid=676, name=python3, Graphics Exception: channel 0x0000000a, Class 0000cbc0
+[   61.503330] NVRM: Xid (PCI:0000:00:06): 13, Graphics Exception: ESR 0x518730=0x500000f 0x518734=0x0
+[   61.504932] NVRM: Xid (PCI:0000:00:06): 13, pid=676, name=python3, Graphics Exception: channel 0x0000000a, \
+Class 0000cbc0
 [   68.921456] NVRM: Xid (PCI:0000:00:06): 43, pid=716, name=python3, channel 0x0000000a
 """
 

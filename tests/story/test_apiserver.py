@@ -196,7 +196,7 @@ def test_a_drain_respects_the_budget_and_a_job_reboots_the_node(
     assert {"name": "KCOVER_BOOT_ID", "value": "boot-1"} in made["spec"]["template"]["spec"]["containers"][0]["env"]
     assert pods() == {"exporter": False, "replacement": False}
     rig.merge("Node", node, {"status": {"nodeInfo": {"bootID": "boot-2"}}}, status=True)
-    product.wait(lambda: step("verify")["state"] == "running", "the proof of health to begin")
+    product.wait(lambda: step("verify")["state"] in ("running", "waiting"), "the proof of health to begin")
     post(product, agent, node, boot_id="boot-2")
 
     rescue = product.wait_rescue(node, "succeeded")

@@ -1,0 +1,48 @@
+"""Evaluates an admission policy of deploy/ as an API server does: its variables in order, then its validations."""
+
+from pathlib import Path
+from typing import Any
+
+import cel
+
+from tests.deploy.manifests import ROOT, documents
+
+Object = dict[str, Any]
+
+
+class AdmissionPolicy:
+    """The policy and the binding of one file of deploy/."""
+
+    def __init__(self, file: str) -> None:
+        self.policy, self.binding = documents(Path(ROOT, "deploy", file))
+        self.spec: Object = self.policy["spec"]
+
+    @property
+    def messages(self) -> set[str]:
+        """What its validations say."""
+        return {one["message"] for one in self.spec["validations"]}
+
+    def denials(self, old: Object, new: Object) -> list[str]:
+        """The messages of the validations that do not hold for this change of an object."""
+        given: Object = {"object": new, "oldObject": old, "variables": {}}
+        for variable in self.spec["variables"]:
+            given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
+        return [one["message"] for one in self.spec["validations"] if not holds(one["expression"], given)]
+
+    def is_about(self, user: str) -> bool:
+        """Whether it binds the requests of this user."""
+        return is_about(self.spec, user)
+
+
+def is_about(spec: Object, user: str) -> bool:
+    """Whether a policy's conditions hold for the requests of this user."""
+    given = {"request": {"userInfo": {"username": user}}}
+    return all(cel.evaluate(one["expression"], given) is True for one in spec["matchConditions"])
+
+
+def holds(expression: str, given: Object) -> bool:
+    """Whether the expression is true; an error is false, as failurePolicy is Fail."""
+    try:
+        return cel.evaluate(expression, given) is True
+    except (KeyError, IndexError, ValueError, RuntimeError, TypeError):
+        return False
