@@ -30,9 +30,13 @@ def _key(value: str) -> Reason | None:
     refusal = attributes.key("label")(value)
     if refusal is None and value.startswith(OWN_PREFIX):
         return reasons.of("label_reserved", prefix=OWN_PREFIX)
-    if refusal is None and is_fixed_label(value):
-        return reasons.of("label_of_kubernetes", value=short_repr(value), example=f"{ROLE_PREFIX}NAME")
     return refusal
+
+
+def _fixed(value: str) -> Reason | None:
+    if is_fixed_label(value):
+        return reasons.of("label_of_kubernetes", value=short_repr(value), example=f"{ROLE_PREFIX}NAME")
+    return None
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
@@ -47,6 +51,7 @@ SPEC = ActionSpec(
         name="label",
         attributes={"key": _key, "value": attributes.label_value("label")},
         required=("key",),
+        when_saved={"key": _fixed},
     ),
     plan=_plan,
     args=Args,

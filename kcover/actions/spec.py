@@ -38,6 +38,7 @@ class PolicyAction:
     ``attributes``: each with its validator. ``required``: attributes that must be present. ``together``: the attribute
     that must be beside an attribute. ``needs``: groups of actions; the rule must have one of each group. ``excludes``:
     actions that the rule must not have as well, and why. ``own``: only for kcover.io/v1; the others are KCE's.
+    ``when_saved``: further validators for texts that are saved. Policies that were saved before stay in force.
     ``needs_or``: in kcover.io/v1, a key of the rule that makes every group of ``needs`` superfluous. ``in_objects``: a
     policy that a cluster keeps as an object may have it, too.
     """
@@ -51,6 +52,7 @@ class PolicyAction:
     own: bool = True
     needs_or: str = ""
     in_objects: bool = True
+    when_saved: Mapping[str, Refusal] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,11 +30,8 @@ class Args(record.Args):
     effect: str = shown(_("Taint effect"), default=DEFAULT_EFFECT, always=True)
 
 
-def _key(value: str) -> Reason | None:
-    refusal = attributes.key("taint")(value)
-    if refusal is None and value in CONTROL_PLANE:
-        return reasons.of("taint_of_control_plane", value=short_repr(value))
-    return refusal
+def _fixed(value: str) -> Reason | None:
+    return reasons.of("taint_of_control_plane", value=short_repr(value)) if value in CONTROL_PLANE else None
 
 
 def _plan(attribute: Attributes, options: RuleOptions) -> Args:
@@ -52,10 +49,11 @@ SPEC = ActionSpec(
     policy=PolicyAction(
         name="taint",
         attributes={
-            "key": _key,
+            "key": attributes.key("taint"),
             "value": attributes.label_value("taint"),
             "effect": attributes.one_of("effect", EFFECTS),
         },
+        when_saved={"key": _fixed},
     ),
     plan=_plan,
     args=Args,

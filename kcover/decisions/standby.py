@@ -22,7 +22,18 @@ RESERVED = node_stage.Stage.RESERVED.value  # its state label from the reservati
 Taint = tuple[str, str, str]  # key, value, effect
 
 # Labels and taints with these prefixes describe the machine or somebody's state, never a role.
-_NOT_A_ROLE = ("kcover.io/", "nvidia.com/", "autopilot.ibm.com/")
+_NOT_A_ROLE = (
+    "kcover.io/",
+    "kubernetes.io/",
+    "beta.kubernetes.io/",
+    "node.kubernetes.io/",
+    "topology.kubernetes.io/",
+    "failure-domain.beta.kubernetes.io/",
+    "node.cloudprovider.kubernetes.io/",
+    "feature.node.kubernetes.io/",
+    "nvidia.com/",
+    "autopilot.ibm.com/",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +200,9 @@ def handover(
     moved = {
         key: value
         for key, value in labels.items()
-        if (key in wanted or key.startswith(kube_names.ROLE_PREFIX)) and _is_of_a_role(key)
+        if (key in wanted or key.startswith(kube_names.ROLE_PREFIX))
+        and _is_of_a_role(key)
+        and not kube_names.is_fixed_label(key)
     }
     kept = {(key, effect) for key, _, effect in standby_taints}
     added = [
@@ -204,9 +217,7 @@ def handover(
 
 
 def _is_of_a_role(key: str) -> bool:
-    if key.startswith(kube_names.ROLE_PREFIX):
-        return key not in kube_names.CONTROL_PLANE
-    return not (kube_names.is_system_key(key) or key.startswith(_NOT_A_ROLE))
+    return not key.startswith(_NOT_A_ROLE) and key not in kube_names.CONTROL_PLANE
 
 
 def _meets(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

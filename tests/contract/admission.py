@@ -20,32 +20,27 @@ MERGE = "application/merge-patch+json"
 
 @contextlib.contextmanager
 def in_force(rig: real.ApiServerRig, file: str, *, denied: Callable[[], int]) -> Iterator[None]:
-    """The policy of a file while the block runs. ``denied``: the status of a request that it denies.
+    """The policy of a file while the block runs. ``denied``: the status of a request that just this policy denies.
 
     Skips the test on a server without such policies.
     """
     if rig.admin.ask("GET", POLICIES)[0] != 200:
         pytest.skip("this API server has no ValidatingAdmissionPolicy (1.30)")
-    placed = []
-    for document in documents(ROOT / "deploy" / file):
-        place = PLACES[document["kind"]]
-        rig.admin.demand("POST", place, document)
-        placed.append(f"{place}/{document['metadata']['name']}")
-    waiting.until(lambda: denied() == 422, "the policy")
-    yield
-    for place in reversed(placed):
-        rig.admin.demand("DELETE", place)
+    placed: list[str] = []
+    try:
+        for document in documents(ROOT / "deploy" / file):
+            place = PLACES[document["kind"]]
+            rig.admin.demand("POST", place, document)
+            placed.append(f"{place}/{document['metadata']['name']}")
+        waiting.until(lambda: denied() == 422, "the policy")
+        yield
+    finally:
+        for place in reversed(placed):
+            rig.admin.demand("DELETE", place)
+        waiting.until(lambda: denied() != 422, "the end of the policy")
 
 
 def patched(rig: real.ApiServerRig, at: str, patch: dict[str, Any]) -> int:
     """The status of a merge patch by the portal's account."""
     status: int = rig.portal.ask("PATCH", at, patch, MERGE)[0]
     return status
-
-
-def warnings(rig: real.ApiServerRig, name: str) -> list[Any]:
-    """What the server finds wrong with the expressions of a policy. It does not check kinds that it does not know."""
-    found: list[Any] = (
-        rig.admin.demand("GET", f"{POLICIES}/{name}")["status"].get("typeChecking", {}).get("expressionWarnings", [])
-    )
-    return found

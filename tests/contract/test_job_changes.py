@@ -119,7 +119,3 @@ def test_a_suspended_job_is_not_resumed(bound: real.ApiServerRig) -> None:
     assert patched(bound, at, {"spec": {"runPolicy": {"suspend": True}}}) == 200
     assert patched(bound, at, {"spec": {"runPolicy": {"suspend": False}}}) == 422
     assert patched(bound, at, {"spec": {"runPolicy": {"suspend": None}}}) == 422
-
-
-def test_the_server_finds_no_fault_in_the_expressions(bound: real.ApiServerRig) -> None:
-    assert admission.warnings(bound, "kcover-job-change") == []

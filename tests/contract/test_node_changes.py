@@ -74,7 +74,3 @@ def test_other_changes_are_denied_to_the_portal_only(bound: real.ApiServerRig, p
     at = add(bound, "gpu-1")
     assert patched(bound, at, patch) == 422
     assert bound.admin.ask("PATCH", at, patch, MERGE)[0] == 200
-
-
-def test_the_server_finds_no_fault_in_the_expressions(bound: real.ApiServerRig) -> None:
-    assert admission.warnings(bound, "kcover-node-change") == []

@@ -218,6 +218,8 @@ def test_taints_that_keep_others_away_go_over() -> None:
     control_plane = ("node-role.kubernetes.io/control-plane", "", "NoSchedule")
     found = handover({}, unready, ours, faulty, dedicated, role, control_plane, ours=(ours,))
     assert found.add_taints == (dedicated, role)
+    addons, other = ("CriticalAddonsOnly", "true", "NoExecute"), ("dedicated.k8s.io/train", "", "NoSchedule")
+    assert handover({}, addons, other).add_taints == (other,)
     assert handover({}, dedicated, standby_taints=(dedicated,)).add_taints == ()
 
 

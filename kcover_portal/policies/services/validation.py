@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import yaml
 
-from kcover import reasons
+from kcover import actions, reasons
 from kcover.actions.moved_jobs import SOURCE
 from kcover.decisions import match
 from kcover.policy import document
@@ -73,7 +73,8 @@ def validate(text: str | bytes) -> ValidationResult:
         except document.PolicyInvalid as error:
             problems += [_problem_at(item, problem.path, problem.reason) for problem in error.problems]
             continue
-        problems += [_problem_at(item, path, reason) for path, reason in _names_missing(policy, names)]
+        refused = (*_names_missing(policy, names), *_refused_when_saved(policy))
+        problems += [_problem_at(item, path, reason) for path, reason in refused]
         parsed_policy = ParsedPolicy(policy, content, item.text)
         if parsed_policy.key in places:
             first = places[parsed_policy.key].at(("metadata", "name"))[0]
@@ -146,6 +147,18 @@ def _names_missing(
             for index, name in rule.named(attribute):
                 if name not in known:
                     yield ("spec", "rules", rule.index, "actions", index, "attribute", attribute), missing(name, known)
+
+
+def _refused_when_saved(
+    policy: document.Policy | document.StandbyPolicy,
+) -> Iterator[tuple[yaml_reader.Path, Reason]]:
+    """Yields the attributes that a text must not have any more, with their paths."""
+    syntax = actions.in_policies()
+    for rule in policy.rules if isinstance(policy, document.Policy) else ():
+        for index, action in enumerate(rule.actions):
+            for attribute, refusal in syntax[action.name].when_saved.items():
+                if (value := action.attribute.get(attribute)) is not None and (reason := refusal(value)):
+                    yield ("spec", "rules", rule.index, "actions", index, "attribute", attribute), reason
 
 
 def _unknown_channel(name: str, known: Collection[str]) -> Reason:
