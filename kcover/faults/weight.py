@@ -39,9 +39,11 @@ _BETWEEN: Final = (
 )
 _XID: Final = re.compile(
     rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)"
-    r"(?!\.?[0-9%]| times?\b| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
+    r"(?:\.[0-9]{1,3}(?= \(err status ))?"  # gpud adds the sub-code of an NVLink event: 149.37 (err status 0x00000000)
+    r"(?!\.?[0-9%]|[smhd]\b| times?\b| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,
 )
+_CAUSE: Final = re.compile(r"caused by previous Xid [0-9]{1,10}")  # of another channel, perhaps of another GPU
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
 _GONE: Final = (
     r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable|reporting)"
@@ -50,7 +52,8 @@ _GONE: Final = (
 _MONITOR: Final = re.compile(
     rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine)s?[ _-]?(?:is[ _-]?)?{_GONE}"
     rf"|(?:^|prometheus|scrape)[ _-]?targets?[ _-]?(?:is[ _-]?)?{_GONE}|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?{_GONE}"
-    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}",
+    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}"
+    r"|^Datasource(?:NoData|Error)$",  # Grafana's name of any alert whose query has failed or gives nothing
     re.IGNORECASE,
 )
 _CANNOT: Final = r"(?:failed|unable|cannot|could not)(?: to)? (?:connect|reach|talk)(?: to)?"
@@ -58,6 +61,7 @@ _CANNOT_MEASURE: Final = re.compile(
     rf"{_CANNOT} (?:the )?(?:local )?(?:nvidia )?(?:dcgm|nv-hostengine|host ?engine|docker|containerd)"
     r"|(?:dcgm|nv-hostengine|host ?engine|exporter)\b[^.\n]{0,60}\b(?:unavailable|unreachable|connection refused"
     r"|not (?:installed|running|found|available|initialized|reachable))"
+    r"|failed to initialize dcgm\b|host ?engine connection (?:is )?invalid"  # EKS: DCGMError
     r"|\b(?:not|no longer) supported\b|\bis not installed\b|installed but [^.\n]{0,40}\bservice is not active",
     re.IGNORECASE,
 )
@@ -102,7 +106,8 @@ def only(xids: Collection[int]) -> int | None:
 
 
 def named_xids(*texts: str) -> frozenset[int]:
-    """All Xids that these texts name."""
+    """All Xids that these texts name, but not what a line says that its Xid was caused by."""
+    texts = tuple(_CAUSE.sub("", text) for text in texts)
     named = (numbers for text in texts for numbers in _XID.findall(text))
     found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
     lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())

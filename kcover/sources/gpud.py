@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from kcover import reasons
+from kcover.faults import nvlink5
 from kcover.faults.device import Device, named
 from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids, only
 from kcover.quote import short_repr
@@ -194,6 +195,7 @@ def _events(body: object, rejected: list[Rejected], *, node: str, now: datetime)
                     path,
                     key="\n".join(("event", node, component, kind, said, str(at))),
                     node=node,
+                    title=said,
                     severity=EVENT_SEVERITIES[kind],
                     advice=_advice(observation.mapping(event, "suggested_actions")),
                     at=at,
@@ -222,11 +224,13 @@ def _observation(
     severity: str,
     advice: str,
     is_unused: bool = False,
+    title: str = "",
     at: datetime | None,
 ) -> Observation:
     tells_xids = _XID_COMPONENT.search(component) and "sxid" not in component.lower()
-    xids = named_xids(said) if tells_xids else frozenset[int]()
-    weight = _weight(component, said, xids=xids, advice=advice, is_unused=is_unused)
+    # The details may name others: gpud adds the titles of NVIDIA's pages (Xid 119, 120: GSP RPC Timeout).
+    xids = named_xids(title) or named_xids(said) if tells_xids else frozenset[int]()
+    weight = _weight(component, said, xids=xids, severity=severity, advice=advice, is_unused=is_unused)
     return Observation(
         path=path,
         key=key,
@@ -244,10 +248,15 @@ def _observation(
     )
 
 
-def _weight(component: str, said: str, *, xids: Collection[int], advice: str, is_unused: bool) -> Weight:
-    """The catalog decides about Xids, else gpud's own advice."""
+def _weight(component: str, said: str, *, xids: Collection[int], severity: str, advice: str, is_unused: bool) -> Weight:
+    """The catalog decides about Xids, else gpud's own advice.
+
+    Of an NVLink event the number alone does not tell whether it was fatal; gpud has read the whole line.
+    """
     if xids:
-        return of_xids(xids, said)
+        is_mild = severity == "warning" or advice in (NO_ACTION, OF_PROGRAM)
+        is_not_fatal = is_mild and all(xid in nvlink5.CODES for xid in xids)
+        return Weight.PROGRAM if is_not_fatal else of_xids(xids, said)
     is_own = component in (*RUNTIMES, "kubelet")  # the node does not work without it
     if is_unused or (not is_own and advice in ("", NO_ACTION, OF_PROGRAM) and is_of_monitor("", said)):
         return Weight.MONITOR
