@@ -23,7 +23,7 @@ _STAMP: Final = (
     rf"|(?:[A-Z][a-z]{{2}} )?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?"
     r"|[0-9]{9,11}\.[0-9]{1,9})"
 )
-_ZONE: Final = r"(?: [A-Z]{3,4})?"
+_ZONE: Final = r"(?: (?:[A-Z]{3,5}|[+-][0-9]{2,4}))?"  # some have no letters: +08
 _BOOT_STAMP: Final = r"\[ {0,11}[0-9]{1,10}\.[0-9]{3,9}\](?: ?\[ {0,6}[TC][0-9]{1,7}\])?"
 _RING: Final = (  # as dmesg prints a time
     rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ {{0,20}}(?:{_STAMP} {{0,20}})?[<+][^\]\n]{{1,20}}\]"
@@ -35,7 +35,7 @@ _HEADER: Final = rf"{_STAMP}{_ZONE} {_TAG}"  # of a system log
 _FORMS: Final = re.compile(
     r"[0-7],[0-9]{1,19},[0-9]{1,19},[^;\n]{0,100};"  # a record of /dev/kmsg
     rf"|(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}})"  # <0> to <7>: kernel
-    rf"|kern *:[a-z]{{3,6}} *: {_RING} ?"  # dmesg -x
+    rf"|kern *:[a-z]{{3,6}} *: (?:{_RING} ?|{_STAMP} )?"  # dmesg -x
     rf"|<[0-7]>1 {_STAMP} \S{{1,255}} kernel - \S{{1,32}} (?:-|\[[^\]\n]{{0,999}}\]) \ufeff?(?:{_RING} ?)?"
 )
 # How the texts begin that are read as faults, and the first line of a boot.
@@ -53,8 +53,9 @@ _UPTIME: Final = re.compile(
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
-_FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport)"
-_WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}})"')
+_FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport|programname|syslogtag)"
+_WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}}?):?"')
+_FACILITIES: Final = re.compile(r'"(?:SYSLOG_FACILITY|facility)" ?: ?"([^"]{1,64})"')  # no program can use the kernel's
 
 
 def writer(line: str) -> str:
@@ -62,6 +63,8 @@ def writer(line: str) -> str:
     words = _WORDS.search(line)
     before = line[: words.start()] if words is not None else line
     if line.startswith("{") and (field := _OBJECT.match(before)):
+        if not {"kern", "kernel", "0"}.issuperset(_FACILITIES.findall(line)):
+            return PROGRAM
         if named := _WRITERS.findall(line):
             return KERNEL if set(named) == {KERNEL} else PROGRAM
         return _unless_program(line[field.end() :])

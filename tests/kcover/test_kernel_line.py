@@ -1,6 +1,8 @@
 """Who wrote a line of a log file: a user's text is not taken for the kernel's."""
 
+import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,9 @@ XID = "NVRM: Xid (PCI:0000:4e:00): 79, pid=1, GPU has fallen off the bus."
         "<4>[ 12.000000] ",
         "[Thu Nov 28 10:00:00 2026] ",
         "kern  :err   : [   12.345678] ",
+        "kern  :err   : 2026-11-28T10:00:00,123456+00:00 ",
+        "kern  :err   : ",
+        "Thu 2026-11-28 10:00:00 +08 gpu-1 kernel: ",
         "2026-11-28T10:00:00,123456+00:00 ",
         "Sep 12 00:01:44 ws1 kernel: ",
         "Sep  2 00:01:44 ws1 kernel: [1234.567890] ",
@@ -100,6 +105,23 @@ def test_the_fields_of_a_journal() -> None:
     assert kernel_line.is_of_kernel('{"_TRANSPORT":"kernel","SYSLOG_IDENTIFIER":"kernel","MESSAGE":"' + XID + '"}')
     tagged = '{"SYSLOG_IDENTIFIER":"kernel","_TRANSPORT":"syslog","MESSAGE":"' + XID + '"}'
     assert kernel_line.is_of_program(tagged)
+
+
+@pytest.mark.parametrize(
+    ("fields", "writer"),
+    [
+        ({"facility": "kern", "priority": "err", "talos-time": "2026-11-29T18:59:01.3Z"}, ""),
+        ({"facility": "user", "priority": "warning"}, "program"),
+        ({"facility": "user", "programname": "kernel", "procid": "-"}, "program"),
+        ({"programname": "train", "severity": "err"}, "program"),
+        ({"facility": "kern", "programname": "kernel", "syslogtag": "kernel:"}, "kernel"),
+        ({"SYSLOG_FACILITY": "0", "_TRANSPORT": "kernel"}, "kernel"),
+        ({"priority": 3, "sequence": 1432, "sec": 12345}, ""),
+    ],
+)
+def test_who_wrote_a_line_in_json(fields: dict[str, Any], writer: str) -> None:
+    assert kernel_line.writer(json.dumps({**fields, "msg": XID})) == writer
+    assert kernel_line.writer(json.dumps({"msg": XID, **fields})) == writer
 
 
 @pytest.mark.parametrize(
