@@ -21,7 +21,9 @@ REPLICA_LABELS: Final = ("replica", "prometheus_replica", "__replica__")  # whic
 _OF_WORKLOAD: Final = re.compile(r"Kube(?:Pod|Job|Container|Deployment|StatefulSet|DaemonSet|Hpa)")
 _WORKLOADS: Final = ("job", "pod", "container", "service", "deployment", "daemonset", "statefulset")
 _EXPORTER: Final = re.compile(r"exporter|dcgm|prometheus", re.IGNORECASE)
-_BROKEN: Final = re.compile(r"(?:Instance|Target|Exporter|Scrape).*(?:Down|Missing|Fail)|Kube(?:Pod|Daemon|Container)")
+_BROKEN: Final = re.compile(
+    r"(?:Instance|Target|Exporter|Scrape).*(?:Down|Missing|Fail)|Kube(?:Pod|Daemon|Container)|^up$"
+)
 
 
 def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetime) -> Reading:
@@ -80,7 +82,7 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     ends_at = observation.moment(alert, "endsAt", now=now) if status == "resolved" else None
     texts = [notes[key] for key in ("summary", "description", "message") if notes.get(key)]
     xids = series_labels.xids(labels, *texts)
-    severity, weight = _weight(labels, xids, texts)
+    severity, weight = weighed(labels, xids, texts)
     return Observation(
         path=path,
         key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
@@ -94,14 +96,14 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
         severity=severity,
         weight=weight,
         healthy=status == "resolved",
-        alias=only(xids),
+        alias=only(xids) if weight is not Weight.MONITOR else None,  # it does not say that there was one
         advice=notes.get("runbook_url", ""),
         seen_at=ends_at or starts_at,
     )
 
 
-def _weight(labels: Json, xids: Collection[int], texts: Sequence[str]) -> tuple[str, Weight]:
-    """The severity and the weight: the catalog decides about Xids, else the sender's own word."""
+def weighed(labels: Json, xids: Collection[int], texts: Sequence[str] = ()) -> tuple[str, Weight]:
+    """The severity and the weight of an alert: the catalog decides about Xids, else the sender's own word."""
     severity = severity_of(labels.get("severity", ""))
     weight = of_xids(xids, texts[0] if texts else "") if xids else Weight.NODE
     if weight is Weight.NODE and (is_of_monitor(labels["alertname"]) or _is_about_exporter(labels)):

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kcover import reasons
 from kcover.faults import xid
 from kcover.faults.device import NONE, Device, named
-from kcover.faults.weight import Weight
+from kcover.faults.weight import Weight, named_xids, of_xids, only
 from kcover.quote import short_repr, short_text
 from kcover.sources import observation
 from kcover.sources.observation import Observation, Unreadable
@@ -185,6 +185,9 @@ def _observation(
 ) -> Observation:
     is_order = event.annotations.get(NEEDS_RECOVERY) == "true"  # its agent asks for it, whatever the Event's type
     is_info = event.type == NORMAL and not is_order and kind == "event"
+    # The catalog decides about the Xids that another writer's text names.
+    xids = named_xids(event.message[: observation.MAX_MESSAGE]) if kind == "event" else frozenset[int]()
+    weight = of_xids(xids, event.message) if xids else Weight.NODE
     return Observation(
         path=f"{event.namespace}/{event.involved_name}",
         key=_key(event, at),
@@ -195,7 +198,8 @@ def _observation(
         device=device,
         message=observation.text({"message": said or event.message}, "message"),
         severity="info" if is_info else "degraded" if is_order or kind == "xid" else "warning",
-        weight=Weight.INFO if is_info else Weight.NODE,
+        weight=Weight.INFO if is_info else weight,
+        alias=only(xids),
         seen_at=at,
     )
 

@@ -15,10 +15,9 @@ from typing import Any, Final, Self
 
 from kcover import reasons
 from kcover.faults.device import UUID, Device, named
-from kcover.faults.weight import Weight, is_of_monitor, of_xid, severity_of
 from kcover.quote import short_repr
+from kcover.sources import alertmanager, observation
 from kcover.sources import labels as series_labels
-from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, sample, shows_xids
 
@@ -128,6 +127,8 @@ def read(
         try:
             series = _series(item, path, query=query, node_labels=node_labels, now=now)
             is_xid = _is_xid(query, series.labels)
+            if not is_xid and _is_quiet(series):
+                continue
             key = series.key(is_xid=is_xid)
             keys.add(key)
             names = {key, series.place, series.old_key(before)}
@@ -150,13 +151,9 @@ def read(
     if shows_xids(query):  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
-        # What named no device may be of any device of its check, so that it ends with the last of them.
-        checks = {place[: place.rindex("\t") + 1] for place in told}
-        for key in dict.fromkeys(key if _is_place(key) else key[: key.rindex("\t") + 1] for key in before.shown):
-            if key in checks:
-                current[key] = NO_XID
-            elif key not in seen:
-                found.append(_passed(key, now=now))
+        standing, ended = _standing(before, told, seen)
+        current |= standing
+        found += [_passed(key, now=now) for key in ended]
     after = Before(
         at=now,
         shown=current,
@@ -164,6 +161,17 @@ def read(
         gone={key: before.read_at(key).isoformat() for key in gone if key in current},
     )
     return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), after=after)
+
+
+def _standing(before: Before, told: Collection[str], seen: Collection[str]) -> tuple[dict[str, str], list[str]]:
+    """Of what was shown before: what named no device and still stands, and the keys of what has ended.
+
+    What named no device may be of any device of its check, so that it ends with the last of them.
+    """
+    checks = {place[: place.rindex("\t") + 1] for place in told}
+    keys = dict.fromkeys(key if _is_place(key) else key[: key.rindex("\t") + 1] for key in before.shown)
+    standing = {key: NO_XID for key in keys if key in checks}
+    return standing, [key for key in keys if key not in standing and key not in seen]
 
 
 def _earliest(before: Before, series: _Series, key: str, *, is_xid: bool) -> datetime:
@@ -209,6 +217,15 @@ def _xid_of(series: _Series) -> str:
     return str(int(series.value))
 
 
+def _is_quiet(series: _Series) -> bool:
+    """Return whether the series tells of no fault: an alert that does not fire yet, or a count of none.
+
+    dcgm-exporter counts events in a window, and shows a 0 for each GPU that had none.
+    """
+    is_count = series.code.startswith("DCGM_EXP_") and series.code.endswith("_COUNT")
+    return series.labels.get("alertstate") == "pending" or (is_count and series.value == 0)
+
+
 def _alert_value(series: _Series) -> str:
     """What a series of alerts shows: the Xid in its labels, as two Xids of one GPU are two faults; else 1."""
     return str(series_labels.xid(series.labels) or NO_XID)
@@ -218,10 +235,8 @@ def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: 
     is_xid = _is_xid(query, series.labels)
     name = series.labels.get("__name__", "") or query[:200]
     alias = int(value) if is_xid else series_labels.xid(series.labels)
-    severity = severity_of(series.labels.get("severity", ""))
-    weight = of_xid(alias) if alias is not None else Weight.MONITOR if is_of_monitor(series.code) else Weight.NODE
-    if weight is Weight.NODE and severity == "info":
-        weight = Weight.INFO
+    labels = {**series.labels, "alertname": series.code}
+    severity, weight = alertmanager.weighed(labels, () if alias is None else (alias,))
     return Observation(
         path=series.path,
         key="\n".join((series.place, value, now.isoformat())),
@@ -231,7 +246,7 @@ def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: 
         check=value if is_xid else series.code,
         device=series.device,
         message=f"{name} = {value if is_xid else series.value:}",
-        severity="info" if weight in (Weight.INFO, Weight.MONITOR) else severity,
+        severity=severity,
         weight=weight,
         alias=None if is_xid else alias,
         seen_at=series.at,
