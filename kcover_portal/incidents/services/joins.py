@@ -6,6 +6,7 @@ must be a source: an agent distinguishes its own faults. An alert or a condition
 minutes after its cause: about one device, it joins whenever that was.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from kcover_portal.incidents.services.timed_fault import STATES
 from kcover_portal.prepared import Prepared
 
 JOIN_WINDOW = timedelta(seconds=60)
+_PART = re.compile(r" (?:(?:mig|link|port) |MIG-).*")
 
 
 def joined(node: Node, groups: Sequence[FaultGroup], *, now: datetime) -> list[FaultGroup]:
@@ -63,10 +65,22 @@ def _joined(group: FaultGroup, candidates: Sequence[Incident], *, since: datetim
 
 
 def _is_told_apart(group: FaultGroup, row: Incident) -> bool:
-    """Returns whether the source itself tells the fault of a device from the one that it reported without a device."""
-    if bool(group.identity[2]) == bool(row.device) or not is_from_source(group):
+    """Returns whether the source itself tells the fault from the one that it reported of no device or another part.
+
+    Otherwise the end of one would be the end of both.
+    """
+    kind, code, device = group.identity
+    is_one_named = bool(device) != bool(row.device)
+    is_other_part = (kind, code) == (row.kind, row.code) and _part(device) != _part(row.device)
+    if not (is_one_named or is_other_part) or not is_from_source(group):
         return False
     return row.occurrences.filter(witness=witness_of(group.fresh[0])).exists()
+
+
+def _part(device: str) -> str:
+    """The part that the name of a device (``Device.key``) ends with; "" for a whole device."""
+    found = _PART.search(device)
+    return found[0] if found else ""
 
 
 def _lasts(group: FaultGroup, row: Incident) -> bool:
