@@ -19,7 +19,7 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 SOURCE: Final = "aws.health"
 SERVICE: Final = "EC2"
 CHANGE, ISSUE = "scheduledChange", "issue"  # categories; the others announce nothing about a machine
-CLOSED, RESOLVED = "closed", "RESOLVED"  # of the event, and of one instance
+CLOSED, WELL = "closed", ("RESOLVED", "UNIMPAIRED")  # of the event, and of one instance
 MAX_ID: Final = 200
 MAX_INSTANCES: Final = observation.MAX_ITEMS
 _INSTANCE: Final = re.compile(r"(?:arn:[^/]*/)?(i-[0-9a-f]{8,17})")
@@ -76,7 +76,7 @@ def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> Read
                 code=code,
                 check=code,
                 message=message,
-                healthy=is_over or status == RESOLVED,
+                healthy=is_over or status in WELL,
                 seen_at=at,
             )
             found.append(seen)

@@ -214,7 +214,7 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
         severity="info",
         weight=_weight(condition, match),
         healthy=match is None,
-        seen_at=condition.since,
+        seen_at=condition.since if match is not None else now,  # it is over now, whatever time its writer sets
     )
     if match is None:
         return [said]

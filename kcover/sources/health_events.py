@@ -107,7 +107,8 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
         return []
     message, advice = observation.text(health, "message") or code, _advice(health)
     named = _named(check, xids, message)
-    weight = _weight(check, message, xids=named, fatal=fatal, advice=advice)
+    is_to_skip = observation.boolean(observation.mapping(health, "quarantineOverrides"), "skip")
+    weight = Weight.INFO if is_to_skip else _weight(check, message, xids=named, fatal=fatal, advice=advice)
     devices = impacted.devices(_entities(health))
     if LOG_CHECK.search(check):
         # A kernel line is a fault of the whole device, whatever part of it the line names.
