@@ -9,7 +9,7 @@ syslog's (RFC 3164, and with RFC 3339 times; BusyBox adds the facility), RFC 542
 """
 
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 DRIFT: Final = 0.001  # of the kernel's clock, 86 s a day; one that nothing corrects drifts by a tenth of it
@@ -50,6 +50,10 @@ _UPTIME: Final = re.compile(
     rf"(?:(?:{_HOST} )?kernel: {{0,2}})?\Z"
     r"|\A[0-7],[0-9]{1,19},([0-9]{1,16}),[^;\n]{0,100};\Z"
 )
+_PRINTED: Final = re.compile(
+    r"(?:<[0-7]>(?:1 )?|kern *:[a-z]{3,6} *: )?"  # of syslog, with its version 1 (RFC 5424); of dmesg -x
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2}))"
+)
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
@@ -89,6 +93,17 @@ def uptime(line: str) -> timedelta | None:
         return None
     seconds, fraction, micro = stamp.groups()
     return timedelta(microseconds=int(micro or seconds + fraction.ljust(6, "0")[:6]))
+
+
+def printed_at(line: str) -> datetime | None:
+    """The time that a system log printed before the line, with its zone (RFC 3339); None without one."""
+    found = _PRINTED.match(line)
+    if found is None:
+        return None
+    try:
+        return datetime.fromisoformat(found[1])
+    except ValueError:
+        return None
 
 
 def words_of(line: str) -> str:

@@ -19,10 +19,6 @@ _ANY_CASE: Final = (
     (re.compile(r"NVRM: Xid", re.IGNORECASE), "NVRM: Xid"),
     (re.compile(r"\bSXid", re.IGNORECASE), "SXid"),
 )
-_PRINTED: Final = re.compile(
-    r"(?:<[0-7]>(?:1 )?|kern *:[a-z]{3,6} *: )?"  # of syslog, with its version 1 (RFC 5424); of dmesg -x
-    r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2}))"
-)
 _NOT_CODE: Final = re.compile(r"[^a-z0-9_.-]+")
 
 
@@ -72,17 +68,6 @@ def code_of(text: str) -> str:
 def nanoseconds(at: datetime) -> int:
     """The time in nanoseconds since 1970, to the microsecond."""
     return (at - _BEGIN) // timedelta(microseconds=1) * 1_000
-
-
-def printed_at(line: str) -> datetime | None:
-    """The time that a system log printed before the line, with its zone (RFC 3339); None without one."""
-    found = _PRINTED.match(line)
-    if found is None:
-        return None
-    try:
-        return datetime.fromisoformat(found[1])
-    except ValueError:
-        return None
 
 
 def moment(nanosecond: int) -> datetime:

@@ -155,7 +155,7 @@ def _observation(
         return None
     if not fields.is_storable(line):
         raise Unreadable("1", reasons.of("source_not_storable"))
-    seen_at, printed = log_lines.moment(at), log_lines.printed_at(line)
+    seen_at, printed = log_lines.moment(at), kernel_line.printed_at(line)
     if printed is not None and printed < seen_at:  # a collector that read it late, such as after a reboot
         seen_at = printed
     node = series_labels.node(labels, node_labels)

@@ -26,8 +26,8 @@ class Record:
 
     ``facility`` 0 is the kernel's own. The kernel lets no program use it, so any other value is a program's message.
     ``is_plain``: without a header. A system log has the lines of programs, too, and any user may log any text, so that
-    only what stands before the text tells whose it is. ``most_uptime``: a plain line whose kernel had run for longer is
-    of an earlier boot.
+    only what stands before the text tells whose it is. ``most_uptime``: a plain line whose kernel had run for longer,
+    or that was printed before, is of an earlier boot.
     """
 
     text: str
@@ -49,8 +49,9 @@ class Record:
     def _is_of_earlier_boot(self) -> bool:
         if self.most_uptime is None:
             return False
-        uptime = kernel_line.uptime(self.text)
-        return uptime is not None and uptime > self.most_uptime
+        uptime, printed = kernel_line.uptime(self.text), kernel_line.printed_at(self.text)
+        is_older = printed is not None and printed < self.at - self.most_uptime
+        return is_older or (uptime is not None and uptime > self.most_uptime)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
