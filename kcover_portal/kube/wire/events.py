@@ -16,8 +16,13 @@ class EventSource(base.Struct, frozen=True):
     component: str = ""
 
 
+class EventSeries(base.Struct, frozen=True):
+    count: int = 0
+    last_observed_time: datetime | None = None
+
+
 class EventObject(base.AnyObject, frozen=True):
-    """A core/v1 Event. Clients of events.k8s.io set ``eventTime`` and leave the timestamps null."""
+    """A core/v1 Event. Clients of events.k8s.io set ``eventTime`` and ``series`` and leave the timestamps null."""
 
     reason: str = ""
     type: str = ""
@@ -28,9 +33,10 @@ class EventObject(base.AnyObject, frozen=True):
     reporting_component: str = ""
     last_timestamp: datetime | None = None
     event_time: datetime | None = None
+    series: EventSeries | None = None
 
     def value(self) -> values.SeenEvent:
-        meta = self.metadata
+        meta, series = self.metadata, self.series or EventSeries()
         return values.SeenEvent(
             namespace=meta.namespace,
             name=meta.name,
@@ -38,12 +44,12 @@ class EventObject(base.AnyObject, frozen=True):
             reason=self.reason,
             type=self.type,
             message=self.message,
-            count=self.count or 1,
+            count=series.count or self.count or 1,
             involved_kind=self.involved_object.kind,
             involved_name=self.involved_object.name,
             involved_namespace=self.involved_object.namespace,
             annotations=meta.annotations or {},
             component=self.reporting_component or (self.source.component if self.source else ""),
-            last_at=self.last_timestamp or self.event_time or meta.creation_timestamp,
+            last_at=series.last_observed_time or self.last_timestamp or self.event_time or meta.creation_timestamp,
             resource_version=meta.resource_version,
         )

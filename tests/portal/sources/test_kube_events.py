@@ -122,6 +122,22 @@ def test_a_repetition_counts_and_a_second_look_does_not(events: Events) -> None:
     assert seen()[0][3] == 2
 
 
+def test_a_repetition_that_a_client_of_the_new_api_counts(events: Events) -> None:
+    """It counts in ``series``, and its other times stay as they were."""
+    began, later = (
+        (events.world.now - timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z") for seconds in (60, 1)
+    )
+    name = events.add()
+    new = {"eventTime": began, "lastTimestamp": None, "count": None}
+    events.world.kube.objects.merge("Event", "default", name, new)
+    events.look()
+    series = {"count": 2, "lastObservedTime": later}
+    events.world.kube.objects.merge("Event", "default", name, {"series": series})
+    events.look()
+    assert seen()[0][3] == 2
+    assert Incident.objects.get().last_at > datetime.fromisoformat(began)
+
+
 UUID = "GPU-5a5f3f6e-1c1e-4f0e-9c1f-0123456789ab"
 
 
