@@ -22,6 +22,7 @@ _GPU_FILE: Final = re.compile(r"(?:nvidia|[Gg][Pp][Uu][ _-]?)([0-9]{1,4})")
 _OF_GPU: Final = re.compile(r"gpu|dev(?:ice)?|minor", re.IGNORECASE)  # kinds whose values may be names of GPUs
 _SWITCH_FILE: Final = re.compile(r"(?:/dev/)?nvidia-nvswitch([0-9]{1,4})")
 _NUMBER: Final = re.compile(r"[0-9]{1,4}")
+_NO_NAMES: Final = frozenset(("all", "any", "n/a", "na", "none", "null", "unknown"))  # what monitors write without one
 _MOST_NAME, _MOST_PART = 72, 54  # characters; a key must fit into 128
 
 
@@ -95,6 +96,8 @@ def _short(name: str, most: int) -> str:
 def unit_of(kind: str, value: str) -> str:
     """``gpu 3`` for the kind ``GPU`` and the value ``3`` or ``nvidia3``; "" for a value that is no name."""
     value = value.strip()
+    if value.lower() in _NO_NAMES:
+        return ""
     if _OF_GPU.search(kind) and (file := _GPU_FILE.fullmatch(value)):
         return f"gpu {int(file[1])}"
     if file := _SWITCH_FILE.fullmatch(value):

@@ -33,6 +33,8 @@ def is_event(body: object) -> TypeGuard[Json]:
 def read(body: Json, *, now: datetime) -> Reading:
     """One observation for each affected instance. Raises Unreadable if the event as a whole cannot be read.
 
+    A communication also goes to a backup region, with an ``id`` of its own:
+    https://docs.aws.amazon.com/health/latest/ug/aws-health-events-eventbridge-schema.html.
     Events about other services, and windows that are past, are ignored.
     """
     event = observation.text(body, "id", most=MAX_ID)
@@ -41,7 +43,8 @@ def read(body: Json, *, now: datetime) -> Reading:
         raise Unreadable("id", reasons.of("cloudevent_attribute", name="id", most=MAX_ID))
     detail = observation.mapping(body, "detail")
     try:
-        return _read(detail, f"{SOURCE}\n{event}", at=at, now=now)
+        said = observation.text(detail, "communicationId", most=MAX_ID), observation.text(detail, "statusCode", most=40)
+        return _read(detail, "\n".join((SOURCE, *(said if said[0] else (event,)))), at=at, now=now)
     except Unreadable as error:
         raise Unreadable(f"detail/{error.path}", error.reason) from error
 
@@ -69,7 +72,7 @@ def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> Read
         if match := _INSTANCE.fullmatch(value):
             seen = Observation(
                 path=path,
-                key=f"{key}\n{page}\n{match[1]}",
+                key=f"{key}\n{page}\n{match[1]}\n{status}",
                 node="",
                 machine=match[1],
                 kind=maintenance_notices.KIND,

@@ -41,6 +41,7 @@ INVENTORY = [Known(0, A, "0000:18:00"), Known(2, B, "0000:3a:00")]
         ({"exported_gpu": "6", "gpu": "1"}, "gpu 6"),
         ({"instance": "10.0.0.1:9400", "port": "9400", "link": "https://runbook/x"}, ""),
         ({"gpu": "", "UUID": "no uuid", "pci": "none"}, ""),
+        *(({"gpu": value}, "") for value in ("N/A", "all", "Unknown", "none")),
     ],
 )
 def test_the_device_of_labels(given: dict[str, str], key: str) -> None:

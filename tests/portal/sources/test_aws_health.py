@@ -70,6 +70,16 @@ def test_a_scheduled_change_opens_an_incident_on_each_node_until_it_is_closed(cl
     assert open_incidents() == []
 
 
+def test_the_copy_in_the_backup_region_is_the_same_communication(cloud: Sender, now: datetime) -> None:
+    first = health("1", now - timedelta(minutes=3), INSTANCE, communicationId="c1-1")
+    copy = {**health("2", now - timedelta(minutes=2), INSTANCE, communicationId="c1-1"), "region": "us-east-1"}
+    assert [took(cloud.post(one)) for one in (first, copy)] == [(1, 0, []), (0, 1, [])]
+    assert Incident.objects.get().count == 1
+    over = health("3", now - timedelta(minutes=1), INSTANCE, communicationId="c2-1", statusCode="closed")
+    assert took(cloud.post(over)) == (1, 0, [])
+    assert open_incidents() == []
+
+
 def test_a_notice_of_days_ago_counts_while_its_window_is_still_to_come(cloud: Sender, now: datetime) -> None:
     assert took(cloud.post(health("1", now - timedelta(days=2), INSTANCE))) == (1, 0, [])
     assert open_incidents() == [("other", "maintenance", "")]
