@@ -79,6 +79,11 @@ class Incident(models.Model):
     moves = models.JSONField(
         default=list, db_default=[], help_text="when it ended and came back while it stayed open, as ISO times"
     )
+    told_checks = models.JSONField(
+        default=list,
+        db_default=[],
+        help_text="where a source tells it by several checks: witness, code and time of each",
+    )
     closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
     decided_at = models.DateTimeField(null=True)
     decided_labels = models.CharField(max_length=16, blank=True, help_text="digest of the node's labels when decided")

@@ -27,6 +27,7 @@ from kcover_portal.incidents.services import (
     report_spans,
     source_fault,
     timed_fault,
+    told_checks,
 )
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, worst
@@ -180,6 +181,7 @@ def _changes(
         return changes, False  # what an earlier boot had does not say how bad the fault of this one is
     if not is_late:
         changes |= {"last_at": now, **flapping_faults.changes_of_return(incident, now=now)}
+        changes |= told_checks.columns_of(incident, group.fresh)
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
     reading = _worse_reading(incident, group)

@@ -26,6 +26,7 @@ from kcover_portal.incidents.services import (
     late_reports,
     overflow,
     record_faults,
+    told_checks,
 )
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
@@ -163,7 +164,10 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
     nodes = {node.pk: node for node, _ in passed}
     by_node: dict[int, list[Incident]] = {}
     for row in _open_incidents(set(nodes), {one.kind for _, one in passed}):
-        if row.node_id is not None and any(node.pk == row.node_id and _is_about(one, row) for node, one in passed):
+        if row.node_id is not None and any(
+            node.pk == row.node_id and (_is_about(one, row) or _is_another_check(one, row, witness))
+            for node, one in passed
+        ):
             by_node.setdefault(row.node_id, []).append(row)
     for pk, rows in by_node.items():
         told = [one for node, one in passed if node.pk == pk]
@@ -173,7 +177,13 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
         others = [proof for proof in proofs if proof not in exact.values()]
         for row in rows:
             proof = exact.get(row.pk) or _first(others, row, _covers_old)
-            if proof is not None and _is_only_witness(row, witness) and not _is_newer(row, proof.passed):
+            about = [one for one in proofs if _is_another_check(one.passed, row, witness) and _covers(one, row)]
+            have_all_passed = told_checks.pass_all(row, witness, [(one.passed.check, one.passed.at) for one in about])
+            if have_all_passed is not None:
+                proof = about[-1] if have_all_passed else None
+            elif proof is not None and _is_newer(row, proof.passed):
+                proof = None
+            if proof is not None and _is_only_witness(row, witness):
                 because = reasons.of("source_reports_healthy", source=witness, check=proof.passed.check)
                 flapping_faults.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
 
@@ -196,6 +206,10 @@ def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
 
 def _is_about(passed: PassedCheck, row: Incident) -> bool:
     return passed.kind == row.kind and is_of_check(row.code, passed.check)
+
+
+def _is_another_check(passed: PassedCheck, row: Incident, witness: str) -> bool:
+    return passed.kind == row.kind and told_checks.has(row, witness, passed.check)
 
 
 def _covers(proof: _Proof, row: Incident) -> bool:

@@ -51,8 +51,9 @@ def _held(*, now: datetime) -> QuerySet[ToldSeries]:
     alone = ~Exists(
         Occurrence.objects.filter(incident=OuterRef("pk")).exclude(witness=OuterRef(OuterRef("source__name")))
     )
-    about = Q(code=OuterRef("check_name"), kind=OuterRef("kind"), node=OuterRef("node"))
-    open_now = Incident.objects.filter(alone, about, state=Incident.State.OPEN, ended_at=None)
+    about = Q(code=OuterRef("check_name")) | ~Q(told_checks=[])  # or one of several checks of the fault
+    of_node = Incident.objects.filter(about, kind=OuterRef("kind"), node=OuterRef("node"))
+    open_now = of_node.filter(alone, state=Incident.State.OPEN, ended_at=None)
     rows = ToldSeries.objects.filter(told_series.ENDED, Exists(open_now), source__kind=Source.Kind.ALERTMANAGER)
     came_back = Q(node__ready_since__gt=F("at")) & Q(node__ready_since__gt=now - HELD_FOR)
     ready = rows.filter(came_back, node__in_cluster=True, node__ready=True, source__enabled=True)

@@ -1,0 +1,116 @@
+"""Several checks of one source tell one fault: it ends when all of them have passed, in any order."""
+
+import itertools
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources.services import held_passes
+from tests.portal.sources.conftest import Sender, notification, stamp
+from tests.portal.sources.test_witnesses import agent_reports, xid
+
+Make = Callable[..., dict[str, Any]]
+SECOND = timedelta(seconds=1)
+SLOT = {"pci_bus_id": "00000000:4E:00.0", "err_code": "79"}
+RULES = ("GPUXidCritical", "GPUXidAny", "GPUXidOfTeam")
+OVER = {"isHealthy": True, "isFatal": False, "errorCode": [], "recommendedAction": 0}
+
+
+def is_open() -> bool:
+    row = Incident.objects.get()
+    return row.state == Incident.State.OPEN
+
+
+@pytest.fixture
+def fires(alert: Make, now: datetime) -> Make:
+    def make(name: str, *, ended: bool = False, began: int = 60, end: int = 0) -> dict[str, Any]:
+        told = {**alert(name, status="resolved" if ended else "firing", **SLOT)}
+        return {
+            **told,
+            "startsAt": stamp(now - began * SECOND),
+            **({"endsAt": stamp(now - end * SECOND)} if ended else {}),
+        }
+
+    return make
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_it_ends_with_the_last_of_them(alertmanager: Sender, fires: Make, order: tuple[int, ...]) -> None:
+    for name in RULES:
+        alertmanager.post(notification(fires(name)))
+    for place, number in enumerate(order):
+        assert is_open()
+        alertmanager.post(notification(fires(RULES[number], ended=True, end=10 - place)))
+    assert not is_open()
+
+
+def test_all_in_one_notification(alertmanager: Sender, fires: Make) -> None:
+    alertmanager.post(notification(*map(fires, RULES)))
+    alertmanager.post(notification(*(fires(name, ended=True) for name in RULES[:2]), fires(RULES[2])))
+    assert is_open()
+    alertmanager.post(notification(*(fires(name, ended=True) for name in RULES)))
+    assert not is_open()
+
+
+def test_one_that_began_after_the_end_of_the_other_ends_by_itself(alertmanager: Sender, fires: Make) -> None:
+    alertmanager.post(notification(fires(RULES[0], began=60)))
+    alertmanager.post(notification(fires(RULES[1], began=20)))
+    alertmanager.post(notification(fires(RULES[0], ended=True, began=60, end=30)))
+    assert is_open()
+    alertmanager.post(notification(fires(RULES[1], ended=True, began=20, end=5)))
+    assert not is_open()
+
+
+def test_one_that_fires_again_stands_again(alertmanager: Sender, fires: Make) -> None:
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name)))
+    alertmanager.post(notification(fires(RULES[0], ended=True, end=40)))
+    alertmanager.post(notification(fires(RULES[0], began=30)))
+    alertmanager.post(notification(fires(RULES[1], ended=True, end=20)))
+    assert is_open()
+    alertmanager.post(notification(fires(RULES[0], ended=True, began=30, end=10)))
+    assert not is_open()
+
+
+def test_the_end_of_an_alert_about_another_gpu_ends_nothing(alertmanager: Sender, alert: Make, fires: Make) -> None:
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name)))
+    other = {"pci_bus_id": "00000000:5E:00.0", "err_code": "79"}
+    for name in RULES[:2]:
+        alertmanager.post(notification(alert(name, status="resolved", **other)))
+    assert is_open()
+
+
+def test_checks_of_nvsentinel(sentinel: Sender, health: Make, now: datetime) -> None:
+    checks = ("SysLogsXIDError", "GpuXidWatch")
+    for number, name in enumerate(checks):
+        sentinel.post([health(f"{number}", at=now - 60 * SECOND, checkName=name)])
+    sentinel.post([health("3", at=now - 20 * SECOND, checkName=checks[0], **OVER)])
+    assert is_open()
+    sentinel.post([health("4", at=now - 10 * SECOND, checkName=checks[1], **OVER)])
+    assert not is_open()
+
+
+def test_another_witness_keeps_it_open(east: Cluster, alertmanager: Sender, fires: Make, now: datetime) -> None:
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name)))
+    agent_reports(east, xid(), at=now)
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name, ended=True)))
+    assert is_open()
+
+
+def test_ends_that_came_while_the_node_was_not_ready(alertmanager: Sender, fires: Make, now: datetime) -> None:
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name)))
+    Node.objects.filter(name="gpu-1").update(ready=False)
+    for name in RULES[:2]:
+        alertmanager.post(notification(fires(name, ended=True)))
+    assert is_open()
+    Node.objects.filter(name="gpu-1").update(ready=True, ready_since=now + 60 * SECOND)
+    held_passes.apply(now=now + timedelta(minutes=30))
+    assert not is_open()
