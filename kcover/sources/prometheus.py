@@ -131,9 +131,9 @@ def read(
                 continue
             key = series.key(is_xid=is_xid)
             keys.add(key)
+            value = _xid_of(series) if is_xid else _alert_value(series)  # without a value, it stays as it was shown
             names = {key, series.place, series.old_key(before)}
             seen |= names
-            value = _xid_of(series) if is_xid else _alert_value(series)
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
             continue
@@ -153,7 +153,7 @@ def read(
     else:
         standing, ended = _standing(before, told, seen)
         current |= standing
-        found += [_passed(key, now=now) for key in ended]
+        found += [passed(key, now=now) for key in ended]
     after = Before(
         at=now,
         shown=current,
@@ -254,7 +254,7 @@ def _fault(series: _Series, value: str, *, query: str, earliest: datetime, now: 
     )
 
 
-def _passed(key: str, *, now: datetime) -> Observation:
+def passed(key: str, *, now: datetime) -> Observation:
     """The end of the alert of a series that is gone."""
     node, code, device = key.split("\t")[:3]
     return Observation(

@@ -44,7 +44,7 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     ``counted_until``: what is older has been read before, so that its unknown nodes are not counted again.
     """
     reading = _with_nodes(source.cluster, reading)
-    told_of, several = _nodes_told_of(source.cluster, reading)
+    told_of, several = nodes_told_of(source.cluster, reading)
     nodes = {node.name: node for node in told_of.values()}
     rejected = [*reading.rejected]
     known = []
@@ -89,7 +89,7 @@ def _with_nodes(cluster: Cluster, reading: Reading) -> Reading:
     )
 
 
-def _nodes_told_of(cluster: Cluster, reading: Reading) -> tuple[dict[str, Node], dict[str, list[str]]]:
+def nodes_told_of(cluster: Cluster, reading: Reading) -> tuple[dict[str, Node], dict[str, list[str]]]:
     """The nodes by their names or the hosts in the reading, and the names of the nodes that a host fits if several.
 
     Only a host that is no node's name costs another query.

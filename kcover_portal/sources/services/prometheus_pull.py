@@ -1,11 +1,12 @@
 """Reads Prometheus: one instant query, compared with the reading before."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import transaction
 
-from kcover.sources import prometheus
+from kcover.sources import prometheus, settings
 from kcover.sources.observation import MAX_ITEMS, Reading
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position
@@ -27,11 +28,30 @@ def read(source: Source, *, clock: Clock) -> bool:
         before = prometheus.Before.from_json(source.cursor)
     else:
         before = _read(source, prometheus.Before(), at=now - KNOWN_BEFORE).after
-    found = _read(source, before, at=now)
+    found, vanished = _without_vanished(source, _read(source, before, at=now), now=now)
     with transaction.atomic():
         intake.take(source, _news(source, found.reading), now=now)
-        pull_position.store(source, {**found.after.to_json(), "rejected": _rejected(found.reading)})
+        beside = {"rejected": _rejected(found.reading), "vanished": vanished}
+        pull_position.store(source, {**found.after.to_json(), **beside})
     return False
+
+
+def _without_vanished(
+    source: Source, found: prometheus.SeriesReading, *, now: datetime
+) -> tuple[prometheus.SeriesReading, list[str]]:
+    """Leaves out the ends of alerts whose series may have vanished with their node; returns their keys, too.
+
+    Such an end counts when the node has been Ready for so long that the series would be there again.
+    """
+    vanished = [key for key in source.cursor.get("vanished", ()) if key not in found.after.shown]
+    seen = [*found.reading.observations, *(prometheus.passed(key, now=now) for key in vanished)]
+    ended = tuple(one for one in seen if one.healthy)
+    nodes, _ = intake.nodes_told_of(source.cluster, Reading(observations=ended))
+    until = now - settings.doubt(source.kind, source.settings)
+    away = {told for told, node in nodes.items() if not node.ready or (node.ready_since or until) > until}
+    left = tuple(one for one in seen if not (one.healthy and one.node in away))
+    keys = [one.key.partition("\n")[0] for one in ended if one.node in away]
+    return replace(found, reading=replace(found.reading, observations=left)), keys
 
 
 def _news(source: Source, reading: Reading) -> Reading:

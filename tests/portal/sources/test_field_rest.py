@@ -1,0 +1,164 @@
+"""More reports as other systems write them: values that are none, ends that are none, labels that change."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources.models import Source
+from tests.portal.sources.conftest import Sender, add, notification, pull, stamp
+from tests.portal.sources.stand_ins import Answered, StandIns
+from tests.portal.sources.test_field_reports import B, inventory, open_devices
+from tests.portal.sources.test_late_reports import boots, rebooted
+
+__all__ = ["rebooted"]
+Make = Callable[..., dict[str, Any]]
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+XIDS, HOT = "DCGM_FI_DEV_XID_ERRORS", "DCGM_FI_DEV_GPU_TEMP"
+GPU = {"Hostname": "gpu-1", "gpu": "2", "UUID": B, "pci_bus_id": "00000000:3A:00.0"}
+
+
+class Read:
+    """A Prometheus whose series the test gives; each reading is one of them, or of none."""
+
+    def __init__(self, cluster: Cluster, others: StandIns, *, now: datetime, **given: str) -> None:
+        self.others, self.name = others, XIDS if "query" not in given else HOT
+        self.row: Source = add(cluster, "prometheus", now=now, url=f"{others.url}/prometheus", **given)
+        self._answer()  # what was an hour ago
+
+    def _answer(self, *rows: dict[str, Any]) -> None:
+        body = {"data": {"resultType": "vector", "result": list(rows)}}
+        self.others.troubles.append(Answered(body=json.dumps(body).encode()))
+
+    def at(self, moment: datetime, value: str = "", **labels: str) -> None:
+        series = {"metric": {"__name__": self.name, **GPU, **labels}, "value": [moment.timestamp(), value]}
+        self._answer(*([series] if value else []))
+        self.row = pull(self.row, at=moment)
+
+
+# --- Prometheus
+
+
+@pytest.mark.parametrize("odd", ["NaN", "+Inf", "-1", "0.5", "2147483632", "9223372036854775792"])
+def test_a_value_that_is_no_xid_ends_nothing_and_the_last_one_is_told_once(
+    east: Cluster, now: datetime, stand_ins: StandIns, odd: str
+) -> None:
+    read = Read(east, stand_ins, now=now)
+    for number, value in enumerate(("79", odd, odd, "79", "62")):
+        read.at(now + number * 30 * SECOND, value)
+    assert list(Incident.objects.order_by("pk").values_list("code", "count")) == [("79", 1), ("62", 1)]
+
+
+def test_a_value_that_is_no_xid_between_two_boots(
+    east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
+) -> None:
+    read = Read(east, stand_ins, now=now)
+    for seconds, value in ((-60, "79"), (10, "NaN"), (70, "NaN"), (130, "79"), (190, "0"), (280, "62")):
+        read.at(rebooted + seconds * SECOND, value)
+    assert boots() == ["boot-1", "boot-2"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"gpu": "5"}, {"gpu": "0", "instance": "10.0.0.7:9400"}, {"DCGM_FI_DRIVER_VERSION": "590.1"}, {"pci_bus_id": ""}],
+)
+def test_labels_that_change_with_a_driver_or_a_boot_are_no_new_fault(
+    east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns, changed: dict[str, str]
+) -> None:
+    read = Read(east, stand_ins, now=now)
+    read.at(rebooted - 60 * SECOND, "79")
+    for seconds in (40, 300):
+        read.at(rebooted + seconds * SECOND, "79", **changed)
+    assert "boot-2" not in boots()
+
+
+def is_ready(ready: bool, *, at: datetime) -> None:
+    Node.objects.filter(name="gpu-1").update(ready=ready, ready_since=at if ready else None)
+
+
+@pytest.mark.parametrize("comes_back", [False, True])
+def test_series_that_vanish_with_their_node_end_when_it_is_back(
+    east: Cluster, now: datetime, stand_ins: StandIns, comes_back: bool
+) -> None:
+    read = Read(east, stand_ins, now=now, query=f"{HOT} > 90")
+    read.at(now, "95")
+    is_ready(False, at=now)
+    for minute in (1, 2):
+        read.at(now + minute * MINUTE)
+    is_ready(True, at=now + 3 * MINUTE)
+    read.at(now + 4 * MINUTE)  # its exporter may not have been read yet
+    assert len(open_devices()) == 1
+    read.at(now + 5 * MINUTE, "95" if comes_back else "")
+    assert Incident.objects.get().state == ("open" if comes_back else "closed")
+    read.at(now + 6 * MINUTE)
+    assert open_devices() == []
+
+
+def test_series_that_vanish_with_their_node_and_are_back_after_a_reboot_are_told_again(
+    east: Cluster, now: datetime, rebooted: datetime, stand_ins: StandIns
+) -> None:
+    read = Read(east, stand_ins, now=now, query=f"{HOT} > 90")
+    read.at(rebooted - 60 * SECOND, "95")
+    is_ready(False, at=now)
+    read.at(rebooted - 10 * SECOND)
+    is_ready(True, at=rebooted + 20 * SECOND)
+    for seconds in (30, 80):
+        read.at(rebooted + seconds * SECOND)
+    read.at(rebooted + 100 * SECOND, "95")
+    assert boots() == ["boot-1", "boot-2"]
+
+
+# --- Alertmanager and Grafana
+
+
+def told(alert: Make, now: datetime, *, began: int = 300, ended: int | None = None, **labels: str) -> dict[str, Any]:
+    times = {"startsAt": stamp(now - began * SECOND)}
+    if ended is not None:
+        times["endsAt"] = stamp(now - ended * SECOND)
+    return {**alert("GPUXid", status="firing" if ended is None else "resolved", **labels), **times}
+
+
+def live() -> list[str]:
+    return sorted(Incident.objects.filter(state="open", ended_at=None).values_list("device", flat=True))
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_another_severity_of_an_alert_is_another_series_of_the_same_fault(
+    alertmanager: Sender, alert: Make, now: datetime, together: bool
+) -> None:
+    alertmanager.post(notification(told(alert, now, gpu="2", severity="warning")))
+    end = told(alert, now, gpu="2", severity="warning", ended=30)
+    critical = told(alert, now, gpu="2", severity="critical", began=35)
+    for body in [notification(end, critical)] if together else [notification(critical), notification(end)]:
+        alertmanager.post(body)
+    assert Incident.objects.get(state="open").severity == "fatal"
+    alertmanager.post(notification({**critical, "status": "resolved", "endsAt": stamp(now)}))
+    assert live() == []
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_label_of_the_gpu_that_is_added_meanwhile(
+    alertmanager: Sender, alert: Make, now: datetime, order: int, is_known: bool
+) -> None:
+    if is_known:
+        inventory(now)
+    one, other = {"began": 300}, {"began": 200, "gpu": "2"}
+    for labels in (one, other):
+        alertmanager.post(notification(told(alert, now, **labels)))
+    first, second = [told(alert, now, ended=60, **labels) for labels in (one, other)][::order]
+    alertmanager.post(notification(first))
+    assert len(live()) == 1
+    alertmanager.post(notification(second))
+    assert live() == []
+
+
+def test_the_status_of_a_group_is_not_that_of_its_alerts(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    alertmanager.post(notification(told(alert, now, gpu="1"), told(alert, now, gpu="2")))
+    group = notification(told(alert, now, gpu="1", ended=9), told(alert, now, gpu="2"))
+    alertmanager.post({**group, "status": "resolved"})
+    assert live() == ["gpu 2"]
