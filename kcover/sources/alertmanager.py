@@ -14,7 +14,8 @@ from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 VERSION = "4"
-NODE_LABELS = series_labels.NODE_LABELS
+GRAFANA_VERSION: Final = "1"  # of the same form with an orgId, which its contact points of the kind webhook send
+NODE_LABELS: Final = (*series_labels.NODE_LABELS, "hostname")  # the last one is of AMD's exporter
 MAX_ALERTS = observation.MAX_ITEMS
 REPLICA_LABELS: Final = ("replica", "prometheus_replica", "__replica__")  # which of several equal Prometheus sent it
 # Alerts of kube-prometheus about workloads; and about exporters, by the labels that name them.
@@ -34,7 +35,7 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
     """
     if not isinstance(body, dict):
         raise Unreadable("", reasons.of("source_not_object", value=short_repr(body)))
-    if body.get("version") != VERSION:
+    if body.get("version") != (GRAFANA_VERSION if "orgId" in body else VERSION):
         raise Unreadable("version", reasons.of("alertmanager_version", value=short_repr(body.get("version"))))
     found: list[Observation] = []
     rejected: list[Rejected] = []

@@ -22,7 +22,7 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, sample, shows_xids
 
 DEFAULT_QUERY: Final = XID_METRIC
-NODE_LABELS: Final = ("exported_node", "Hostname", *series_labels.NODE_LABELS)
+NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
 MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
 

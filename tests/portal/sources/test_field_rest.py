@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from kcover.sources import prometheus
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source
@@ -14,6 +15,7 @@ from tests.portal.sources.conftest import Sender, add, notification, pull, stamp
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_field_reports import B, inventory, open_devices
 from tests.portal.sources.test_late_reports import boots, rebooted
+from tests.portal.sources.test_push import took
 
 __all__ = ["rebooted"]
 Make = Callable[..., dict[str, Any]]
@@ -112,6 +114,13 @@ def test_series_that_vanish_with_their_node_and_are_back_after_a_reboot_are_told
     assert boots() == ["boot-1", "boot-2"]
 
 
+def test_amds_exporter_names_the_node_by_its_host_name(now: datetime) -> None:
+    labels = {"__name__": "gpu_health", "hostname": "gpu-1", "gpu_id": "3", "serial_number": "692251001124"}
+    body = {"data": {"resultType": "vector", "result": [{"metric": labels, "value": [now.timestamp(), "0"]}]}}
+    [seen] = prometheus.read(body, query="gpu_health == 0", before=prometheus.Before(), now=now).reading.observations
+    assert (seen.node, seen.device.key, seen.weight) == ("gpu-1", "gpu 3", "node")
+
+
 # --- Alertmanager and Grafana
 
 
@@ -124,6 +133,16 @@ def told(alert: Make, now: datetime, *, began: int = 300, ended: int | None = No
 
 def live() -> list[str]:
     return sorted(Incident.objects.filter(state="open", ended_at=None).values_list("device", flat=True))
+
+
+def test_a_notification_of_grafana(alertmanager: Sender, alert: Make, now: datetime) -> None:
+    """It has the form of Alertmanager's, and a version of its own."""
+    own = {"orgId": 1, "version": "1", "title": "[FIRING:1]", "state": "alerting", "message": "x"}
+    values = {"values": {"A": 79}, "valueString": "[ var='A' value=79 ]", "silenceURL": "http://g/"}
+    body = notification({**told(alert, now, gpu="2", grafana_folder="gpus"), **values})
+    assert took(alertmanager.post({**body, **own}))[0] == 1
+    assert live() == ["gpu 2"]
+    assert alertmanager.post({**body, "version": "1"}).status_code == 400
 
 
 @pytest.mark.parametrize("together", [True, False])
