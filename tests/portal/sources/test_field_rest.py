@@ -1,7 +1,10 @@
-"""More reports as other systems write them: values that are none, ends that are none, labels that change."""
+"""More reports as other systems write them: values that are none, ends that are none, labels that change.
+
+And what others tell while a rescue is under way.
+"""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -10,7 +13,12 @@ import pytest
 from kcover.sources import prometheus
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.rescue.models import Rescue
+from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from kcover_portal.sources.services import held_passes
+from tests.portal.rescue import agents
+from tests.portal.rescue.world import NODE, World
 from tests.portal.sources.conftest import Sender, add, notification, pull, stamp
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_field_reports import B, inventory, open_devices
@@ -181,3 +189,71 @@ def test_the_status_of_a_group_is_not_that_of_its_alerts(alertmanager: Sender, a
     group = notification(told(alert, now, gpu="1", ended=9), told(alert, now, gpu="2"))
     alertmanager.post({**group, "status": "resolved"})
     assert live() == ["gpu 2"]
+
+
+# --- during a rescue
+
+POLICY = """
+apiVersion: kcover.io/v1
+kind: RescuePolicy
+metadata: {name: heal}
+spec:
+  rules:
+    - priority: 10
+      match: {kinds: [alert, health]}
+      actions: [{name: cordon}, {name: drain}, {name: reboot, attribute: {unCordon: "true"}}]
+"""
+
+
+@pytest.fixture
+def world(db: None) -> Iterator[World]:
+    made = World(policy=POLICY)
+    agents.comes_up(made)
+    yield made
+    made.uninstall()
+
+
+def receive(world: World, row: Source, *, broken: datetime, ended: datetime | None = None) -> None:
+    """The alert or the health event of the first GPU, or its end."""
+    if row.kind == "alertmanager":
+        labels = {"alertname": "GpuSick", "node": NODE, "pci_bus_id": "00000000:4E:00.0", "severity": "critical"}
+        end = stamp(ended) if ended else "0001-01-01T00:00:00Z"
+        times = {"startsAt": stamp(broken), "endsAt": end, "fingerprint": "f1"}
+        body = notification({"status": "resolved" if ended else "firing", "labels": labels, "annotations": {}, **times})
+    else:
+        data = {"checkName": "GpuMemWatch", "nodeName": NODE, "isFatal": ended is None, "isHealthy": ended is not None}
+        at = stamp(ended or broken)
+        data |= {"entitiesImpacted": [{"entityType": "PCI", "entityValue": "0000:4e:00.0"}], "generatedTimestamp": at}
+        kind = {"specversion": "1.0", "type": "com.nvidia.nvsentinel.health.v1", "source": "x"}
+        body = {**kind, "id": at, "time": at, "data": data}
+    content = "application/json" if row.kind == "alertmanager" else "application/cloudevents+json"
+    assert services.receive(row, body, content_type=content, headers={}, now=world.now).accepted == 1
+    world.work()
+
+
+@pytest.mark.parametrize("kind", ["alertmanager", "cloudevents"])
+@pytest.mark.parametrize("when", ["asked", "down", "up", "verify"])
+def test_the_end_that_is_told_during_the_reboot_fails_no_rescue(world: World, kind: str, when: str) -> None:
+    row = add(world.cluster, kind, now=world.now)
+    broken, moments = world.now, ("asked", "down", "up", "verify")
+    world.now += 20 * SECOND
+    receive(world, row, broken=broken)
+    world.until_reboot_is_asked()
+    for moment in moments:
+        if moment == "down":
+            world.kube.set_ready(NODE, False)
+        elif moment == "up":
+            world.kube.reboot(NODE)
+        world.pass_time(5)
+        if moment in ("up", "verify"):
+            world.report()
+        if moment == when:
+            receive(world, row, broken=broken, ended=world.now - SECOND)
+    for _ in range(30):
+        world.pass_time(30)
+        world.report()
+        held_passes.apply(now=world.now)
+    assert [one.outcome for one in Rescue.objects.all()] == ["healed"]
+    assert len(world.kube.called("ensure_job")) == 1
+    assert not world.kube.get_node(NODE).unschedulable
+    assert not Incident.objects.filter(state="open").exists()
