@@ -181,7 +181,7 @@ def _changes(
         return changes, False  # what an earlier boot had does not say how bad the fault of this one is
     if not is_late:
         changes |= {"last_at": now, **flapping_faults.changes_of_return(incident, now=now)}
-        changes |= told_checks.columns_of(incident, group.fresh)
+        changes |= told_checks.columns_of(incident, group.fresh, now=now)
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
     reading = _worse_reading(incident, group)

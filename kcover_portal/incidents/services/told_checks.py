@@ -1,7 +1,8 @@
 """Several checks of one source that tell one fault: two alerts about one Xid, say. It ends when all have passed.
 
 The incident has the code of the check that told it first. Kept are all checks, once there is a second one, each with
-the time of its last fault by the source's clock.
+the time of its last fault by the source's clock, or when that arrived if the clock was ahead: a clock that is put right
+must not keep a fault open for ever.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.db.models import Max
+from django.db.models.functions import Least
 
 from kcover.faults import fault
 from kcover.sources.observation import is_of_check
@@ -22,19 +24,20 @@ MAX_CHECKS: Final = 20  # of an incident; a source that has more ends it with an
 Told = tuple[str, str, str]  # the witness, the code, and when it told its last fault
 
 
-def columns_of(incident: Incident, fresh: Sequence[fault.Fault]) -> dict[str, Any]:
+def columns_of(incident: Incident, fresh: Sequence[fault.Fault], *, now: datetime) -> dict[str, Any]:
     """The columns of an open incident that these faults of it change; {} while each source has one check."""
     seen = [one for one in fresh if isinstance(one, SourceFault) and one.kind == incident.kind in KINDS]
     if not any(incident.told_checks or str(one.code) != incident.code for one in seen):
         return {}
     kept = {(witness, code): at for witness, code, at in incident.told_checks}
     if not kept:  # the first check has told faults before
-        lasts = incident.occurrences.exclude(witness="").order_by().values("witness").annotate(last=Max("seen_at"))
+        told = incident.occurrences.exclude(witness="").order_by().values("witness")
+        lasts = told.annotate(last=Max(Least("seen_at", "at")))
         kept = {(row["witness"], incident.code): _text(row["last"]) for row in lasts}
     for one in seen:
         key = one.witness, str(one.code)
         if key in kept or len(kept) < MAX_CHECKS:
-            kept[key] = max(kept.get(key, ""), _text(one.seen_at))
+            kept[key] = max(kept.get(key, ""), _text(one.seen_at and min(one.seen_at, now)))
     return {"told_checks": [[*key, at] for key, at in kept.items()]}
 
 

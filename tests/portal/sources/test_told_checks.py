@@ -76,6 +76,16 @@ def test_one_that_fires_again_stands_again(alertmanager: Sender, fires: Make) ->
     assert not is_open()
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_clock_that_was_ahead_keeps_none_open(alertmanager: Sender, fires: Make, count: int) -> None:
+    """Nor does somebody with the token, by a time of up to ten minutes ahead."""
+    for name in RULES[:count]:
+        alertmanager.post(notification(fires(name, began=-300)))
+    for name in RULES[:count]:
+        alertmanager.post(notification(fires(name, ended=True, began=-300, end=-10)))
+    assert not is_open()
+
+
 def test_the_end_of_an_alert_about_another_gpu_ends_nothing(alertmanager: Sender, alert: Make, fires: Make) -> None:
     for name in RULES[:2]:
         alertmanager.post(notification(fires(name)))
