@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
@@ -18,6 +19,9 @@ CHUNK_ROWS = 500  # rows per chunk
 MAX_DURATION = timedelta(minutes=10)  # of one export
 # Text that a spreadsheet reads as the beginning of a formula (OWASP); the wide forms count in East Asian settings.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+# Where the list separator is a semicolon, as in most of Europe, a spreadsheet takes the line apart there, and quotes do
+# not hold, because they are inside of a cell then: a new one begins behind a semicolon, a tab or a line break.
+NEW_CELL = re.compile(r'([;\t\r\n][\s"]*)(?=[=+\-@\uff1d\uff0b\uff0d\uff20])')
 
 
 class TooSlow(Exception):
@@ -111,8 +115,9 @@ def cell(value: Any) -> str | int | float:
         return "true" if value else "false"
     if isinstance(value, dict | list):
         value = _json(value)
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
+    if isinstance(value, str):
+        value = NEW_CELL.sub(r"\1'", value)
+        return f"'{value}" if value.startswith(FORMULA) else value
     return value if isinstance(value, int | float) else str(value)
 
 

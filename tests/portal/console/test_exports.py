@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import uuid
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -204,7 +205,16 @@ def test_a_stranger_gets_no_file(client, db: None):
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r=1", "\n=1"])
 def test_no_cell_is_run_as_a_formula(text: str):
-    assert exports.cell(text) == f"'{text}"
+    assert str(exports.cell(text)).startswith("'")
+
+
+@pytest.mark.parametrize(
+    "text", ["lost;=1+1", "lost;+1", "lost; @x", 'lost;"=1+1', "lost\n=1+1", "lost\t-1", "a;\uff1d1", ";=1"]
+)
+def test_nor_where_the_list_separator_is_a_semicolon(text: str):
+    line = "".join(exports.as_csv(["message"], [("gpu-1", text, {"said": text})])).split("\r\n", 1)[1]
+    for begins in re.split(r"[;\t\r\n]", line)[1:]:  # no quote of the line holds: its first cell has none
+        assert not begins.lstrip(' "').startswith(exports.FORMULA), begins
 
 
 @pytest.mark.parametrize(
