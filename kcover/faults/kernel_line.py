@@ -15,6 +15,7 @@ from typing import Final
 DRIFT: Final = 0.001  # of the kernel's clock, 86 s a day; one that nothing corrects drifts by a tenth of it
 KERNEL: Final = "kernel"
 PROGRAM: Final = "program"
+MAX_WRAPS: Final = 5  # collectors around a line; a program can print their words as often as it likes
 
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
 _STAMP: Final = (
@@ -62,8 +63,8 @@ _WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}}?):?"')
 _FACILITIES: Final = re.compile(r'"(?:SYSLOG_FACILITY|facility)" ?: ?"([^"]{1,64})"')  # no program can use the kernel's
 
 
-def writer(line: str) -> str:
-    """KERNEL, PROGRAM, or "" if the line does not tell."""
+def writer(line: str, *, wraps: int = MAX_WRAPS) -> str:
+    """KERNEL, PROGRAM, or "" if the line does not tell. ``wraps``: so many collectors may have added something."""
     words = _WORDS.search(line)
     before = line[: words.start()] if words is not None else line
     if line.startswith("{") and (field := _OBJECT.match(before)):
@@ -71,18 +72,18 @@ def writer(line: str) -> str:
             return PROGRAM
         if named := _WRITERS.findall(line):
             return KERNEL if set(named) == {KERNEL} else PROGRAM
-        return _unless_program(line[field.end() :])
+        return _unless_program(line[field.end() :], wraps=wraps)
     if container := _CONTAINER.match(line):
-        return _unless_program(line[container.end() :])
+        return _unless_program(line[container.end() :], wraps=wraps)
     if words is not None:
         return KERNEL if _FORMS.fullmatch(before) else PROGRAM
     form = re.match(rf"(?:<[0-7]>)?(?:{_HEADER}|{_RING} )", line)
     return KERNEL if form is not None else PROGRAM if re.match(rf"(?:<[0-9]{{1,3}}>)?{_STAMP} ", line) else ""
 
 
-def _unless_program(line: str) -> str:
+def _unless_program(line: str, *, wraps: int) -> str:
     """What a collector passes on may be anybody's, even where it looks like the kernel's."""
-    return PROGRAM if writer(line) == PROGRAM else ""
+    return PROGRAM if not wraps or writer(line, wraps=wraps - 1) == PROGRAM else ""
 
 
 def uptime(line: str) -> timedelta | None:

@@ -99,6 +99,12 @@ def test_a_line_that_does_not_tell(before: str) -> None:
     assert kernel_line.writer(before + XID) == ""
 
 
+def test_a_line_in_a_thousand_wraps_is_a_programs() -> None:
+    wrap = "1700000000.1 stdout F "
+    assert kernel_line.writer(2 * wrap + XID) == ""
+    assert kernel_line.writer(3_000 * wrap + XID) == "program"
+
+
 def test_the_fields_of_a_journal() -> None:
     assert kernel_line.is_of_program('{"MESSAGE":"' + XID + '","SYSLOG_IDENTIFIER":"alice"}')
     assert kernel_line.is_of_kernel('{"MESSAGE":"' + XID + '","_TRANSPORT":"kernel"}')

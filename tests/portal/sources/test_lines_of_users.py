@@ -32,3 +32,11 @@ def test_a_line_that_names_a_program_is_not_the_kernels(before: str, codes: list
     value = [str(log_lines.nanoseconds(NOW)), f"{before}NVRM: Xid (PCI:0000:4e:00): 79, x"]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": [value]}]}}
     assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == codes
+
+
+def test_a_line_in_a_thousand_wraps_costs_only_itself() -> None:
+    """It raised RecursionError, so that no line of the source was read for a day."""
+    lines = (600 * "1700000000.1 stdout F " + "NVRM: Xid", "NVRM: Xid (PCI:0000:4e:00): 79, x")
+    values = [[str(log_lines.nanoseconds(NOW)), line] for line in lines]
+    body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": values}]}}
+    assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == [79]
