@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 class JobSpec:
     """A Job that runs once on one node. It bypasses the scheduler, so that it also runs on a cordoned node.
 
-    ``resources``: what the container asks the node for, such as ``nvidia.com/gpu``; the kubelet refuses the pod if it
-    has not as much left. ``host_network``: the pod has the node's address.
+    ``resources``: what the container asks the node for, such as ``nvidia.com/gpu``; a kubelet whose node has some
+    refuses the pod if not as much is left. ``host_network``: the pod has the node's address.
     """
 
     name: str
