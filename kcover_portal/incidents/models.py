@@ -82,7 +82,7 @@ class Incident(models.Model):
     told_checks = models.JSONField(
         default=list,
         db_default=[],
-        help_text="where a source tells it by several checks: witness, code and time of each",
+        help_text="where several checks tell it: witness, kind, code, last fault and end of each",
     )
     closed_because = models.JSONField(default=dict, help_text="the reason why it was closed; {}: none")
     decided_at = models.DateTimeField(null=True)

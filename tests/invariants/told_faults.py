@@ -66,6 +66,7 @@ class ToldFaults:
     def __init__(self) -> None:
         self._about: dict[int, set[str]] = {}  # the devices that reports of the incident named
         self._of_node: set[int] = set()  # incidents that a report called a fault of the node
+        self._clears: dict[tuple[str, str], list[Observation]] = {}  # the all-clears about a node by a source
 
     def follow(
         self,
@@ -90,22 +91,30 @@ class ToldFaults:
                 is_new = row.incident_id > before.incident and about in gpu_names.PCI
                 if is_new and _is_described(row.node, inventories):
                     must(row.incident.device.startswith(about), 6, f"{about} is {row.incident.device}, its slot known")
-        self._check_ends(before, witness, [one for one in told if one.healthy])
+        passed = [one for one in told if one.healthy]
+        for one in passed:
+            self._clears.setdefault((one.node, witness), []).append(one)
+        self._check_ends(before, witness, passed)
 
     def _check_ends(self, before: Before, witness: str, passed: Sequence[Observation]) -> None:
-        """What has ended was told by this source alone, and is over by its all-clear."""
+        """What has ended was told by sources alone, and is over by the all-clear of each."""
         standing = Incident.objects.order_by().filter(_standing(), pk__in=before.open)
         ended = set(before.open) - set(standing.values_list("pk", flat=True))
         for row in Incident.objects.filter(pk__in=ended).select_related("node") if ended else ():
             assert row.node is not None
-            about = [one for one in passed if (one.node, one.kind) == (row.node.name, row.kind)]
+            seen = list(row.occurrences.values_list("witness", "seen_at", "at"))
+            witnesses = {one for one, _, _ in seen}
+            about = [
+                one for one in passed if one.node == row.node.name and (len(witnesses) > 1 or one.kind == row.kind)
+            ]
             mine = [one for one in about if _is_of(one, row.device)]
             must(mine, 4, f"{row} of {row.device} ended by {about}")
-            seen = list(row.occurrences.values_list("witness", "seen_at", "at"))
-            must({one for one, _, _ in seen} == {witness}, 4, f"{witness} ended {row}, of which others told")
-            times = [(happened, came) for _, happened, came in seen if happened is not None]
-            in_time = any(one.seen_at is None or not _is_newer(times, one.seen_at) for one in mine)
-            must(in_time, 4, f"{row} was told of {times}, and ended by {mine}")
+            must(witness in witnesses, 4, f"{witness} ended {row}, of which only {witnesses} told")
+            for one in witnesses:
+                clears = [passed for passed in self._clears.get((row.node.name, one), ()) if _is_of(passed, row.device)]
+                times = [(happened, came) for by, happened, came in seen if by == one and happened is not None]
+                in_time = any(clear.seen_at is None or not _is_newer(times, clear.seen_at) for clear in clears)
+                must(in_time, 4, f"{row} was told of {times} by {one}, and ended by {clears}")
         if not before.doubts:
             return
         left = set(

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
             field=models.JSONField(
                 db_default=[],
                 default=list,
-                help_text="where a source tells it by several checks: witness, code and time of each",
+                help_text="where several checks tell it: witness, kind, code, last fault and end of each",
             ),
         ),
     ]

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from kcover import reasons
 from kcover.faults import device, fault
@@ -63,6 +63,10 @@ class _Proof:
     still: frozenset[str]
 
 
+def _open(*about: Q, **of: Any) -> QuerySet[Incident]:
+    return Incident.objects.filter(*about, **of, state=Incident.State.OPEN).order_by("pk")
+
+
 def _listed(**named: Any) -> QuerySet[Node]:
     return Node.objects.filter(in_cluster=True, **named).select_related("agent")
 
@@ -72,8 +76,9 @@ _LISTED = Prepared(
     cluster=int,
     name=str,
 )
+_SEVERAL = ~Q(told_checks=[])  # checks tell the fault, of any kind
 _OPEN = Prepared(
-    lambda node, kind: Incident.objects.filter(node=node, kind=kind, state=Incident.State.OPEN).order_by("pk"),
+    lambda node, kind: _open(Q(kind=kind) | _SEVERAL, node=node),
     node=int,
     kind=str,
 )
@@ -160,13 +165,15 @@ def _in_turns(seen: Iterable[SourceFault]) -> Iterable[list[SourceFault]]:
 
 
 def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: datetime) -> None:
-    """Closes the incidents that only this source reported, for each check that has passed since."""
+    """Closes the incidents whose checks have all passed, of which only sources have told.
+
+    A source alone ends a fault by the check that told it, unless it was told again since.
+    """
     nodes = {node.pk: node for node, _ in passed}
     by_node: dict[int, list[Incident]] = {}
     for row in _open_incidents(set(nodes), {one.kind for _, one in passed}):
         if row.node_id is not None and any(
-            node.pk == row.node_id and (_is_about(one, row) or _is_another_check(one, row, witness))
-            for node, one in passed
+            node.pk == row.node_id and (_is_about(one, row) or _is_awaited(one, row, witness)) for node, one in passed
         ):
             by_node.setdefault(row.node_id, []).append(row)
     for pk, rows in by_node.items():
@@ -177,15 +184,25 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
         others = [proof for proof in proofs if proof not in exact.values()]
         for row in rows:
             proof = exact.get(row.pk) or _first(others, row, _covers_old)
-            about = [one for one in proofs if _is_another_check(one.passed, row, witness) and _covers(one, row)]
-            have_all_passed = told_checks.pass_all(row, witness, [(one.passed.check, one.passed.at) for one in about])
-            if have_all_passed is not None:
-                proof = about[-1] if have_all_passed else None
-            elif proof is not None and _is_newer(row, proof.passed):
-                proof = None
-            if proof is not None and _is_only_witness(row, witness):
-                because = reasons.of("source_reports_healthy", source=witness, check=proof.passed.check)
+            if _has_ended(row, proof, proofs, witness=witness, now=now):
+                check = proof.passed.check if proof is not None else told[-1].check
+                because = reasons.of("source_reports_healthy", source=witness, check=check)
                 flapping_faults.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
+
+
+def _has_ended(row: Incident, proof: _Proof | None, proofs: Sequence[_Proof], *, witness: str, now: datetime) -> bool:
+    """Whether the fault is over. ``proof``: what says so of the incident's own check, as the only one that told it."""
+    about = [
+        one.passed
+        for one in proofs
+        if (_is_about(one.passed, row) or _is_awaited(one.passed, row, witness)) and _covers(one, row)
+    ]
+    if proof is None and not about:
+        return False
+    if row.told_checks or not _is_only_witness(row, witness):
+        ended = (told_checks.Ended(witness, one.kind, one.check, one.at) for one in about)
+        return told_checks.end(row, ended, now=now)
+    return proof is not None and not _is_newer(row, proof.passed)
 
 
 def _proof(passed: PassedCheck, known: Sequence[Known]) -> _Proof:
@@ -201,15 +218,16 @@ def _first(proofs: Iterable[_Proof], row: Incident, covers: Callable[[_Proof, In
 def _open_incidents(nodes: set[int], kinds: set[str]) -> Iterable[Incident]:
     if len(nodes) == len(kinds) == 1:  # as in most requests
         return _OPEN.rows(node=min(nodes), kind=min(kinds))
-    return Incident.objects.filter(node__in=nodes, kind__in=kinds, state=Incident.State.OPEN).order_by("pk")
+    return _open(Q(kind__in=kinds) | _SEVERAL, node__in=nodes)
 
 
 def _is_about(passed: PassedCheck, row: Incident) -> bool:
     return passed.kind == row.kind and is_of_check(row.code, passed.check)
 
 
-def _is_another_check(passed: PassedCheck, row: Incident, witness: str) -> bool:
-    return passed.kind == row.kind and told_checks.has(row, witness, passed.check)
+def _is_awaited(passed: PassedCheck, row: Incident, witness: str) -> bool:
+    ended = told_checks.Ended(witness, passed.kind, passed.check, passed.at)
+    return told_checks.is_awaited(row, ended)
 
 
 def _covers(proof: _Proof, row: Incident) -> bool:

@@ -1,13 +1,14 @@
-"""Several checks of one source that tell one fault: two alerts about one Xid, say. It ends when all have passed.
+"""Several checks that tell one fault: two alerts about one Xid, or an alert and a health event. It ends when all have.
 
-The incident has the code of the check that told it first. Kept are all checks, once there is a second one, each with
-the time of its last fault by the source's clock, or when that arrived if the clock was ahead: a clock that is put right
-must not keep a fault open for ever.
+The incident has the kind and the code of the check that told it first. Kept are all checks, once there is a second one
+or one of several sources has told its end. The times are those of the sources, or of the arrival where a clock was
+ahead: a clock that is put right must not keep a fault open for ever.
 """
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Max
 from django.db.models.functions import Least
@@ -19,50 +20,85 @@ from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.timed_fault import STATES
 
 KINDS: Final = (*STATES, "health")  # whose sources tell the end of each check
-MAX_CHECKS: Final = 20  # of an incident; a source that has more ends it with any of them
+MAX_CHECKS: Final = 20  # of an incident; what further ones tell is not awaited
 
-Told = tuple[str, str, str]  # the witness, the code, and when it told its last fault
+
+class Told(NamedTuple):
+    """A check as an incident keeps it. ``at``: its last fault. ``ended_at``: its end; "": it stands."""
+
+    witness: str
+    kind: str
+    code: str
+    at: str
+    ended_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A check of a source has passed. ``at``: by the source's clock; None: it tells no time."""
+
+    witness: str
+    kind: str
+    check: str
+    at: datetime | None
+
+    def is_of(self, told: Told) -> bool:
+        """Whether the fault was told by this check."""
+        return (told.witness, told.kind) == (self.witness, self.kind) and is_of_check(told.code, self.check)
 
 
 def columns_of(incident: Incident, fresh: Sequence[fault.Fault], *, now: datetime) -> dict[str, Any]:
-    """The columns of an open incident that these faults of it change; {} while each source has one check."""
-    seen = [one for one in fresh if isinstance(one, SourceFault) and one.kind == incident.kind in KINDS]
-    if not any(incident.told_checks or str(one.code) != incident.code for one in seen):
+    """The columns of an open incident that these faults of it change; {} while one check tells them."""
+    seen = [one for one in fresh if isinstance(one, SourceFault) and one.kind in KINDS]
+    is_another = any((one.kind, str(one.code)) != (incident.kind, incident.code) for one in seen)
+    if not seen or not (incident.told_checks or is_another):
         return {}
-    kept = {(witness, code): at for witness, code, at in incident.told_checks}
-    if not kept:  # the first check has told faults before
-        told = incident.occurrences.exclude(witness="").order_by().values("witness")
-        lasts = told.annotate(last=Max(Least("seen_at", "at")))
-        kept = {(row["witness"], incident.code): _text(row["last"]) for row in lasts}
+    kept = _kept(incident)
     for one in seen:
-        key = one.witness, str(one.code)
+        key = one.witness, one.kind, str(one.code)
+        at = _text(min(one.seen_at or now, now))
         if key in kept or len(kept) < MAX_CHECKS:
-            kept[key] = max(kept.get(key, ""), _text(one.seen_at and min(one.seen_at, now)))
-    return {"told_checks": [[*key, at] for key, at in kept.items()]}
+            kept[key] = _told_again(kept.get(key, Told(*key, "")), at)
+    return {"told_checks": [list(told) for told in kept.values()]}
 
 
-def has(incident: Incident, witness: str, check: str) -> bool:
-    """Whether the source told the fault of the incident by this check, which may not be the one of its code."""
-    return any(by == witness and is_of_check(code, check) for by, code, _ in incident.told_checks)
+def _told_again(told: Told, at: str) -> Told:
+    return told._replace(at=max(told.at, at), ended_at=told.ended_at if told.ended_at > at else "")
 
 
-def pass_all(incident: Incident, witness: str, passed: Iterable[tuple[str, datetime | None]]) -> bool | None:
-    """Takes the checks of the source that have passed from the incident. ``passed``: check and time of each.
+def is_awaited(incident: Incident, ended: Ended) -> bool:
+    """Whether the incident keeps this check, whatever its own kind and code are."""
+    return any(ended.is_of(Told(*told)) for told in incident.told_checks)
 
-    Returns whether all of them have passed now; None if the source told the fault by one check only.
+
+def end(incident: Incident, ended: Iterable[Ended], *, now: datetime) -> bool:
+    """Keeps the ends of these checks. Returns whether every check of every source has ended, and no agent told of it.
+
+    A check that the incident does not keep is that of its own kind and code.
     """
-    own = [told for told in incident.told_checks if told[0] == witness]
-    if not own:
-        return None
-    ended = [told for told in own if any(_has_passed(told, check, at) for check, at in passed)]
-    if ended:
-        left = [told for told in incident.told_checks if told not in ended]
-        Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(told_checks=left)
-    return len(ended) == len(own)
+    kept = _kept(incident)
+    passed = list(ended)
+    over = {
+        key: told._replace(ended_at=max(_text(one.at or now) for one in own))
+        for key, told in kept.items()
+        if (own := [one for one in passed if one.is_of(told) and (one.at is None or told.at <= _text(one.at))])
+    }
+    if over:
+        kept |= over
+        columns = {"told_checks": [list(told) for told in kept.values()]}
+        Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**columns)
+    witnesses = set(incident.occurrences.order_by().values_list("witness", flat=True).distinct())
+    return all(told.ended_at for told in kept.values()) and witnesses <= {told.witness for told in kept.values()}
 
 
-def _has_passed(told: Told | Sequence[str], check: str, at: datetime | None) -> bool:
-    return is_of_check(told[1], check) and (at is None or told[2] <= _text(at))
+def _kept(incident: Incident) -> dict[tuple[str, str, str], Told]:
+    """The checks of the incident by witness, kind and code; at first those that told faults by its own code."""
+    kept = [Told(*told) for told in incident.told_checks]
+    if not kept:
+        rows = incident.occurrences.exclude(witness="").order_by().values("witness")
+        lasts = rows.annotate(last=Max(Least("seen_at", "at")))
+        kept = [Told(row["witness"], incident.kind, incident.code, _text(row["last"])) for row in lasts]
+    return {told[:3]: told for told in kept}
 
 
 def _text(at: datetime | None) -> str:

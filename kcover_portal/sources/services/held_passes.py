@@ -44,16 +44,16 @@ def apply(*, now: datetime) -> None:
             for row in rows
         ]
         incidents.ingest_observed(source.name, [], passed, now=now)
+        # Applied: what is still open then was told by others, too, and this is kept there.
+        ToldSeries.objects.filter(pk__in=[row.pk for row in rows]).update(at=now)
 
 
 def _held(*, now: datetime) -> QuerySet[ToldSeries]:
-    """The alerts that ended before their node was Ready, and about whose check the source alone opened an incident."""
-    alone = ~Exists(
-        Occurrence.objects.filter(incident=OuterRef("pk")).exclude(witness=OuterRef(OuterRef("source__name")))
-    )
-    about = Q(code=OuterRef("check_name")) | ~Q(told_checks=[])  # or one of several checks of the fault
-    of_node = Incident.objects.filter(about, kind=OuterRef("kind"), node=OuterRef("node"))
-    open_now = of_node.filter(alone, state=Incident.State.OPEN, ended_at=None)
+    """The alerts that ended before their node was Ready, and of whose fault no agent told."""
+    by_agent = Exists(Occurrence.objects.filter(incident=OuterRef("pk"), witness=""))
+    about = Q(code=OuterRef("check_name"), kind=OuterRef("kind")) | ~Q(told_checks=[])
+    of_node = Incident.objects.filter(~by_agent, about, node=OuterRef("node"))
+    open_now = of_node.filter(state=Incident.State.OPEN, ended_at=None)
     rows = ToldSeries.objects.filter(told_series.ENDED, Exists(open_now), source__kind=Source.Kind.ALERTMANAGER)
     came_back = Q(node__ready_since__gt=F("at")) & Q(node__ready_since__gt=now - HELD_FOR)
     ready = rows.filter(came_back, node__in_cluster=True, node__ready=True, source__enabled=True)

@@ -1,4 +1,4 @@
-"""Several checks of one source tell one fault: it ends when all of them have passed, in any order."""
+"""Several checks, of one source or of several, tell one fault: it ends when all have passed, in any order."""
 
 import itertools
 from collections.abc import Callable
@@ -10,7 +10,7 @@ import pytest
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.services import held_passes
-from tests.portal.sources.conftest import Sender, notification, stamp
+from tests.portal.sources.conftest import Sender, add, notification, stamp
 from tests.portal.sources.test_witnesses import agent_reports, xid
 
 Make = Callable[..., dict[str, Any]]
@@ -124,3 +124,48 @@ def test_ends_that_came_while_the_node_was_not_ready(alertmanager: Sender, fires
     Node.objects.filter(name="gpu-1").update(ready=True, ready_since=now + 60 * SECOND)
     held_passes.apply(now=now + timedelta(minutes=30))
     assert not is_open()
+
+
+@pytest.mark.parametrize("first", ["alert", "health"])
+@pytest.mark.parametrize("ends_first", ["alert", "health"])
+def test_two_sources_that_tell_it_in_forms_of_their_own(
+    alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime, first: str, ends_first: str
+) -> None:
+    def tell(form: str, *, ended: bool) -> None:
+        if form == "alert":
+            alertmanager.post(notification(fires(RULES[0], ended=ended, end=10)))
+        else:
+            sentinel.post([health(f"{ended}", at=now - (10 if ended else 60) * SECOND, **(OVER if ended else {}))])
+
+    forms = ("alert", "health")
+    for form in sorted(forms, key=lambda form: form != first):
+        tell(form, ended=False)
+    assert Incident.objects.count() == 1
+    for form in sorted(forms, key=lambda form: form != ends_first):
+        assert is_open()
+        tell(form, ended=True)
+    assert not is_open()
+
+
+def test_two_sources_of_one_kind_with_the_same_alert(east: Cluster, fires: Make, now: datetime) -> None:
+    senders = [Sender(add(east, "alertmanager", now=now, name=name), now=now) for name in ("a", "b")]
+    for sender in senders:
+        sender.post(notification(fires(RULES[0])))
+    senders[0].post(notification(fires(RULES[0], ended=True, end=30)))
+    assert is_open()
+    senders[0].post(notification(fires(RULES[0], began=20)))
+    senders[1].post(notification(fires(RULES[0], ended=True, end=15)))
+    assert is_open()  # the first one fires again
+    senders[0].post(notification(fires(RULES[0], began=20, ended=True, end=5)))
+    assert not is_open()
+
+
+def test_what_an_agent_told_ends_by_no_source(
+    east: Cluster, alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime
+) -> None:
+    alertmanager.post(notification(fires(RULES[0])))
+    sentinel.post([health("1", at=now - 60 * SECOND)])
+    agent_reports(east, xid(), at=now)
+    alertmanager.post(notification(fires(RULES[0], ended=True)))
+    sentinel.post([health("2", at=now, **OVER)])
+    assert is_open()
