@@ -199,7 +199,7 @@ def _observation(
         message=observation.text({"message": said or event.message}, "message"),
         severity="info" if is_info else "degraded" if is_order or kind == "xid" else "warning",
         weight=Weight.INFO if is_info else weight,
-        alias=only(xids),
+        alias=None if is_info else only(xids),
         seen_at=at,
     )
 

@@ -393,7 +393,9 @@ def test_a_saved_device_log_keeps_facility_and_sequence(path, file):
         ("Nov 21 08:00:00 gpu-1 kernel: [1235733.431527] ", []),
         ("Nov 21 08:00:00 gpu-1 kernel: ", [79]),
         (f"{NOW - timedelta(seconds=899):%Y-%m-%dT%H:%M:%S.%f+00:00} gpu-1 kernel: ", [79]),
-        (f"{NOW - timedelta(seconds=905):%Y-%m-%dT%H:%M:%S.%f+00:00} gpu-1 kernel: ", []),
+        # A clock that was put forward after the start printed earlier times.
+        (f"{NOW - timedelta(seconds=910):%Y-%m-%dT%H:%M:%S.%f+00:00} gpu-1 kernel: ", [79]),
+        (f"{NOW - timedelta(seconds=920):%Y-%m-%dT%H:%M:%S.%f+00:00} gpu-1 kernel: ", []),
         (f"<3>1 {NOW - timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ} gpu-1 kernel - - - [  899.000000] ", []),
         ("4,7,899000000,-;", [79]),
         ("4,7,1235733431527,-;", []),

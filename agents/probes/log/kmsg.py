@@ -13,6 +13,7 @@ from kcover.faults import driver_line, kernel_line, machine_check, xid
 from kcover.faults.fault import Fault
 
 MAX_LINE_BYTES = 64 * 1024  # only so much of a line is read; no kernel line is longer than 8 KiB
+CLOCK_STEP = timedelta(seconds=15)  # by so much a clock may be put forward after the start, when lines were printed
 MAX_MESSAGE_CHARS = 4096  # the most of a line that is reported
 SOURCE_NAME = "kmsg"
 
@@ -50,7 +51,7 @@ class Record:
         if self.most_uptime is None:
             return False
         uptime, printed = kernel_line.uptime(self.text), kernel_line.printed_at(self.text)
-        is_older = printed is not None and printed < self.at - self.most_uptime
+        is_older = printed is not None and printed < self.at - self.most_uptime - CLOCK_STEP
         return is_older or (uptime is not None and uptime > self.most_uptime)
 
 

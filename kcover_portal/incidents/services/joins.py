@@ -69,10 +69,9 @@ def _is_told_apart(group: FaultGroup, row: Incident) -> bool:
 
     Otherwise the end of one would be the end of both.
     """
-    kind, code, device = group.identity
+    device = group.identity[2]
     is_one_named = bool(device) != bool(row.device)
-    is_other_part = (kind, code) == (row.kind, row.code) and _part(device) != _part(row.device)
-    if not (is_one_named or is_other_part) or not is_from_source(group):
+    if not (is_one_named or _part(device) != _part(row.device)) or not is_from_source(group):
         return False
     return row.occurrences.filter(witness=witness_of(group.fresh[0])).exists()
 

@@ -176,12 +176,12 @@ def _changes(
     changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
     if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
         changes["counted_records"] = group.counted
+    changes |= told_checks.columns_of(incident, group.fresh, now=now)  # a late state stands, too
     is_late = timed_fault.are_late(group.fresh)
     if is_late and incident.boot_id not in ("", boot_id):
         return changes, False  # what an earlier boot had does not say how bad the fault of this one is
     if not is_late:
         changes |= {"last_at": now, **flapping_faults.changes_of_return(incident, now=now)}
-        changes |= told_checks.columns_of(incident, group.fresh, now=now)
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
     reading = _worse_reading(incident, group)

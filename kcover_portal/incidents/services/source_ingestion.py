@@ -184,25 +184,26 @@ def _close(passed: Sequence[tuple[Node, PassedCheck]], *, witness: str, now: dat
         others = [proof for proof in proofs if proof not in exact.values()]
         for row in rows:
             proof = exact.get(row.pk) or _first(others, row, _covers_old)
-            if _has_ended(row, proof, proofs, witness=witness, now=now):
-                check = proof.passed.check if proof is not None else told[-1].check
-                because = reasons.of("source_reports_healthy", source=witness, check=check)
+            if ended := _end_of(row, proof, proofs, witness=witness, now=now):
+                because = reasons.of("source_reports_healthy", source=witness, check=ended.check)
                 flapping_faults.close_unless_flapping(row, because=because, actor=f"source:{witness}", now=now)
 
 
-def _has_ended(row: Incident, proof: _Proof | None, proofs: Sequence[_Proof], *, witness: str, now: datetime) -> bool:
-    """Whether the fault is over. ``proof``: what says so of the incident's own check, as the only one that told it."""
+def _end_of(
+    row: Incident, proof: _Proof | None, proofs: Sequence[_Proof], *, witness: str, now: datetime
+) -> PassedCheck | None:
+    """What ends the fault; None if it stands. ``proof``: of the incident's own check, if that alone told it."""
     about = [
         one.passed
         for one in proofs
         if (_is_about(one.passed, row) or _is_awaited(one.passed, row, witness)) and _covers(one, row)
     ]
     if proof is None and not about:
-        return False
+        return None
     if row.told_checks or not _is_only_witness(row, witness):
-        ended = (told_checks.Ended(witness, one.kind, one.check, one.at) for one in about)
-        return told_checks.end(row, ended, now=now)
-    return proof is not None and not _is_newer(row, proof.passed)
+        ended = [told_checks.Ended(witness, one.kind, one.check, one.at) for one in about]
+        return about[-1] if about and told_checks.end(row, ended, now=now) else None
+    return proof.passed if proof is not None and not _is_newer(row, proof.passed) else None
 
 
 def _proof(passed: PassedCheck, known: Sequence[Known]) -> _Proof:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from django.db.models import Max
-from django.db.models.functions import Least
+from django.db.models.functions import Coalesce, Least
 
 from kcover.faults import fault
 from kcover.sources.observation import is_of_check
@@ -48,7 +48,10 @@ class Ended:
 
 
 def columns_of(incident: Incident, fresh: Sequence[fault.Fault], *, now: datetime) -> dict[str, Any]:
-    """The columns of an open incident that these faults of it change; {} while one check tells them."""
+    """The columns of an open incident that these faults of it change; {} while one check tells them.
+
+    Locks the incident, because another process may keep another check at the same time.
+    """
     seen = [one for one in fresh if isinstance(one, SourceFault) and one.kind in KINDS]
     is_another = any((one.kind, str(one.code)) != (incident.kind, incident.code) for one in seen)
     if not seen or not (incident.told_checks or is_another):
@@ -58,12 +61,9 @@ def columns_of(incident: Incident, fresh: Sequence[fault.Fault], *, now: datetim
         key = one.witness, one.kind, str(one.code)
         at = _text(min(one.seen_at or now, now))
         if key in kept or len(kept) < MAX_CHECKS:
-            kept[key] = _told_again(kept.get(key, Told(*key, "")), at)
+            # It stands again: a fault from before its end has been left out.
+            kept[key] = Told(*key, at=max(at, kept[key].at) if key in kept else at)
     return {"told_checks": [list(told) for told in kept.values()]}
-
-
-def _told_again(told: Told, at: str) -> Told:
-    return told._replace(at=max(told.at, at), ended_at=told.ended_at if told.ended_at > at else "")
 
 
 def is_awaited(incident: Incident, ended: Ended) -> bool:
@@ -74,12 +74,12 @@ def is_awaited(incident: Incident, ended: Ended) -> bool:
 def end(incident: Incident, ended: Iterable[Ended], *, now: datetime) -> bool:
     """Keeps the ends of these checks. Returns whether every check of every source has ended, and no agent told of it.
 
-    A check that the incident does not keep is that of its own kind and code.
+    Locks the incident. A check that it does not keep is that of its own kind and code.
     """
     kept = _kept(incident)
     passed = list(ended)
     over = {
-        key: told._replace(ended_at=max(_text(one.at or now) for one in own))
+        key: told._replace(ended_at=max(_text(min(one.at or now, now)) for one in own))
         for key, told in kept.items()
         if (own := [one for one in passed if one.is_of(told) and (one.at is None or told.at <= _text(one.at))])
     }
@@ -93,10 +93,11 @@ def end(incident: Incident, ended: Iterable[Ended], *, now: datetime) -> bool:
 
 def _kept(incident: Incident) -> dict[tuple[str, str, str], Told]:
     """The checks of the incident by witness, kind and code; at first those that told faults by its own code."""
-    kept = [Told(*told) for told in incident.told_checks]
+    rows = Incident.objects.select_for_update(no_key=True).select_related(None).filter(pk=incident.pk)
+    kept = [Told(*told) for told in rows.values_list("told_checks", flat=True).get()]
     if not kept:
-        rows = incident.occurrences.exclude(witness="").order_by().values("witness")
-        lasts = rows.annotate(last=Max(Least("seen_at", "at")))
+        told_by = incident.occurrences.exclude(witness="").order_by().values("witness")
+        lasts = told_by.annotate(last=Max(Coalesce(Least("seen_at", "at"), "at")))
         kept = [Told(row["witness"], incident.kind, incident.code, _text(row["last"])) for row in lasts]
     return {told[:3]: told for told in kept}
 

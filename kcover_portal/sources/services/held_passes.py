@@ -44,8 +44,9 @@ def apply(*, now: datetime) -> None:
             for row in rows
         ]
         incidents.ingest_observed(source.name, [], passed, now=now)
-        # Applied: what is still open then was told by others, too, and this is kept there.
-        ToldSeries.objects.filter(pk__in=[row.pk for row in rows]).update(at=now)
+        # What is still open was told by others, too, and keeps these ends: they are not applied again.
+        again = _held(now=now).filter(pk__in=[row.pk for row in rows]).values_list("pk", flat=True)
+        ToldSeries.objects.filter(pk__in=list(again)).update(at=now)
 
 
 def _held(*, now: datetime) -> QuerySet[ToldSeries]:

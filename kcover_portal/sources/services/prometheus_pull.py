@@ -1,5 +1,6 @@
 """Reads Prometheus: one instant query, compared with the reading before."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -43,7 +44,8 @@ def _without_vanished(
 
     Such an end counts when the node has been Ready for so long that the series would be there again.
     """
-    vanished = [key for key in source.cursor.get("vanished", ()) if key not in found.after.shown]
+    shown = found.after.shown
+    vanished = [key for key in source.cursor.get("vanished", ()) if key not in shown and not _stands(key, shown)]
     seen = [*found.reading.observations, *(prometheus.passed(key, now=now) for key in vanished)]
     ended = tuple(one for one in seen if one.healthy)
     nodes, _ = intake.nodes_told_of(source.cluster, Reading(observations=ended))
@@ -52,6 +54,12 @@ def _without_vanished(
     left = tuple(one for one in seen if not (one.healthy and one.node in away))
     keys = [one.key.partition("\n")[0] for one in ended if one.node in away]
     return replace(found, reading=replace(found.reading, observations=left)), keys
+
+
+def _stands(key: str, shown: Iterable[str]) -> bool:
+    """Whether a series without a device vanished, and its check now tells of a device: its end would end both."""
+    node, code, device = key.split("\t")[:3]
+    return not device and any(other.startswith(f"{node}\t{code}\t") for other in shown)
 
 
 def _news(source: Source, reading: Reading) -> Reading:

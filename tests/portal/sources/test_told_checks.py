@@ -2,22 +2,35 @@
 
 import itertools
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.services import held_passes
 from tests.portal.sources.conftest import Sender, add, notification, stamp
+from tests.portal.sources.test_late_reports import rebooted
 from tests.portal.sources.test_witnesses import agent_reports, xid
+
+__all__ = ["rebooted"]
 
 Make = Callable[..., dict[str, Any]]
 SECOND = timedelta(seconds=1)
 SLOT = {"pci_bus_id": "00000000:4E:00.0", "err_code": "79"}
 RULES = ("GPUXidCritical", "GPUXidAny", "GPUXidOfTeam")
 OVER = {"isHealthy": True, "isFatal": False, "errorCode": [], "recommendedAction": 0}
+
+
+def closing(act: Callable[[], object]) -> None:
+    """Acts, and gives the thread's connection back."""
+    try:
+        act()
+    finally:
+        connection.close()
 
 
 def is_open() -> bool:
@@ -169,3 +182,41 @@ def test_what_an_agent_told_ends_by_no_source(
     alertmanager.post(notification(fires(RULES[0], ended=True)))
     sentinel.post([health("2", at=now, **OVER)])
     assert is_open()
+
+
+def test_two_alerts_that_began_close_after_a_reboot(
+    alertmanager: Sender, alert: Make, now: datetime, rebooted: datetime
+) -> None:
+    """Each may be of the boot before, and stands none the less."""
+
+    def tell(name: str, **more: Any) -> None:
+        told = {**alert(name, **SLOT), "startsAt": stamp(rebooted + 30 * SECOND), **more}
+        alertmanager.post(notification(told))
+
+    for name in RULES[:2]:
+        tell(name)
+    tell(RULES[0], status="resolved", endsAt=stamp(now))
+    assert is_open()
+    tell(RULES[1], status="resolved", endsAt=stamp(now))
+    assert not is_open()
+
+
+@pytest.mark.postgres(reason="two transactions lock one row")
+@pytest.mark.django_db(transaction=True)
+def test_two_sources_tell_their_ends_at_once(
+    alertmanager: Sender, sentinel: Sender, fires: Make, health: Make, now: datetime
+) -> None:
+    """None of the two ends is lost, or the incident would stay open for ever."""
+    for number in range(10):
+        Incident.objects.all().delete()
+        alertmanager.post(notification(fires(f"{RULES[0]}{number}")))
+        sentinel.post([health(f"{number}", at=now - 60 * SECOND)])
+        assert Incident.objects.count() == 1
+        ends = (
+            lambda number=number: alertmanager.post(notification(fires(f"{RULES[0]}{number}", ended=True))),
+            lambda number=number: sentinel.post([health(f"{number}-over", at=now, **OVER)]),
+        )
+        with ThreadPoolExecutor(2) as pool:
+            for done in [pool.submit(closing, one) for one in ends]:
+                done.result()
+        assert not is_open(), number

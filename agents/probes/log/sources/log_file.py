@@ -34,7 +34,8 @@ class LogFile:
     start. With a position from an earlier boot, reading continues at the first line of this boot, or at the end of the
     file if no line shows it. Without a position, it starts at the first line of the last boot, or at the start of
     the file. Whatever was found so, no line counts whose kernel had run for longer than the machine has, or that was
-    printed before it started (RFC 3339): a system log may add the last lines of a boot after the next one has begun.
+    printed before it started (RFC 3339, less ``kmsg.CLOCK_STEP``): a system log may add the last lines of a boot after
+    the next one has begun.
     """
 
     name = "file"
