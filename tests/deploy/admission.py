@@ -22,26 +22,26 @@ class AdmissionPolicy:
         """What its validations say."""
         return {one["message"] for one in self.spec["validations"]}
 
-    def denials(self, old: Object, new: Object) -> list[str]:
-        """The messages of the validations that do not hold for this change of an object."""
+    def denials(self, old: Object | None, new: Object) -> list[str]:
+        """The messages of the validations that fail for this change of an object. ``old`` None: it is created."""
         given: Object = {"object": new, "oldObject": old, "variables": {}}
         for variable in self.spec["variables"]:
             given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
         return [one["message"] for one in self.spec["validations"] if not holds(one["expression"], given)]
 
     def is_about(self, user: str) -> bool:
-        """Whether it binds the requests of this user."""
+        """Returns whether the policy applies to requests of this user."""
         return is_about(self.spec, user)
 
 
 def is_about(spec: Object, user: str) -> bool:
-    """Whether a policy's conditions hold for the requests of this user."""
+    """Returns whether the conditions of a policy match requests of this user."""
     given = {"request": {"userInfo": {"username": user}}}
     return all(cel.evaluate(one["expression"], given) is True for one in spec["matchConditions"])
 
 
 def holds(expression: str, given: Object) -> bool:
-    """Whether the expression is true; an error is false, as failurePolicy is Fail."""
+    """Returns whether the expression is true. An error counts as false, because failurePolicy is Fail."""
     try:
         return cel.evaluate(expression, given) is True
     except (KeyError, IndexError, ValueError, RuntimeError, TypeError):

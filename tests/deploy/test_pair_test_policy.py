@@ -10,13 +10,14 @@ import pytest
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.services import pair_plans, pair_runs
-from tests.deploy.manifests import RBAC, ROOT, documents
+from tests.deploy.admission import AdmissionPolicy
+from tests.deploy.manifests import RBAC
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
-POLICY, BINDING = documents(ROOT / "deploy" / "pair-test-policy.yaml")
-IMAGE = cel.evaluate(POLICY["spec"]["variables"][0]["expression"], {})
+POLICY = AdmissionPolicy("pair-test-policy.yaml")
+IMAGE = cel.evaluate(POLICY.spec["variables"][0]["expression"], {})
 
 
 @pytest.fixture
@@ -36,18 +37,8 @@ def jobs() -> list[dict[str, Any]]:
 
 
 def denials(job: dict[str, Any]) -> list[str]:
-    """The messages of the validations that do not hold."""
-    given: dict[str, Any] = {"object": job, "variables": {}}
-    for variable in POLICY["spec"]["variables"]:
-        given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
-    return [one["message"] for one in POLICY["spec"]["validations"] if not holds(one["expression"], given)]
-
-
-def holds(expression: str, given: dict[str, Any]) -> bool:
-    try:
-        return cel.evaluate(expression, given) is True
-    except (KeyError, IndexError, ValueError, RuntimeError):
-        return False  # failurePolicy: Fail
+    """The messages of the validations that fail when the Job is created."""
+    return POLICY.denials(None, job)
 
 
 def pod(job: dict[str, Any]) -> dict[str, Any]:
@@ -105,13 +96,13 @@ def test_any_other_job_is_denied(jobs: list[dict[str, Any]]) -> None:
         change(other)
         assert denials(other), number
         found |= set(denials(other))
-    assert found == {one["message"] for one in POLICY["spec"]["validations"]}
+    assert found == POLICY.messages
 
 
 def test_it_is_about_the_namespace_of_the_settings_and_denies() -> None:
     namespace = Cluster._meta.get_field("nccl_namespace").default
-    assert POLICY["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
+    assert POLICY.spec["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
         "kubernetes.io/metadata.name": namespace
     }
     assert namespace in {one["metadata"]["name"] for one in RBAC if one["kind"] == "Namespace"}
-    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
+    assert POLICY.binding["spec"] == {"policyName": POLICY.policy["metadata"]["name"], "validationActions": ["Deny"]}

@@ -8,12 +8,13 @@ import cel
 import pytest
 
 from kcover_portal.fleet.models import Cluster
-from tests.deploy.manifests import RBAC, ROOT, documents
+from tests.deploy.admission import AdmissionPolicy
+from tests.deploy.manifests import RBAC
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
-POLICY, BINDING = documents(ROOT / "deploy" / "reboot-job-policy.yaml")
+POLICY = AdmissionPolicy("reboot-job-policy.yaml")
 BOOT_ID = "5b3c9c1e-6d0f-4c2a-9f57-0b1d2f7a4e10"
 
 
@@ -33,18 +34,8 @@ def job() -> dict[str, Any]:
 
 
 def denials(job: dict[str, Any]) -> list[str]:
-    """The messages of the validations that do not hold."""
-    given: dict[str, Any] = {"object": job, "variables": {}}
-    for variable in POLICY["spec"]["variables"]:
-        given["variables"][variable["name"]] = cel.evaluate(variable["expression"], given)
-    return [one["message"] for one in POLICY["spec"]["validations"] if not holds(one["expression"], given)]
-
-
-def holds(expression: str, given: dict[str, Any]) -> bool:
-    try:
-        return cel.evaluate(expression, given) is True
-    except (KeyError, IndexError, ValueError, RuntimeError):
-        return False  # failurePolicy: Fail
+    """The messages of the validations that fail when the Job is created."""
+    return POLICY.denials(None, job)
 
 
 def test_the_portals_job_is_admitted(job) -> None:
@@ -107,14 +98,14 @@ def test_every_validation_is_needed(job) -> None:
         other = copy.deepcopy(job)
         change(other)
         found |= set(denials(other))
-    assert found == {one["message"] for one in POLICY["spec"]["validations"]}
+    assert found == POLICY.messages
 
 
 def test_it_is_about_the_image_and_the_namespace_of_the_settings_and_denies() -> None:
     image, namespace = (Cluster._meta.get_field(name).default for name in ("job_image", "job_namespace"))
-    assert cel.evaluate(POLICY["spec"]["variables"][0]["expression"], {}) == image
-    assert POLICY["spec"]["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
+    assert cel.evaluate(POLICY.spec["variables"][0]["expression"], {}) == image
+    assert POLICY.spec["matchConstraints"]["namespaceSelector"]["matchLabels"] == {
         "kubernetes.io/metadata.name": namespace
     }
     assert namespace in {one["metadata"]["name"] for one in RBAC if one["kind"] == "Namespace"}
-    assert BINDING["spec"] == {"policyName": POLICY["metadata"]["name"], "validationActions": ["Deny"]}
+    assert POLICY.binding["spec"] == {"policyName": POLICY.policy["metadata"]["name"], "validationActions": ["Deny"]}
