@@ -18,13 +18,13 @@ NO_LOAD_BALANCER: Final = "node.kubernetes.io/exclude-from-external-load-balance
 
 
 def is_system_key(key: str) -> bool:
-    """Whether the key of a label or taint is in a domain of Kubernetes."""
+    """Return whether a label or taint has a key in one of Kubernetes' own domains."""
     domain, slash, _name = key.partition("/")
     return bool(slash) and any(f".{domain}".endswith(f".{system}") for system in SYSTEM_DOMAINS)
 
 
 def is_fixed_label(key: str) -> bool:
-    """Whether nobody but the cluster's administrators may change this label of a node.
+    """Return whether only the cluster's administrators may change this label of a node.
 
     Such labels describe the machine (``kubernetes.io/hostname``), or say which work may run there
     (``node-restriction.kubernetes.io/...``, the roles of the control plane).

@@ -97,7 +97,7 @@ class ToldFaults:
         self._check_ends(before, witness, passed)
 
     def _check_ends(self, before: Before, witness: str, passed: Sequence[Observation]) -> None:
-        """What has ended was told by sources alone, and is over by the all-clear of each."""
+        """Only sources reported what has ended, and each of them has reported its all-clear."""
         standing = Incident.objects.order_by().filter(_standing(), pk__in=before.open)
         ended = set(before.open) - set(standing.values_list("pk", flat=True))
         for row in Incident.objects.filter(pk__in=ended).select_related("node") if ended else ():

@@ -200,9 +200,12 @@ def _end_of(
     ]
     if proof is None and not about:
         return None
-    if row.told_checks or not _is_only_witness(row, witness):
+    witnesses = set(row.occurrences.order_by().values_list("witness", flat=True).distinct())
+    if "" in witnesses:  # no source ends what an agent told
+        return None
+    if row.told_checks or witnesses != {witness}:
         ended = [told_checks.Ended(witness, one.kind, one.check, one.at) for one in about]
-        return about[-1] if about and told_checks.end(row, ended, now=now) else None
+        return about[-1] if about and told_checks.end(row, ended, witnesses=witnesses, now=now) else None
     return proof.passed if proof is not None and not _is_newer(row, proof.passed) else None
 
 
@@ -244,10 +247,6 @@ def _covers_old(proof: _Proof, row: Incident) -> bool:
         return False
     named = not row.device or row.device.lower() in {name.lower() for name in proof.whole}
     return named and not row.occurrences.exclude(earliest_at=None).exists()
-
-
-def _is_only_witness(row: Incident, witness: str) -> bool:
-    return not row.occurrences.exclude(witness=witness).exists()
 
 
 def _is_newer(row: Incident, passed: PassedCheck) -> bool:

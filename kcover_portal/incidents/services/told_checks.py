@@ -5,7 +5,7 @@ or one of several sources has told its end. The times are those of the sources, 
 ahead: a clock that is put right must not keep a fault open for ever.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
@@ -43,7 +43,7 @@ class Ended:
     at: datetime | None
 
     def is_of(self, told: Told) -> bool:
-        """Whether the fault was told by this check."""
+        """Returns whether this check reported the fault."""
         return (told.witness, told.kind) == (self.witness, self.kind) and is_of_check(told.code, self.check)
 
 
@@ -67,27 +67,25 @@ def columns_of(incident: Incident, fresh: Sequence[fault.Fault], *, now: datetim
 
 
 def is_awaited(incident: Incident, ended: Ended) -> bool:
-    """Whether the incident keeps this check, whatever its own kind and code are."""
+    """Returns whether the incident waits for the end of this check, whatever its own kind and code."""
     return any(ended.is_of(Told(*told)) for told in incident.told_checks)
 
 
-def end(incident: Incident, ended: Iterable[Ended], *, now: datetime) -> bool:
-    """Keeps the ends of these checks. Returns whether every check of every source has ended, and no agent told of it.
+def end(incident: Incident, ended: Sequence[Ended], *, witnesses: set[str], now: datetime) -> bool:
+    """Keeps the ends of these checks. Returns whether every check of all ``witnesses`` has ended; they are sources.
 
     Locks the incident. A check that it does not keep is that of its own kind and code.
     """
     kept = _kept(incident)
-    passed = list(ended)
     over = {
         key: told._replace(ended_at=max(_text(min(one.at or now, now)) for one in own))
         for key, told in kept.items()
-        if (own := [one for one in passed if one.is_of(told) and (one.at is None or told.at <= _text(one.at))])
+        if (own := [one for one in ended if one.is_of(told) and (one.at is None or told.at <= _text(one.at))])
     }
     if over:
         kept |= over
         columns = {"told_checks": [list(told) for told in kept.values()]}
         Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**columns)
-    witnesses = set(incident.occurrences.order_by().values_list("witness", flat=True).distinct())
     return all(told.ended_at for told in kept.values()) and witnesses <= {told.witness for told in kept.values()}
 
 

@@ -44,7 +44,7 @@ def apply(*, now: datetime) -> None:
             for row in rows
         ]
         incidents.ingest_observed(source.name, [], passed, now=now)
-        # What is still open was told by others, too, and keeps these ends: they are not applied again.
+        # Other sources reported what is still open, and the incident keeps these ends. They need not be applied again.
         again = _held(now=now).filter(pk__in=[row.pk for row in rows]).values_list("pk", flat=True)
         ToldSeries.objects.filter(pk__in=list(again)).update(at=now)
 

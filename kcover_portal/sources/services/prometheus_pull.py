@@ -57,7 +57,7 @@ def _without_vanished(
 
 
 def _stands(key: str, shown: Iterable[str]) -> bool:
-    """Whether a series without a device vanished, and its check now tells of a device: its end would end both."""
+    """Returns whether the check of a series without a device now names a device: the end of one would end both."""
     node, code, device = key.split("\t")[:3]
     return not device and any(other.startswith(f"{node}\t{code}\t") for other in shown)
 

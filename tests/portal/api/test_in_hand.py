@@ -83,7 +83,7 @@ def test_turns_keep_no_place_from_a_sender_that_is_not_busy(waiting: int) -> Non
 
 @dataclass
 class Crowd:
-    """Senders at one door for ten minutes. Quiet ones wait as they are told; loud ones try at once, and again."""
+    """Senders for ten minutes. Quiet ones wait after a refusal as they are asked to; loud ones retry at once."""
 
     quiet: int
     service: float
