@@ -87,7 +87,10 @@ def _take(bed: Bed, kind: str, seen: Sequence[Observation]) -> list[Occurrence]:
     intake.take(source, Reading(observations=tuple(seen)), now=bed.now)
     fresh = list(Occurrence.objects.filter(pk__gt=before.occurrence).select_related("node", "incident"))
     inventories = {name: at for name, (machine, at) in bed.inventories.items() if machine == bed.machines[name]}
-    bed.told.follow(before, source.name, seen, fresh, inventories=inventories)
+    uuids = {
+        name: frozenset(gpu_names.uuid_of(pci, one) for pci in gpu_names.PCI) for name, one in bed.machines.items()
+    }
+    bed.told.follow(before, source.name, seen, fresh, inventories=inventories, uuids=uuids)
     return fresh
 
 

@@ -76,8 +76,13 @@ class ToldFaults:
         fresh: Sequence[Occurrence],
         *,
         inventories: Mapping[str, datetime],
+        uuids: Mapping[str, frozenset[str]],
     ) -> None:
-        """After the source ``witness`` told this. ``inventories``: when agents described the present machines."""
+        """After the source ``witness`` told this.
+
+        ``inventories``: when agents described the present machines. ``uuids``: of the GPUs of these machines; a late
+        report may name a GPU of a machine that has gone, which no inventory has.
+        """
         for row in fresh:
             about, _, weight = row.message.rpartition(" ")
             must(weight != OVER, 4, f"the all-clear {row.message} is a fault of {row.incident}")
@@ -89,7 +94,7 @@ class ToldFaults:
                 owner = gpu_names.owner_of(row.incident.device)
                 must(named == {about} == {owner}, 6, f"{row.incident} of {owner} was told of {named}")
                 is_new = row.incident_id > before.incident and about in gpu_names.PCI
-                if is_new and _is_described(row.node, inventories):
+                if is_new and _is_here(row.incident, uuids[row.node.name]) and _is_described(row.node, inventories):
                     must(row.incident.device.startswith(about), 6, f"{about} is {row.incident.device}, its slot known")
         passed = [one for one in told if one.healthy]
         for one in passed:
@@ -134,6 +139,12 @@ class ToldFaults:
 def _is_of(passed: Observation, device: str) -> bool:
     """Returns whether the all-clear is about this device; one that names no device is about all."""
     return not passed.device or gpu_names.owner_of(device) in ("", passed.message.rpartition(" ")[0])
+
+
+def _is_here(incident: Incident, uuids: Collection[str]) -> bool:
+    """Returns whether the incident names no GPU of another machine."""
+    named = {*incident.device.split()[:1], incident.gpu_uuid}
+    return all(name in uuids for name in named if name.startswith("GPU-"))
 
 
 def _is_described(node: Node, inventories: Mapping[str, datetime]) -> bool:
