@@ -8,12 +8,12 @@ LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-
 LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 SYSTEM_DOMAINS: Final = ("kubernetes.io", "k8s.io")  # keys of these domains and their subdomains are Kubernetes' own
 ROLE_PREFIX: Final = "node-role.kubernetes.io/"
-# Keys of labels and taints of nodes whose work has secrets of the whole cluster. The second role is RKE's. The last key
-# is the taint by which K3s, RKE2 and AKS keep others off such nodes.
-CONTROL_PLANE: Final = (
-    *(f"{ROLE_PREFIX}{role}" for role in ("control-plane", "controlplane", "master", "etcd")),
-    "CriticalAddonsOnly",
+# Labels of nodes whose work has secrets of the whole cluster. The second role is RKE's.
+CONTROL_PLANE_ROLES: Final = tuple(
+    f"{ROLE_PREFIX}{role}" for role in ("control-plane", "controlplane", "master", "etcd")
 )
+# Keys of their labels and taints. The last one is the taint by which K3s, RKE2 and AKS keep others off them.
+CONTROL_PLANE: Final = (*CONTROL_PLANE_ROLES, "CriticalAddonsOnly")
 NO_LOAD_BALANCER: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 

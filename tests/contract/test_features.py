@@ -134,7 +134,14 @@ def test_the_test_of_rights_asks_for_what_the_chart_grants() -> None:
 
 def test_every_switch_of_the_chart_is_tested() -> None:
     # Policies give no rights.
-    policy = {"rebootJobPolicy", "rebootJobImage", "pairTestPolicy", "pairTestImage", "jobs"}
+    policy = {
+        "rebootJobPolicy",
+        "rebootJobImage",
+        "pairTestPolicy",
+        "pairTestImage",
+        "pairTestsOnControlPlanes",
+        "jobs",
+    }
     policy |= {"jobChangePolicy", "nodeChangePolicy"}
     assert set(chart.defaults()["features"]) - policy == set(VERBS)
     assert set(chart.defaults()["features"]["jobs"]) == set(chart.KINDS)

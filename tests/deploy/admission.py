@@ -1,7 +1,7 @@
 """Evaluates an admission policy of deploy/ as an API server does: its variables in order, then its validations."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import cel
 
@@ -11,11 +11,17 @@ Object = dict[str, Any]
 
 
 class AdmissionPolicy:
-    """The policy and the binding of one file of deploy/."""
+    """A policy and its binding."""
 
-    def __init__(self, file: str) -> None:
-        self.policy, self.binding = documents(Path(ROOT, "deploy", file))
-        self.spec: Object = self.policy["spec"]
+    def __init__(self, policy: Object, binding: Object) -> None:
+        self.policy, self.binding = policy, binding
+        self.spec: Object = policy["spec"]
+
+    @classmethod
+    def of_file(cls, file: str) -> Self:
+        """Those of one file of deploy/."""
+        policy, binding = documents(Path(ROOT, "deploy", file))
+        return cls(policy, binding)
 
     @property
     def messages(self) -> set[str]:

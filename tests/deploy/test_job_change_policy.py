@@ -13,7 +13,7 @@ from simulator.kubeapi import patches
 from tests.deploy import chart
 from tests.deploy.admission import AdmissionPolicy, is_about
 
-POLICY = AdmissionPolicy("job-change-policy.yaml")
+POLICY = AdmissionPolicy.of_file("job-change-policy.yaml")
 denials = POLICY.denials
 WORKER = "system:serviceaccount:kcover-system:kcover-worker"
 Object = dict[str, Any]

@@ -17,7 +17,7 @@ from simulator.kubeapi import patches
 from tests.deploy import chart
 from tests.deploy.admission import AdmissionPolicy
 
-POLICY = AdmissionPolicy("node-change-policy.yaml")
+POLICY = AdmissionPolicy.of_file("node-change-policy.yaml")
 Object = dict[str, Any]
 CONTROL_PLANE = {"key": "node-role.kubernetes.io/control-plane", "effect": "NoSchedule"}
 

@@ -7,24 +7,33 @@ from typing import Any
 import cel
 import pytest
 
+from kcover import kube_names
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.services import pair_plans, pair_runs
+from tests.deploy import chart
 from tests.deploy.admission import AdmissionPolicy
 from tests.deploy.manifests import RBAC
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
-POLICY = AdmissionPolicy("pair-test-policy.yaml")
+POLICY = AdmissionPolicy.of_file("pair-test-policy.yaml")
 IMAGE = cel.evaluate(POLICY.spec["variables"][0]["expression"], {})
 
 
 @pytest.fixture
 def jobs() -> list[dict[str, Any]]:
-    """The manifests that reach the API server."""
+    """The manifests that reach the API server: of two workers."""
+    return made({})
+
+
+def made(labels: dict[str, str]) -> list[dict[str, Any]]:
+    """The Jobs of a pair of nodes of which the first has these labels."""
     world = World(policy="", nodes=2)
     try:
+        world.kube.label_node("gpu-1", labels)
+        world.sync()
         world.kube.add_namespace("kcover-preflight")
         Cluster.objects.update(nccl_image=IMAGE, nccl_resources="rdma/hca=1")
         world.cluster.refresh_from_db()
@@ -48,6 +57,13 @@ def pod(job: dict[str, Any]) -> dict[str, Any]:
 
 def container(job: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = pod(job)["containers"][0]
+    return found
+
+
+def terms(job: dict[str, Any]) -> list[dict[str, Any]]:
+    """The alternatives of the node affinity that a kubelet requires."""
+    required = pod(job)["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    found: list[dict[str, Any]] = required["nodeSelectorTerms"]
     return found
 
 
@@ -75,6 +91,11 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda job: pod(job).update(serviceAccountName="kcover-worker"),
     lambda job: pod(job).pop("automountServiceAccountToken"),
     lambda job: pod(job).pop("nodeName"),
+    lambda job: pod(job).pop("affinity"),
+    lambda job: pod(job)["affinity"].pop("nodeAffinity"),
+    lambda job: terms(job)[0]["matchExpressions"].pop(),
+    lambda job: terms(job)[0]["matchExpressions"][0].update(operator="Exists"),
+    lambda job: terms(job).append({"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "Exists"}]}),
     lambda job: container(job).pop("resources"),
     lambda job: container(job).update(resources={"limits": {"cpu": "1"}}),
     lambda job: pod(job).update(restartPolicy="OnFailure"),
@@ -97,6 +118,16 @@ def test_any_other_job_is_denied(jobs: list[dict[str, Any]]) -> None:
         assert denials(other), number
         found |= set(denials(other))
     assert found == POLICY.messages
+
+
+@pytest.mark.parametrize("role", kube_names.CONTROL_PLANE_ROLES)
+def test_a_node_of_the_control_plane_is_tested_only_where_the_chart_says_so(role: str) -> None:
+    first, second = made({role: ""})
+    assert [len(denials(first)), denials(second)] == [1, []]
+    values = {"features": {"pairTestsOnControlPlanes": True}}
+    rendered = [one for one in chart.render(chart.LEAST | values) if one["metadata"]["name"].endswith("-pair-test")]
+    policy, binding = (one for one in rendered if one["kind"].startswith("ValidatingAdmissionPolicy"))
+    assert AdmissionPolicy(policy, binding).denials(None, first) == []
 
 
 def test_it_is_about_the_namespace_of_the_settings_and_denies() -> None:

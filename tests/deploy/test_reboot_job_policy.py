@@ -14,7 +14,7 @@ from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db
 
-POLICY = AdmissionPolicy("reboot-job-policy.yaml")
+POLICY = AdmissionPolicy.of_file("reboot-job-policy.yaml")
 BOOT_ID = "5b3c9c1e-6d0f-4c2a-9f57-0b1d2f7a4e10"
 
 

@@ -29,7 +29,7 @@ from tests.invariants import device_rules
 
 WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload", "delete_object")
 WRITES += ("create_object",)
-NODE_CHANGES = AdmissionPolicy("node-change-policy.yaml")
+NODE_CHANGES = AdmissionPolicy.of_file("node-change-policy.yaml")
 DESTRUCTIVE = ("evict", "delete_pod", "ensure_job", "delete_object")
 OURS = (marks.STATE_LABEL, probation_mark.LABEL)  # labels that the portal may write
 ANNOTATIONS = (marks.ANNOTATION, probation_mark.ANNOTATION)

@@ -9,7 +9,8 @@ class JobSpec:
     """A Job that runs once on one node. It bypasses the scheduler, so that it also runs on a cordoned node.
 
     ``resources``: what the container asks the node for, such as ``nvidia.com/gpu``; a kubelet whose node has some
-    refuses the pod if not as much is left. ``host_network``: the pod has the node's address.
+    refuses the pod if not as much is left. ``host_network``: the pod has the node's address. ``unless_labelled``: the
+    kubelet of a node with one of these labels refuses the pod.
     """
 
     name: str
@@ -21,6 +22,7 @@ class JobSpec:
     host_pid: bool = False
     host_network: bool = False
     resources: Mapping[str, int] = field(default_factory=dict)
+    unless_labelled: tuple[str, ...] = ()
     privileged: bool = False
     deadline_seconds: int = 600
     service_account: str | None = None

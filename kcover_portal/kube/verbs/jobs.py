@@ -62,6 +62,10 @@ def job_manifest(spec: values.JobSpec) -> dict[str, Any]:
     }
     if spec.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if spec.unless_labelled:
+        absent = [{"key": label, "operator": "DoesNotExist"} for label in spec.unless_labelled]
+        required = {"nodeSelectorTerms": [{"matchExpressions": absent}]}
+        pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
     if spec.service_account is not None:
         pod["serviceAccountName"] = spec.service_account
     return {

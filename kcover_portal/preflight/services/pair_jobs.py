@@ -1,8 +1,9 @@
 """The Jobs of a pair test: one on each of its nodes, with the program of programs/all_reduce.py.
 
 Their names follow from the rows, so that a repeated call finds them. They name their node and bypass the scheduler: so
-no pod is evicted for them, and the kubelet refuses them if the GPUs are in use. They end by themselves at their
-deadline, and the cluster deletes them a day later, if the portal cannot.
+no pod is evicted for them, and the kubelet refuses them if the GPUs are in use. A kubelet of the control plane refuses
+those of other nodes. They end by themselves at their deadline, and the cluster deletes them a day later, if the portal
+cannot.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, reasons
+from kcover import audit, kube_names, reasons
 from kcover.preflight import bandwidth
 from kcover.preflight.bandwidth import Bandwidth
 from kcover_portal.fleet import queries as fleet
@@ -174,6 +175,10 @@ def _name(plan: PairPlan, place: int, rank: int) -> str:
     return f"kcover-pair-{plan.label}-{place}-{rank}"
 
 
+def _is_control_plane(node: Node) -> bool:
+    return not node.labels.keys().isdisjoint(kube_names.CONTROL_PLANE_ROLES)
+
+
 def _spec(plan: PairPlan, test: PairTest, *, rank: int, node: Node, master: Node) -> port.JobSpec:
     return port.JobSpec(
         name=_name(plan, test.place, rank),
@@ -189,6 +194,7 @@ def _spec(plan: PairPlan, test: PairTest, *, rank: int, node: Node, master: Node
             "KCOVER_GPUS": str(test.gpus),
         },
         host_network=True,
+        unless_labelled=() if _is_control_plane(node) else kube_names.CONTROL_PLANE_ROLES,
         resources={GPU_RESOURCE: test.gpus, **plan.cluster.nccl_resource_counts},
         deadline_seconds=int(TIME_LIMIT.total_seconds()),
         labels={PLAN_LABEL: plan.label, TEST_LABEL: str(test.place), RANK_LABEL: str(rank)},
