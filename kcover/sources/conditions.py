@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 from typing import Any, Final
@@ -32,7 +32,10 @@ _KEYS: Final = ("type", "status", "reason", "for", "severity")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Condition:
-    """A condition as the cluster shows it. ``stands``: since when it has had its status, whatever its reason was."""
+    """A condition as the cluster shows it. ``stands``: since when it has had its status, whatever its reason was.
+
+    ``heartbeat``: when its writer last said so. Conditions that differ only in it are equal.
+    """
 
     type: str
     status: str
@@ -40,6 +43,7 @@ class Condition:
     message: str = ""
     since: datetime | None = None
     stands: datetime | None = None
+    heartbeat: datetime | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +166,23 @@ def read(
         wanted.setdefault(row.type, []).append(row)
     said = (_said(node, one, wanted[one.type], now=now) for one in found if one.type in wanted)
     return tuple(itertools.chain.from_iterable(said))
+
+
+def read_again(
+    node: str, found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime
+) -> tuple[Observation, ...]:
+    """The faults in conditions whose writers have told them again since they began, by the time of the last heartbeat.
+
+    Those of an Xid are left out, because an Xid is a moment: its writer may look back over a reboot. So are those that
+    weigh nothing.
+    """
+    beats = {one.type: one.heartbeat for one in found if one.since and one.heartbeat and one.heartbeat > one.since}
+    told = read(node, [one for one in found if one.type in beats], rows, now=now)
+    return tuple(
+        replace(one, seen_at=beats[one.path], earliest=one.seen_at)
+        for one in told
+        if not one.healthy and one.alias is None and one.weight not in HARMLESS
+    )
 
 
 def removed(node: str, code: str, *, boot_id: str, now: datetime) -> Observation:

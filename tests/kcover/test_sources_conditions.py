@@ -92,3 +92,25 @@ def test_an_invalid_table_is_refused_by_its_path(table: Any, path: str) -> None:
     with pytest.raises(Unreadable) as raised:
         conditions.table_of(table)
     assert raised.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("told", "message", "severity", "again"),
+    [
+        ({"since": 0, "heartbeat": 5}, "task hung", "warning", True),
+        ({"since": 0, "heartbeat": 0}, "task hung", "warning", False),
+        ({"since": 0}, "task hung", "warning", False),
+        ({"heartbeat": 5}, "task hung", "warning", False),
+        ({"since": 0, "heartbeat": 5}, "Xid 79 in the journal", "warning", False),
+        ({"since": 0, "heartbeat": 5}, "task hung", "info", False),
+        ({"since": 0, "heartbeat": 5, "status": "False"}, "task hung", "warning", False),
+    ],
+)
+def test_a_state_is_told_again_by_a_later_heartbeat(
+    told: dict[str, Any], message: str, severity: str, again: bool, now: datetime
+) -> None:
+    times = {name: now + timedelta(minutes=told[name]) for name in ("since", "heartbeat") if name in told}
+    stated = Condition(type="Stuck", status=told.get("status", "True"), message=message, **times)
+    rows = (ConditionRule(type="Stuck", severity=severity),)
+    seen = conditions.read_again("gpu-1", [stated], rows, now=now + timedelta(minutes=9))
+    assert [(one.seen_at, one.earliest) for one in seen] == ([(times["heartbeat"], times["since"])] if again else [])

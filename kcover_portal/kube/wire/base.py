@@ -46,6 +46,7 @@ class Condition(Struct, frozen=True):
     type: str
     status: str
     last_transition_time: datetime | None = None
+    last_heartbeat_time: datetime | None = None
     reason: str = ""
     message: str = ""
 

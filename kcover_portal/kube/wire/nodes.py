@@ -85,4 +85,5 @@ def _condition(stated: base.Condition) -> Condition:
         reason=stated.reason,
         message=stated.message,
         since=stated.last_transition_time,
+        heartbeat=stated.last_heartbeat_time,
     )
