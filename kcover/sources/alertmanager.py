@@ -86,7 +86,7 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
     severity, weight = weighed(labels, xids, texts)
     return Observation(
         path=path,
-        key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at))),
+        key=" ".join((_identity(alert, labels), status, str(starts_at), str(ends_at), *_named(xids, status))),
         node=series_labels.node(labels, node_labels),
         kind="alert",
         code=name,
@@ -101,6 +101,12 @@ def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetim
         advice=notes.get("runbook_url", ""),
         seen_at=ends_at or starts_at,
     )
+
+
+def _named(xids: Collection[int], status: str) -> Sequence[str]:
+    """The one Xid of an alert that fires as a part of its identity: its text may name another one later."""
+    xid = only(xids)
+    return () if xid is None or status == "resolved" else (f"xid {xid}",)
 
 
 def weighed(labels: Json, xids: Collection[int], texts: Sequence[str] = ()) -> tuple[str, Weight]:

@@ -18,7 +18,7 @@ from kcover.faults import fault
 from kcover.faults.device import covers
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.incidents.services.fault_groups import FaultGroup
+from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.source_fault import SourceFault, witness_of
 from kcover_portal.incidents.services.timed_fault import STATES
 from kcover_portal.prepared import Prepared
@@ -99,12 +99,33 @@ def is_same(group: FaultGroup, row: Incident) -> bool:
     """Returns whether the faults may be those of the incident, by the names of the code and by the device."""
     kind, code, device = group.identity
     names = {f"{kind} {code}"}.union(*(seen.names for seen in group.fresh if isinstance(seen, SourceFault)))
-    if names.isdisjoint((f"{row.kind} {row.code}", row.alias)):
+    if names.isdisjoint((f"{row.kind} {row.code}", row.alias)) or is_of_another_xid(group, row):
         return False
     uuids = {seen.gpu_uuid for seen in group.fresh if seen.gpu_uuid}
     # A part and its whole: the kernel names the GPU, other monitors its link or its MIG device.
     fits = covers((row.device,), (device,)) or covers((device,), (row.device,))
     return not device or not row.device or fits or row.gpu_uuid in uuids
+
+
+def is_of_another_xid(group: FaultGroup, row: Incident) -> bool:
+    """Returns whether both name an Xid, and not the same: one alert or condition may tell several, one by one."""
+    aliases = {seen.alias for seen in group.fresh if isinstance(seen, SourceFault)}
+    ours = row.alias if row.kind not in fault.NUMERIC_KINDS else f"{row.kind} {row.code}"
+    return ours.startswith("xid ") and bool(aliases) and all(one.startswith("xid ") and one != ours for one in aliases)
+
+
+def of_own_xid(node: Node, group: FaultGroup, *, boot_id: str) -> FaultGroup:
+    """The group under a code of its own, if the open incident of its name is that of another Xid.
+
+    One more query for such a group.
+    """
+    kind, code, device = group.identity
+    row = group.incident if group.is_open and kind in STATES else None
+    if row is None or not is_of_another_xid(group, row):
+        return group
+    [number, *_] = (seen.alias.removeprefix("xid ") for seen in group.fresh if isinstance(seen, SourceFault))
+    identity = kind, f"{code}/{number}", device
+    return group_of(identity, group.fresh, latest_incidents(node, [identity]), boot_id=boot_id)
 
 
 def _made_precise(row: Incident, group: FaultGroup) -> bool:

@@ -86,6 +86,7 @@ def keep_faults(
         return
     latest = latest_incidents(node, alike)
     groups = [group_of(identity, equal, latest, boot_id=boot_id) for identity, equal in alike.items()]
+    groups = [joins.of_own_xid(node, group, boot_id=boot_id) for group in groups]
     groups = joins.joined(node, [group for group in groups if group.fresh], now=now)
     groups = late_reports.sorted_out(node, groups, boot_id=boot_id, now=now)
     if open_now is None:
@@ -172,7 +173,7 @@ def _add(
 def _changes(
     node: Node, incident: Incident, group: FaultGroup, *, boot_id: str, now: datetime
 ) -> tuple[dict[str, Any], bool]:
-    """The columns of an open incident that more faults change, and whether they make it worse."""
+    """The columns of an open incident that more faults change, and whether they make it worse, or name its Xid."""
     changes: dict[str, Any] = {"count": F("count") + sum(occurrence.count for occurrence in group.fresh)}
     if any(occurrence.sequence is not None or occurrence.records for occurrence in group.fresh):
         changes["counted_records"] = group.counted
@@ -185,11 +186,12 @@ def _changes(
         if not late_reports.sets_back(node, incident, boot_id):
             changes["boot_id"] = boot_id
     reading = _worse_reading(incident, group)
-    changes |= {**(reading or {}), **source_fault.changes_of(group.fresh)}
+    named = source_fault.changes_of(incident, group.fresh)
+    changes |= {**(reading or {}), **named}
     # A real occurrence outweighs a drill: an incident with one real occurrence is not a drill.
     if incident.drill and not all(occurrence.drill for occurrence in group.fresh):
         changes["drill"] = False
-    return changes, reading is not None
+    return changes, reading is not None or "alias" in named
 
 
 def _worse_reading(incident: Incident, group: FaultGroup) -> Reading | None:

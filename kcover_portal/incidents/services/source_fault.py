@@ -8,6 +8,7 @@ from typing import Any
 from kcover.faults import fault, xid
 from kcover.faults.device import Device
 from kcover.faults.weight import Weight
+from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.timed_fault import TimedFault, are_late
 
 # An event that is older than this may be over already, and its end may follow in the same stream. Nobody acts before
@@ -66,10 +67,16 @@ def opening_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
     return {"alias": first.alias or f"{first.kind} {first.code}", "advice": first.advice}
 
 
-def changes_of(seen: Sequence[fault.Fault]) -> dict[str, Any]:
-    """The columns that further faults change."""
-    advice = next((one.advice for one in reversed(seen) if isinstance(one, SourceFault) and one.advice), "")
-    return {"advice": advice} if advice else {}
+def changes_of(incident: Incident, seen: Sequence[fault.Fault]) -> dict[str, Any]:
+    """The columns of an open incident that further faults change: one may name an Xid where none was named before."""
+    told = [one for one in seen if isinstance(one, SourceFault)]
+    changes = {
+        "advice": next((one.advice for one in reversed(told) if one.advice), ""),
+        "alias": next((one.alias for one in told if one.alias), ""),
+    }
+    if incident.alias != f"{incident.kind} {incident.code}":
+        del changes["alias"]  # it names one already, or an agent opened it
+    return {column: value for column, value in changes.items() if value}
 
 
 def first_decision(seen: Sequence[fault.Fault], *, now: datetime) -> datetime:

@@ -80,20 +80,22 @@ def tell(source: Source, seen: Sequence[Observation], nodes: Mapping[str, Node],
 def without_repeats(source: Source, seen: Sequence[Observation]) -> list[Observation]:
     """The observations without alerts that were told by another Prometheus of a pair, and still fire.
 
-    Such a one has another start. One that begins later, although no end was told, is a new one: the end was lost.
+    Such a one has another start. One that begins later, although no end was told, is a new one: the end was lost. One
+    that names another Xid than before is new, too.
     """
     digests = [_digest(one) for one in seen if one.series and not one.healthy and one.seen_at is not None]
     if source.kind not in SENDING or not digests:
         return list(seen)
     rows = ToldSeries.objects.filter(FIRES, source=source, digest__in=digests)
-    told = dict(rows.order_by().values_list("digest", "fault_at"))
+    told = {digest: (began, xid) for digest, began, xid in rows.order_by().values_list("digest", "fault_at", "xid")}
     found = []
     for one in seen:
         if one.series and not one.healthy and one.seen_at is not None:
-            began = told.get(_digest(one))
-            if began is not None and one.seen_at <= began + PEERS_WITHIN:
+            began, xid = told.get(_digest(one), (None, None))
+            is_same = one.alias is None or xid in (None, one.alias)
+            if began is not None and is_same and one.seen_at <= began + PEERS_WITHIN:
                 continue
-            told[_digest(one)] = one.seen_at
+            told[_digest(one)] = one.seen_at, one.alias or 0
         found.append(one)
     return found
 
@@ -144,20 +146,24 @@ def _store(source: Source, seen: Iterable[Observation], nodes: Mapping[str, Node
         row |= {"check_name": one.check, "device": [device.slot, device.uuid, device.unit, device.part]}
         # A clock that is ahead must not hide the faults that follow.
         row["passed_at" if one.healthy else "fault_at"] = bulk_sql.moment(min(one.seen_at or now, now))
+        if not one.healthy:
+            row["xid"] = one.alias or 0
     latest = ", ".join(
         f"{column} = CASE WHEN excluded.{column} IS NULL OR sources_toldseries.{column} > excluded.{column}"
         f" THEN sources_toldseries.{column} ELSE excluded.{column} END"
         for column in ("fault_at", "passed_at")
     )
     columns = {"digest": "text", "node": "bigint", "kind": "text", "check_name": "text", "device": "jsonb"}
+    columns |= {"xid": "integer"}
     columns |= dict.fromkeys(("fault_at", "passed_at"), "timestamptz")
-    empty = {"fault_at": None, "passed_at": None}
+    empty = {"fault_at": None, "passed_at": None, "xid": None}
     bulk_sql.run(
         f"""INSERT INTO sources_toldseries
-                (source_id, digest, node_id, kind, check_name, device, fault_at, passed_at, at)
-            SELECT %s, digest, node, kind, check_name, device, fault_at, passed_at, %s
+                (source_id, digest, node_id, kind, check_name, device, xid, fault_at, passed_at, at)
+            SELECT %s, digest, node, kind, check_name, device, xid, fault_at, passed_at, %s
             FROM {bulk_sql.given(**columns)} WHERE true
-            ON CONFLICT (source_id, digest) DO UPDATE SET {latest}, device = excluded.device, at = excluded.at""",  # nosec B608
+            ON CONFLICT (source_id, digest) DO UPDATE SET {latest}, device = excluded.device, at = excluded.at,
+                xid = coalesce(excluded.xid, sources_toldseries.xid)""",  # nosec B608
         [source.pk, bulk_sql.moment(now), bulk_sql.rows([{**empty, **given[digest]} for digest in sorted(given)])],
     )
 
