@@ -27,6 +27,10 @@ MAX_CODE: Final = 128  # characters
 TYPE: Final = re.compile(r"[A-Za-z0-9_./-]{1,80}")
 REASON: Final = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 HARMLESS: Final = (Weight.INFO, Weight.MONITOR)
+# Azure's Scheduled Events as AKS shows them. A freeze pauses the machine for seconds, and AKS itself does nothing then:
+# https://learn.microsoft.com/azure/aks/node-auto-drain
+_NOTICE: Final = "VMEventScheduled"
+_PAUSE: Final = re.compile(r"\bfreeze", re.IGNORECASE)
 _KEYS: Final = ("type", "status", "reason", "for", "severity")
 
 
@@ -274,6 +278,8 @@ def _weight(condition: Condition, match: ConditionRule | None) -> Weight:
     """The weight of a condition that names no Xid."""
     severity = match.severity if match is not None else "info"
     is_own = match is not None and match.is_own  # its operator has judged it
+    if not is_own and condition.type == _NOTICE and _PAUSE.search(f"{condition.reason} {condition.message}"):
+        return Weight.INFO
     if not is_own and is_of_monitor(condition.type, "" if severity == "fatal" else condition.message):
         return Weight.MONITOR
     return Weight.INFO if severity == "info" else Weight.NODE

@@ -114,3 +114,18 @@ def test_a_state_is_told_again_by_a_later_heartbeat(
     rows = (ConditionRule(type="Stuck", severity=severity),)
     seen = conditions.read_again("gpu-1", [stated], rows, now=now + timedelta(minutes=9))
     assert [(one.seen_at, one.earliest) for one in seen] == ([(times["heartbeat"], times["since"])] if again else [])
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "is_own", "weight"),
+    [
+        ("VMEventScheduled", "Freeze Scheduled: 7 Jan 2026 12:00 GMT, DurationInSeconds: 5", False, "info"),
+        ("FreezeScheduled", "", False, "info"),
+        ("VMEventScheduled", "Redeploy Scheduled: 7 Jan 2026 12:00 GMT", False, "node"),
+        ("VMEventScheduled", "Freeze Scheduled", True, "node"),
+    ],
+)
+def test_a_pause_of_the_cloud_is_no_fault(reason: str, message: str, is_own: bool, weight: str, now: datetime) -> None:
+    stated = Condition(type="VMEventScheduled", status="True", reason=reason, message=message)
+    rows = (ConditionRule(type="VMEventScheduled", is_own=is_own),)
+    assert [one.weight for one in conditions.read("gpu-1", [stated], rows, now=now)] == [weight]
