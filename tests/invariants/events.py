@@ -290,6 +290,7 @@ ACTS: dict[str, tuple[int, Act]] = {
     "handed_away_fault": (4, handed_away_fault),
     "resend": (2, resend),
     "tell": (10, source_events.tell),
+    "condition": (5, source_events.condition),
     "heartbeat": (6, heartbeat),
     "kubelets": (5, kubelets),
     "all_clear": (4, people_events.all_clear),

@@ -181,3 +181,14 @@ def _about(pci: str, seen: Device) -> str:
     if not seen:
         return ""
     return seen.unit if seen.unit.startswith("nvswitch") else pci
+
+
+def condition(bed: Bed, chance: random.Random) -> None:
+    """A monitor states its condition of a node, or the watch starts again."""
+    name, error = chance.choice(bed.names), chance.uniform(-1, 1) * settings.CLOCK_ERROR_SECONDS
+    what = chance.choice(("begin", "begin", "again", "again", "end", "watch"))
+    if what == "watch":
+        bed.monitors.begin_watch()
+    elif bed.there(name):
+        bed.monitors.state(name, "False" if what == "end" else "True", again=what == "again", error=error)
+    bed.monitors.look()

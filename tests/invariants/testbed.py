@@ -14,7 +14,7 @@ from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import probations
-from tests.invariants import audit_log, handed_away, sql, told_faults
+from tests.invariants import audit_log, handed_away, monitors, sql, told_faults
 from tests.invariants.observed_cluster import Violation, excluded, must
 from tests.invariants.walk_cluster import WalkCluster
 
@@ -83,7 +83,7 @@ spec:
       errorCode: ["124"]
       actions: [{name: quarantineDevice, attribute: {effect: NoExecute, otherwise: hold}}]
     - priority: 25
-      match: {kinds: [alert, health], applicationFaults: false}
+      match: {kinds: [alert, condition, health], applicationFaults: false}
       actions: [{name: drain, attribute: {waittime: 1min}}, {name: reboot, attribute: {unCordon: "true"}}]
 """
 
@@ -105,6 +105,7 @@ class Bed(WalkCluster):
         self._meanwhile: tuple[int, Callable[[], None]] | None = None
         self.told = told_faults.ToldFaults()
         self._ledger = audit_log.AuditLogCheck(self.told)
+        self.monitors = monitors.Monitors(self)
         self.kube.moment = self._moment
 
     def _end(self) -> None:
@@ -206,6 +207,7 @@ class Bed(WalkCluster):
         self._check_jobs()
         self.away.check()
         self._ledger.follow()
+        self.monitors.check()
 
     def _check_jobs(self) -> None:
         """A reboot that nobody wants any more is called back: its job is gone, or somebody is to delete it."""
