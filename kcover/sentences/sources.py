@@ -40,6 +40,7 @@ SENTENCES: Mapping[str, str] = {
     "pod_log_left_out": _("{container} writes too much to its log. Its lines from {start} to {end} were left out."),
     "gpud_health_missing": _("Must be the health of a component; healthy is {value}."),
     "prometheus_result": _("Must be a vector, the result of an instant query, not {value}."),
+    "prometheus_partial": _("The answer may lack series: {why}. What it lacks has not ended."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
     "event_namespace": _(

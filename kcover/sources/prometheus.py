@@ -19,7 +19,7 @@ from kcover.quote import short_repr
 from kcover.sources import alertmanager, observation
 from kcover.sources import labels as series_labels
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
-from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, sample, shows_xids
+from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
 
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
@@ -70,10 +70,11 @@ class Before:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeriesReading:
-    """What an answer says, and what the next reading compares with."""
+    """What an answer says, and what the next reading compares with. ``is_whole``: it lacks no series."""
 
     reading: Reading
     after: Before
+    is_whole: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,19 +149,25 @@ def read(
             told[series.place].add(value)
             found.append(_fault(series, value, query=query, earliest=earliest, now=now))
     gone = {key: value for key, value in before.shown.items() if key not in seen}
+    why = left_out(body)
     if shows_xids(query):  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
     else:
         standing, ended = _standing(before, told, seen)
         current |= standing
-        found += [passed(key, now=now) for key in ended]
+        if why:
+            current |= {key: before.shown.get(key, NO_XID) for key in ended}
+            rejected.append(Rejected("warnings", reasons.of("prometheus_partial", why=short_repr(why))))
+        else:
+            found += [passed(key, now=now) for key in ended]
     after = Before(
         at=now,
         shown=current,
         quiet={_digest(key) for key in keys if key not in current},
         gone={key: before.read_at(key).isoformat() for key in gone if key in current},
     )
-    return SeriesReading(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), after=after)
+    reading = Reading(observations=tuple(found), rejected=tuple(rejected))
+    return SeriesReading(reading=reading, after=after, is_whole=not why)
 
 
 def _standing(before: Before, told: Collection[str], seen: Collection[str]) -> tuple[dict[str, str], list[str]]:

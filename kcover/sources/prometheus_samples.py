@@ -35,6 +35,20 @@ def shows_xids(query: str) -> bool:
     return _COMPUTED.search(bare) is None and all(name.lower() in _KEEPING for name in _CALLED.findall(bare))
 
 
+def left_out(body: object) -> str:
+    """Why the answer may lack series, "" if it has all: some stores of Thanos or VictoriaMetrics did not answer.
+
+    Prometheus' own remarks about the query (``PromQL info: ...``) are no such reason.
+    """
+    if not isinstance(body, Mapping):
+        return ""
+    if body.get("isPartial") is True:
+        return "isPartial"
+    told = body.get("warnings")
+    texts = [text for text in told if isinstance(text, str)] if isinstance(told, list) else []
+    return next((text for text in texts if not text.startswith("PromQL ")), "")
+
+
 def newest_moment(body: object, *, now: datetime) -> datetime | None:
     """The latest of the answer's values, which are Unix times in seconds; None if it has no series. Raises Unreadable.
 

@@ -46,6 +46,8 @@ def _without_vanished(
     """
     shown = found.after.shown
     vanished = [key for key in source.cursor.get("vanished", ()) if key not in shown and not _stands(key, shown)]
+    if not found.is_whole:
+        return found, vanished
     seen = [*found.reading.observations, *(prometheus.passed(key, now=now) for key in vanished)]
     ended = tuple(one for one in seen if one.healthy)
     nodes, _ = intake.nodes_told_of(source.cluster, Reading(observations=ended))

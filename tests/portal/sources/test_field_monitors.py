@@ -1,0 +1,67 @@
+"""Reports of monitors about themselves, about what they do not know, and about what others already repair."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.incidents.models import Incident
+from kcover_portal.sources.models import Source
+from tests.portal.sources.conftest import add, pull
+from tests.portal.sources.stand_ins import Answered, StandIns
+from tests.portal.sources.test_field_reports import open_devices
+
+Make = Callable[..., dict[str, Any]]
+MINUTE = timedelta(minutes=1)
+PARTIAL = {"warnings": ["receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}
+REMARK = {"warnings": ["PromQL warning: quantile value should be between 0 and 1"], "infos": ["PromQL info: x"]}
+
+
+# --- Prometheus
+
+
+def read_hot(row: Source, others: StandIns, *gpus: str, at: datetime, **beside: Any) -> None:
+    labels = {"__name__": "hot", "node": "gpu-1"}
+    rows = [{"metric": {**labels, "gpu": gpu}, "value": [at.timestamp(), "95"]} for gpu in gpus]
+    body = {"status": "success", **beside, "data": {"resultType": "vector", "result": rows}}
+    others.troubles.append(Answered(body=json.dumps(body).encode()))
+    pull(row, at=at)
+
+
+@pytest.fixture
+def hot(east: Cluster, now: datetime, stand_ins: StandIns) -> Source:
+    """It has read two GPUs that are hot, and none an hour ago."""
+    row = add(east, "prometheus", now=now, url=f"{stand_ins.url}/prometheus", query="hot > 90")
+    stand_ins.troubles.append(Answered(body=b'{"data": {"resultType": "vector", "result": []}}'))
+    read_hot(row, stand_ins, "1", "2", at=now)
+    return row
+
+
+@pytest.mark.parametrize(
+    ("beside", "left"),
+    [(PARTIAL, ["gpu 1", "gpu 2"]), ({"isPartial": True}, ["gpu 1", "gpu 2"]), (REMARK, ["gpu 2"]), ({}, ["gpu 2"])],
+)
+def test_what_a_partial_answer_lacks_has_not_ended(
+    hot: Source, now: datetime, stand_ins: StandIns, beside: dict[str, Any], left: list[str]
+) -> None:
+    for minute in (1, 2):
+        read_hot(hot, stand_ins, "2", at=now + minute * MINUTE, **beside)
+        assert open_devices() == left
+    read_hot(hot, stand_ins, at=now + 3 * MINUTE)
+    assert open_devices() == []
+    assert set(Incident.objects.values_list("count", flat=True)) == {1}
+
+
+def test_a_partial_answer_ends_nothing_that_vanished_with_its_node(
+    hot: Source, now: datetime, stand_ins: StandIns
+) -> None:
+    Node.objects.filter(name="gpu-1").update(ready=False, ready_since=None)
+    read_hot(hot, stand_ins, at=now + MINUTE)
+    Node.objects.filter(name="gpu-1").update(ready=True, ready_since=now + MINUTE)
+    read_hot(hot, stand_ins, at=now + 9 * MINUTE, **PARTIAL)
+    assert open_devices() == ["gpu 1", "gpu 2"]
+    read_hot(hot, stand_ins, at=now + 10 * MINUTE)
+    assert open_devices() == []
