@@ -20,6 +20,7 @@ SOURCE: Final = "aws.health"
 SERVICE: Final = "EC2"
 CHANGE, ISSUE = "scheduledChange", "issue"  # categories; the others announce nothing about a machine
 CLOSED, WELL = "closed", ("RESOLVED", "UNIMPAIRED")  # of the event, and of one instance
+SUCCESS: Final = "_SUCCESS"  # the end of codes of what AWS has repaired (AWS_EC2_INSTANCE_AUTO_RECOVERY_SUCCESS)
 MAX_ID: Final = 200
 MAX_INSTANCES: Final = observation.MAX_ITEMS
 _INSTANCE: Final = re.compile(r"(?:arn:[^/]*/)?(i-[0-9a-f]{8,17})")
@@ -57,6 +58,8 @@ def _read(detail: Json, key: str, *, at: datetime | None, now: datetime) -> Read
     if observation.text(detail, "service", most=40) != SERVICE or category not in (CHANGE, ISSUE) or is_past:
         return Reading(ignored=(key,))
     kind = observation.code(observation.text(detail, "eventTypeCode", most=200), "eventTypeCode")
+    if kind.endswith(SUCCESS):
+        return Reading(ignored=(key,))
     code = maintenance_notices.CODE if category == CHANGE else kind
     message = maintenance_notices.window(start, end, f"{kind}: {_description(detail)}".removesuffix(": "))
     page = observation.text(detail, "page", most=20)

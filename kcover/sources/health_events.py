@@ -16,7 +16,9 @@ from kcover.sources import aws_health, cloudevents, impacted, maintenance_notice
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
-STORE_ONLY: Final = "STORE_ONLY"  # processingStrategy: the producer asks that nobody acts
+# processingStrategy: the producer asks that nobody acts. What is to be analysed comes again as the analyzer's event.
+NOT_ACTED_ON: Final = ("STORE_ONLY", "STORE_AND_ANALYSE", 2, 3)
+ANALYZER: Final = "health-events-analyzer"  # the agent that judges what has repeated
 # The numbers of the exporter; other producers write the names. From RecommendedAction of github.com/NVIDIA/NVSentinel,
 # data-models/protobufs/health_event.proto; 39 is in some of its versions only.
 ACTIONS: Final = {
@@ -103,10 +105,12 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
     code = observation.code("/".join([check, *detail]), "errorCode" if codes else "checkName")
     healthy = observation.boolean(health, "isHealthy")
     fatal = observation.boolean(health, "isFatal")
-    if health.get("processingStrategy") in (STORE_ONLY, 2) and not healthy:
+    if health.get("processingStrategy") in NOT_ACTED_ON and not healthy:
         return []
     message, advice = observation.text(health, "message") or code, _advice(health)
     named = _named(check, xids, message)
+    if fatal and _is_of_history(health, advice) and of_xids(named, message) is Weight.PROGRAM:
+        named = ()  # a program causes it once; what stays with one GPU is the GPU's
     is_to_skip = observation.boolean(observation.mapping(health, "quarantineOverrides"), "skip")
     weight = Weight.INFO if is_to_skip else _weight(check, message, xids=named, fatal=fatal, advice=advice)
     devices = impacted.devices(_entities(health))
@@ -173,6 +177,11 @@ def _xids(check: str, codes: list[str]) -> set[int]:
         return set()
     told = [(code, match) for code in codes if (match := _XID_CODE.fullmatch(code)) is not None]
     return {int(match[1]) for code, match in told if "xid" in check.lower() or code.lower().startswith("xid")}
+
+
+def _is_of_history(health: Json, advice: str) -> bool:
+    """Return whether NVSentinel has judged what has repeated, and asks for a repair of the node."""
+    return health.get("agent") == ANALYZER and advice not in ("", NO_ACTION, UNKNOWN, RESTART_APP)
 
 
 def _named(check: str, xids: set[int], message: str) -> Collection[int]:

@@ -10,14 +10,53 @@ import pytest
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source
-from tests.portal.sources.conftest import add, pull
+from tests.portal.sources.conftest import Sender, add, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
-from tests.portal.sources.test_field_reports import open_devices
+from tests.portal.sources.test_field_reports import entity, open_devices
+from tests.portal.sources.test_push import took
 
 Make = Callable[..., dict[str, Any]]
 MINUTE = timedelta(minutes=1)
 PARTIAL = {"warnings": ["receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}
 REMARK = {"warnings": ["PromQL warning: quantile value should be between 0 and 1"], "infos": ["PromQL info: x"]}
+
+
+# --- NVSentinel and AWS
+
+
+@pytest.mark.parametrize("strategy", ["STORE_AND_ANALYSE", 3])
+def test_an_event_that_is_only_to_be_analysed_is_not_acted_on(sentinel: Sender, health: Make, strategy: Any) -> None:
+    assert took(sentinel.post([health(processingStrategy=strategy)])) == (1, 0, [])
+    assert not Incident.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "is_user_fault"),
+    [
+        ({"recommendedAction": "RUN_FIELDDIAG"}, False),
+        ({"recommendedAction": 5}, False),
+        ({"recommendedAction": "NONE", "isFatal": False}, True),
+        ({"recommendedAction": "RESTART_APP"}, True),
+        ({"recommendedAction": "RESTART_BM", "agent": "syslog-health-monitor"}, True),  # it has seen one line
+    ],
+)
+def test_what_repeats_on_one_gpu_is_a_fault_of_the_gpu(
+    sentinel: Sender, health: Make, given: dict[str, Any], is_user_fault: bool
+) -> None:
+    event = {"agent": "health-events-analyzer", "checkName": "RepeatedXID13OnSameGPCAndTPC", "errorCode": ["13"]}
+    sentinel.post([health("1", entitiesImpacted=entity("GPC", "0") + entity("GPU", "2"), **{**event, **given})])
+    row = Incident.objects.get()
+    assert (row.is_user_fault, row.alias == "xid 13") == (is_user_fault, is_user_fault)
+
+
+def test_what_aws_has_repaired_is_no_fault(sentinel: Sender, now: datetime) -> None:
+    Node.objects.filter(name="gpu-1").update(provider_id="aws:///us-west-2a/i-0abcd111122223333")
+    for code, count in (("AWS_EC2_INSTANCE_AUTO_RECOVERY_SUCCESS", 0), ("AWS_EC2_INSTANCE_AUTO_RECOVERY_FAILURE", 1)):
+        detail = {"service": "EC2", "eventTypeCode": code, "eventTypeCategory": "issue", "statusCode": "open"}
+        detail["affectedEntities"] = [{"entityValue": "i-0abcd111122223333"}]
+        event = {"source": "aws.health", "detail-type": "AWS Health Event", "time": now.isoformat()}
+        assert took(sentinel.post({**event, "id": code, "detail": detail})) == (1, 0, [])
+        assert Incident.objects.count() == count
 
 
 # --- Prometheus
