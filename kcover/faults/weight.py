@@ -32,15 +32,18 @@ _NUMBER: Final = r"[0-9]{1,10}"
 _OF_OTHERS: Final = (
     r"(?! *(?:gpus?|times?|errors?|devices?|nodes?|min(?:ute)?s?|s(?:ec(?:ond)?s?)?|h(?:ours?)?|days?)\b)"
 )
+_LETTER: Final = r"[^\W\d_A-Za-z]"  # of another script, as in 错误, 코드 and エラー
+_COUNTED: Final = r"[次数數个個件回번회건횟]"  # in words of a count of errors: 次数, 횟수, 件数
 # What may stand between the word and its number: ``XID error detected: 31``, ``"xid":43``, ``XID 错误：43``.
 _BETWEEN: Final = (
-    r"(?:[ _]?(?:errors?|codes?|values?|numbers?|detected|is|错误码|错误|代码|码|值)){0,3}"
+    rf"(?:[ _-]?(?:errors?|codes?|values?|numbers?|detected|is|fehler(?:code)?"
+    rf"|(?!{_LETTER}{{0,8}}{_COUNTED}){_LETTER}{{1,8}})){{0,3}}"
     r"[\"']?(?:[ _#=(-]{0,3}| ?[:：] ?)[\"']?"
 )
 _XID: Final = re.compile(
     rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)"
     r"(?:\.[0-9]{1,3}(?= \(err status ))?"  # gpud adds the sub-code of an NVLink event: 149.37 (err status 0x00000000)
-    r"(?!\.?[0-9%]|[smhd]\b| times?\b| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
+    rf"(?!\.?[0-9%]|[smhd]\b| times?\b| ?{_COUNTED}| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,
 )
 _CAUSE: Final = re.compile(r"caused by previous Xid [0-9]{1,10}")  # of another channel, perhaps of another GPU
@@ -52,8 +55,10 @@ _GONE: Final = (
 _MONITOR: Final = re.compile(
     rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine)s?[ _-]?(?:is[ _-]?)?{_GONE}"
     rf"|(?:^|prometheus|scrape)[ _-]?targets?[ _-]?(?:is[ _-]?)?{_GONE}|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?{_GONE}"
-    rf"|scrape[ _-]?fail|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}"
-    r"|^Datasource(?:NoData|Error)$",  # Grafana's name of any alert whose query has failed or gives nothing
+    rf"|scrape[ _-]?(?:fail|err)|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}"
+    r"|^Datasource(?:NoData|Error)$"  # Grafana's name of any alert whose query has failed or gives nothing
+    rf"|(?:node[ _-]?problem[ _-]?detector|^npd)[ _-]?(?:is[ _-]?)?{_GONE}"
+    r"|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?stale|(?:^|gpu|dcgm|node)[ _-]?no[ _-]?(?:gpu|dcgm|node)?[ _-]?metrics?\b",
     re.IGNORECASE,
 )
 _CANNOT: Final = r"(?:failed|unable|cannot|could not)(?: to)? (?:connect|reach|talk)(?: to)?"

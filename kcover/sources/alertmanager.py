@@ -18,10 +18,18 @@ GRAFANA_VERSION: Final = "1"  # of the same form with an orgId, which its contac
 NODE_LABELS: Final = (*series_labels.NODE_LABELS, "hostname")  # the last one is of AMD's exporter
 MAX_ALERTS = observation.MAX_ITEMS
 REPLICA_LABELS: Final = ("replica", "prometheus_replica", "__replica__")  # which of several equal Prometheus sent it
-# Alerts of kube-prometheus about workloads; and about exporters, by the labels that name them.
-_OF_WORKLOAD: Final = re.compile(r"Kube(?:Pod|Job|Container|Deployment|StatefulSet|DaemonSet|Hpa)")
+# Grafana calls its rule's own alert firing while the query fails or gives nothing, where the rule is set so.
+_UNKNOWN_BY_GRAFANA: Final = ("NoData", "Error")
+# Alerts of well-known rules about workloads; and about exporters, by the labels that name them.
+_OF_WORKLOAD: Final = re.compile(
+    r"Kube(?:rnetes)?(?:Pod|Job|Container|Deployment|Stateful[Ss]et|Daemon[Ss]et|Replica[Ss]et|Hpa)"
+    r"(?!Runtime)"
+)
+_OF_POD: Final = re.compile(r"(?:Pod|Container(?!d|Runtime))[A-Z]")  # only beside a label that names the pod
 _WORKLOADS: Final = ("job", "pod", "container", "service", "deployment", "daemonset", "statefulset")
-_EXPORTER: Final = re.compile(r"exporter|dcgm|prometheus", re.IGNORECASE)
+_EXPORTER: Final = re.compile(r"exporter|dcgm|prometheus|problem-detector", re.IGNORECASE)
+# What stores and sends the figures, at the beginning of its own alerts' names and in the labels of its workload.
+_STORES: Final = ("prometheus", "alertmanager", "thanos", "loki", "mimir", "grafana", "victoriametrics")
 _BROKEN: Final = re.compile(
     r"(?:Instance|Target|Exporter|Scrape).*(?:Down|Missing|Fail)|Kube(?:Pod|Daemon|Container)|^up$"
 )
@@ -43,7 +51,7 @@ def read(body: object, *, node_labels: Sequence[str] = NODE_LABELS, now: datetim
     for index, alert in enumerate(observation.listed(body, "alerts", most=MAX_ALERTS)):
         path = f"alerts/{index}"
         try:
-            if sent := _sent_by_portal(alert):
+            if sent := _sent_by_portal(alert) or _unknown_by_grafana(alert):
                 own.append(sent)
             else:
                 found.append(_alert(alert, path, node_labels, now=now))
@@ -65,6 +73,18 @@ def _sent_by_portal(alert: object) -> str:
     if not isinstance(alert, dict) or not isinstance(labels, dict) or PORTAL_LABEL not in labels:
         return ""
     return "\n".join(str(one)[:200] for one in (labels[PORTAL_LABEL], labels.get(ALERT_LABEL), alert.get("status")))
+
+
+def _unknown_by_grafana(alert: object) -> str:
+    """The identity of an alert that fires because Grafana does not know the value; "" of all others.
+
+    A fault that it told before still stands, and one that it tells later is another one.
+    """
+    notes = alert.get("annotations") if isinstance(alert, dict) else None
+    reason = notes.get("grafana_state_reason") if isinstance(notes, dict) else None
+    if not isinstance(alert, dict) or alert.get("status") != "firing" or reason not in _UNKNOWN_BY_GRAFANA:
+        return ""
+    return "\n".join(str(alert.get(name))[:500] for name in ("fingerprint", "labels", "startsAt"))
 
 
 def _alert(alert: object, path: str, node_labels: Sequence[str], *, now: datetime) -> Observation:
@@ -113,19 +133,36 @@ def weighed(labels: Json, xids: Collection[int], texts: Sequence[str] = ()) -> t
     """The severity and the weight of an alert: the catalog decides about Xids, else the sender's own word."""
     severity = severity_of(labels.get("severity", ""))
     weight = of_xids(xids, texts[0] if texts else "") if xids else Weight.NODE
-    if weight is Weight.NODE and (is_of_monitor(labels["alertname"]) or _is_about_exporter(labels)):
+    if weight is Weight.NODE and _is_of_monitoring(labels):
         weight = Weight.MONITOR
-    elif weight is Weight.NODE and _OF_WORKLOAD.match(labels["alertname"]):
+    elif weight is Weight.NODE and _is_of_workload(labels):
         weight = Weight.PROGRAM
     elif weight is Weight.NODE and severity == "info":
         weight = Weight.INFO
     return ("info" if weight in (Weight.INFO, Weight.MONITOR) else severity), weight
 
 
+def _is_of_monitoring(labels: Json) -> bool:
+    """Returns whether an alert is about a monitor, or about what stores and sends its figures."""
+    name, whose = labels["alertname"].lower(), _workload(labels).lower()
+    is_of_store = any(name.startswith(one) and one in whose for one in _STORES)
+    return is_of_store or is_of_monitor(labels["alertname"]) or _is_about_exporter(labels)
+
+
+def _is_of_workload(labels: Json) -> bool:
+    name = labels["alertname"]
+    has_pod = bool(labels.get("pod") or labels.get("container"))
+    return _OF_WORKLOAD.match(name) is not None or (has_pod and _OF_POD.match(name) is not None)
+
+
+def _workload(labels: Json) -> str:
+    """What the labels name of a workload."""
+    return " ".join(labels.get(name, "") for name in _WORKLOADS)
+
+
 def _is_about_exporter(labels: Json) -> bool:
     """Returns whether an exporter is down, crashes or does not roll out: of its node it says nothing."""
-    whose = " ".join(labels.get(name, "") for name in _WORKLOADS)
-    return _EXPORTER.search(whose) is not None and _BROKEN.search(labels["alertname"]) is not None
+    return _EXPORTER.search(_workload(labels)) is not None and _BROKEN.search(labels["alertname"]) is not None
 
 
 def _texts(alert: Json, key: str) -> dict[str, str]:

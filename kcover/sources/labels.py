@@ -14,8 +14,9 @@ _OWN: Final = ("node", "kubernetes_node", "node_name", "nodename", "Hostname")
 # Prometheus renames the label of a series to exported_X where the target that it scraped has an X of its own.
 EXPORTED: Final = "exported_"
 NODE_LABELS: Final = (*(f"{EXPORTED}{name}" for name in _OWN), *_OWN)
-XID_LABELS: Final = ("xid", "err_code", "xid_code", "xid_error", "error_code", "xiderror")
-_GENERIC: Final = "error_code"  # of any program, unless the alert is about a GPU
+XID_LABELS: Final = ("xid", "err_code", "xid_code", "xid_error", "error_code", "xiderror", "code")
+_OF_GPU: Final = "error_code"  # of any program, unless the alert is about a GPU
+_OF_XID: Final = "code"  # of anything, unless the name of the alert or of the metric says that it is about Xids
 _PCI: Final = ("pci_bus_id", "pcibusid", "pci_address", "pci", "bdf", "bus_id", "gpu_bus_id")
 _UUID: Final = ("uuid", "gpu_uuid", "accelerator_id")
 # A label and what its value numbers or names; the first one that an item has counts.
@@ -23,6 +24,7 @@ _UNITS: Final = (
     *(("gpu", "gpu"), ("gpu_id", "gpu"), ("gpuid", "gpu"), ("gpu_index", "gpu"), ("gpuindex", "gpu")),
     *(("minor_number", "minor"), ("nvswitch", "nvswitch"), ("nvswitch_id", "nvswitch")),
     *(("nic", "nic"), ("hca", "nic"), ("ib_device", "nic"), ("interface", "nic"), ("device", "device")),
+    *(("deviceid", "device"), ("device_id", "device")),  # of Autopilot, of MetaX; what it counts differs
 )
 _PARTS: Final = (
     ("gpu_i_id", "mig"),
@@ -81,9 +83,11 @@ def xid(labels: Mapping[str, str], *texts: str) -> int | None:
 def xids(labels: Mapping[str, str], *texts: str) -> frozenset[int]:
     """All Xids that a label names, else the name of the alert or, in plain words, these texts."""
     given = {name.lower(): value.strip() for name, value in labels.items()}
-    is_of_gpu = bool(device(labels)) or any("xid" in text.lower() for text in (given.get("alertname", ""), *texts))
+    is_of_xid = any("xid" in given.get(name, "").lower() for name in ("alertname", "__name__"))
+    is_of_gpu = is_of_xid or bool(device(labels)) or any("xid" in text.lower() for text in texts)
+    left_out = {name for name, counts in ((_OF_GPU, is_of_gpu), (_OF_XID, is_of_xid)) if not counts}
     for name in XID_LABELS:
-        value = given.get(name, "") if name != _GENERIC or is_of_gpu else ""
+        value = given.get(name, "") if name not in left_out else ""
         if re.fullmatch(r"[0-9]{1,10}", value) and int(value):
             return frozenset({int(value)})
         if codes := weight.named_xids(value):

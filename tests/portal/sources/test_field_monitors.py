@@ -7,18 +7,115 @@ from typing import Any
 
 import pytest
 
+from kcover.faults.weight import Weight, named_xids
+from kcover.sources import prometheus
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source
-from tests.portal.sources.conftest import Sender, add, pull
+from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
-from tests.portal.sources.test_field_reports import entity, open_devices
+from tests.portal.sources.test_field_reports import entity, is_matched, open_devices
 from tests.portal.sources.test_push import took
 
 Make = Callable[..., dict[str, Any]]
 MINUTE = timedelta(minutes=1)
 PARTIAL = {"warnings": ["receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}
 REMARK = {"warnings": ["PromQL warning: quantile value should be between 0 and 1"], "infos": ["PromQL info: x"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "weight"),
+    [
+        ("NodeProblemDetectorDown", {}, Weight.MONITOR),
+        ("NodeProblemDetectorNotRunning", {"job": "node-problem-detector"}, Weight.MONITOR),
+        ("TargetDown", {"job": "node-problem-detector"}, Weight.MONITOR),
+        ("NodeTextFileCollectorScrapeError", {}, Weight.MONITOR),
+        ("AmdgpuMetricsStale", {}, Weight.MONITOR),
+        ("NoGPUMetrics", {}, Weight.MONITOR),
+        ("PrometheusTSDBReloadsFailing", {"pod": "prometheus-k8s-0"}, Weight.MONITOR),
+        ("AlertmanagerFailedReload", {"pod": "alertmanager-main-0"}, Weight.MONITOR),
+        ("PrometheusJobMissing", {"job": "prometheus"}, Weight.MONITOR),
+        ("PrometheusGPUHot", {"job": "dcgm-exporter"}, Weight.NODE),
+        ("LokiNvrmError", {}, Weight.NODE),  # Loki's ruler tells of a line
+        ("KubernetesPodCrashLooping", {"pod": "train-0"}, Weight.PROGRAM),
+        ("ContainerOOMKilled", {"pod": "train-0", "container": "main"}, Weight.PROGRAM),
+        ("ContainerRuntimeUnhealthy", {"container": "kube-state-metrics"}, Weight.NODE),
+        ("ContainerdDown", {"pod": "x"}, Weight.NODE),
+        ("KubernetesNodeNotReady", {"pod": "kube-state-metrics-0"}, Weight.NODE),
+    ],
+)
+def test_an_alert_about_a_monitor_or_a_pod_is_no_fault_of_its_node(
+    alertmanager: Sender, alert: Make, name: str, labels: dict[str, str], weight: Weight
+) -> None:
+    alertmanager.post(notification(alert(name, **labels)))
+    row = Incident.objects.get()
+    assert (row.is_user_fault, row.is_harmless) == (weight is not Weight.NODE, weight is Weight.MONITOR)
+
+
+@pytest.mark.parametrize("reason", ["NoData", "Error"])
+def test_an_alert_that_fires_because_grafana_does_not_know_is_no_fault(
+    alertmanager: Sender, alert: Make, reason: str
+) -> None:
+    fires = alert("GPU lost", gpu="2")
+    unknown = {**fires, "annotations": {**fires["annotations"], "grafana_state_reason": reason}}
+    assert took(alertmanager.post(notification(unknown))) == (1, 0, [])
+    assert not Incident.objects.exists()
+    for told in (fires, unknown):  # the same alert, from the same start
+        alertmanager.post(notification(told))
+        assert open_devices() == ["gpu 2"]
+    alertmanager.post(notification(alert("GPU lost", status="resolved", gpu="2")))
+    assert open_devices() == []
+
+
+def test_what_grafana_keeps_while_it_does_not_know_is_a_fault(alertmanager: Sender, alert: Make) -> None:
+    kept = {**alert("GPU lost"), "annotations": {"grafana_state_reason": "NoData, KeepLast"}}
+    alertmanager.post(notification(kept))
+    assert is_matched(Incident.objects.get())
+
+
+@pytest.mark.parametrize(
+    ("text", "xids"),
+    [
+        ("Xid 코드: 43 — docs 참조", {43}),
+        ("GPU Xid 에러 발생: 79", {79}),
+        ("XID エラー 31 が発生しました", {31}),
+        ("код ошибки Xid ошибка 48", {48}),
+        ("XID-Fehler 43 auf GPU 2", {43}),
+        ("XID 错误码：119", {119}),
+        ("XID 错误次数: 3", set()),
+        ("XID 错误 3 次", set()),
+        ("XID 오류 횟수: 3", set()),
+        ("Xid 에러 3건", set()),
+        ("XID エラー件数 5", set()),
+        ("GPU Xid 에러 발생 (gpu-1, GPU 2)", set()),
+    ],
+)
+def test_an_xid_is_read_among_words_of_any_script(text: str, xids: set[int]) -> None:
+    assert named_xids(text) == xids
+
+
+@pytest.mark.parametrize(("name", "alias"), [("GPUXidError", "xid 43"), ("HttpErrors", "alert HttpErrors")])
+def test_the_label_code_is_an_xid_where_the_name_says_so(
+    alertmanager: Sender, alert: Make, name: str, alias: str
+) -> None:
+    alertmanager.post(notification(alert(name, code="43")))
+    row = Incident.objects.get()
+    assert (row.alias, row.is_user_fault) == (alias, alias == "xid 43")
+
+
+def test_a_series_of_xids_by_their_code(now: datetime) -> None:
+    labels = {"__name__": "gpu_xid_total", "node": "gpu-1", "gpu": "2", "code": "43"}
+    body = {"data": {"resultType": "vector", "result": [{"metric": labels, "value": [now.timestamp(), "1"]}]}}
+    [seen] = prometheus.read(body, query="gpu_xid_total > 0", before=prometheus.Before(), now=now).reading.observations
+    assert (seen.alias, seen.weight) == (43, Weight.PROGRAM)
+
+
+@pytest.mark.parametrize("label", ["deviceid", "deviceId"])
+def test_the_devices_of_autopilot_and_of_metax_are_told_apart(alertmanager: Sender, alert: Make, label: str) -> None:
+    one, other = ({label: number} for number in ("1", "3"))
+    alertmanager.post(notification(alert("RemappedAlert", **one), alert("RemappedAlert", **other)))
+    alertmanager.post(notification(alert("RemappedAlert", status="resolved", **one)))
+    assert open_devices() == ["device 3"]
 
 
 # --- NVSentinel and AWS
