@@ -36,12 +36,12 @@ _LETTER: Final = r"[^\W\d_A-Za-z]"  # of another script, as in 错误, 코드 an
 _COUNTED: Final = r"[次数數个個件回번회건횟]"  # in words of a count of errors: 次数, 횟수, 件数
 # What may stand between the word and its number: ``XID error detected: 31``, ``"xid":43``, ``XID 错误：43``.
 _BETWEEN: Final = (
-    rf"(?:[ _-]?(?:errors?|codes?|values?|numbers?|detected|is|fehler(?:code)?"
+    rf"(?:[ _-]?(?:errors?|codes?|values?|numbers?|detected|is|was|no\.|fehler(?:code)?"
     rf"|(?!{_LETTER}{{0,8}}{_COUNTED}){_LETTER}{{1,8}})){{0,3}}"
-    r"[\"']?(?:[ _#=(-]{0,3}| ?[:：] ?)[\"']?"
+    r"[\"'`]?(?:[ _#=(\[<-]{0,3}| ?[:：] ?)[\"'`]?"
 )
 _XID: Final = re.compile(
-    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/| and | or ){_NUMBER}{_OF_OTHERS})*)"
+    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/|\|| and | or ){_NUMBER}{_OF_OTHERS})*)"
     r"(?:\.[0-9]{1,3}(?= \(err status ))?"  # gpud adds the sub-code of an NVLink event: 149.37 (err status 0x00000000)
     rf"(?!\.?[0-9%]|[smhd]\b| times?\b| ?{_COUNTED}| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,

@@ -17,7 +17,17 @@ NODE_LABELS: Final = (*(f"{EXPORTED}{name}" for name in _OWN), *_OWN)
 XID_LABELS: Final = ("xid", "err_code", "xid_code", "xid_error", "error_code", "xiderror", "code")
 _OF_GPU: Final = "error_code"  # of any program, unless the alert is about a GPU
 _OF_XID: Final = "code"  # of anything, unless the name of the alert or of the metric says that it is about Xids
-_PCI: Final = ("pci_bus_id", "pcibusid", "pci_address", "pci", "bdf", "bus_id", "gpu_bus_id")
+_PCI: Final = (
+    "pci_bus_id",
+    "pcibusid",
+    "pci_address",
+    "pci",
+    "bdf",
+    "bus_id",
+    "gpu_bus_id",
+    "pcie_bus_id",
+    "pcie_bus_info",
+)
 _UUID: Final = ("uuid", "gpu_uuid", "accelerator_id")
 # A label and what its value numbers or names; the first one that an item has counts.
 _UNITS: Final = (
@@ -33,18 +43,24 @@ _PARTS: Final = (
     ("link", "link"),
     ("port", "port"),
 )
+# The name of a pod of a DaemonSet ends in five of the characters that Kubernetes draws from.
+_EXPORTERS_POD: Final = re.compile(r"exporter.*-[bcdfghjklmnpqrstvwxz2456789]{5}$")
 _ADAPTER: Final = re.compile(r"(?:mlx[45]|ib|rdma|roce|eth|en[opsx]|bnxt|irdma|hfi|efa|bond)[A-Za-z0-9_.-]*")
 
 
 def node(labels: Mapping[str, str], names: Sequence[str]) -> str:
-    """The node that the first of these labels names, without a port (``gpu-1:9400``). Raises Unreadable."""
-    for name in names:
-        if value := labels.get(name):
-            try:
-                return observation.node({name: value}, name)
-            except Unreadable as error:
-                raise Unreadable(f"labels/{error.path}", error.reason) from error
-    raise Unreadable("labels", reasons.of("alert_node_missing", labels=", ".join(names)))
+    """The node that the first of these labels names, without a port (``gpu-1:9400``). Raises Unreadable.
+
+    dcgm-exporter gives its own pod's name as ``Hostname`` where nobody tells it the node; then another label counts.
+    """
+    given = [name for name in names if labels.get(name)]
+    if not given:
+        raise Unreadable("labels", reasons.of("alert_node_missing", labels=", ".join(names)))
+    name = next((name for name in given if not _EXPORTERS_POD.search(labels[name])), given[0])
+    try:
+        return observation.node({name: labels[name]}, name)
+    except Unreadable as error:
+        raise Unreadable(f"labels/{error.path}", error.reason) from error
 
 
 def first(labels: Mapping[str, str], names: Sequence[str]) -> str:

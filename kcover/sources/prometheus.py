@@ -99,8 +99,8 @@ class _Series:
 
     @property
     def exporter(self) -> str:
-        parts = (self.labels.get("job", ""), self.labels.get("instance", "").rpartition(":")[2])
-        return " ".join(part for part in parts if part)[:80]
+        port = self.labels.get("instance", "").rpartition(":")[2]
+        return f"{self.labels.get('job', '')} {port}".strip()[:80]
 
     def key(self, *, is_xid: bool) -> str:
         return f"{self.place}\t{self.exporter}" if is_xid and self.exporter else self.place
@@ -119,7 +119,8 @@ def read(
     found: list[Observation] = []
     rejected: list[Rejected] = []
     current: dict[str, str] = {}
-    became: list[tuple[_Series, str, datetime]] = []
+    became: list[tuple[_Series, str, str]] = []
+    scraped: set[tuple[str, str]] = set()  # nodes and their exporters that the reading before has read, too
     keys: set[str] = set()
     seen: set[str] = set()  # keys, and the places of series
     told: dict[str, set[str]] = {}  # of each place: what its series showed before, and what is told now
@@ -135,20 +136,25 @@ def read(
             value = _xid_of(series) if is_xid else _alert_value(series)  # without a value, it stays as it was shown
             names = {key, series.place, series.old_key(before)}
             seen |= names
+            if before.at is not None and before.read_at(key) == before.at:
+                scraped.add((series.node, series.exporter))
         except Unreadable as error:
             rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
             continue
         told.setdefault(series.place, set()).update(*(before.shown.get(one, "").split() for one in names))
         if value != "0":
             current[key] = " ".join(sorted({*current.get(key, "").split(), value}))
-            became.append((series, value, _earliest(before, series, key, is_xid=is_xid)))
-    for series, value, earliest in became:
+            became.append((series, value, key))
+    gone = {key: value for key, value in before.shown.items() if key not in seen}
+    left = {(key.partition("\t")[0], value) for key, values in gone.items() for value in values.split()}
+    for series, value, key in became:
         # An older portal stored 1, whatever the labels said.
         is_told = value in told[series.place] or (NO_XID in told[series.place] and not _is_xid(query, series.labels))
         if not is_told:
             told[series.place].add(value)
+            is_new = (series.node, series.exporter) in scraped and (series.node, value) not in left
+            earliest = _earliest(before, series, key, is_xid=_is_xid(query, series.labels), is_new=is_new)
             found.append(_fault(series, value, query=query, earliest=earliest, now=now))
-    gone = {key: value for key, value in before.shown.items() if key not in seen}
     why = left_out(body)
     if shows_xids(query):  # an exporter that does not answer proves nothing; its series come back as they were
         current = {**dict(itertools.islice(gone.items(), MAX_SERIES - len(current))), **current}
@@ -181,11 +187,12 @@ def _standing(before: Before, told: Collection[str], seen: Collection[str]) -> t
     return standing, [key for key in keys if key not in standing and key not in seen]
 
 
-def _earliest(before: Before, series: _Series, key: str, *, is_xid: bool) -> datetime:
-    """A series that a query for faults does not give is no fault; one of Xids may not have been read."""
-    if not is_xid:
+def _earliest(before: Before, series: _Series, key: str, *, is_xid: bool, is_new: bool) -> datetime:
+    """When it was no fault: a query for faults gives no such series, and some exporters show none (``is_new``)."""
+    known = max(before.read_at(key), before.read_at(series.place))
+    if not is_xid or (is_new and known == observation.LONG_AGO):
         return before.at or observation.LONG_AGO
-    return max(before.read_at(key), before.read_at(series.place))
+    return known
 
 
 def _digest(key: str) -> str:
