@@ -47,6 +47,12 @@ _XID: Final = re.compile(
     re.IGNORECASE,
 )
 _CAUSE: Final = re.compile(r"caused by previous Xid [0-9]{1,10}")  # of another channel, perhaps of another GPU
+# What could come, in a text that explains: ``act only if it escalates to a DBE (Xid 48)``, up to the sentence's end.
+_HYPOTHESIS: Final = re.compile(
+    r"(?:\b(?:precursors?|escalat(?:es?|ing)|leads? to|turns? into|such as|for example|if|unless|ignore[sd]?|except"
+    r"|unlike|other than|(?:may|might|could)(?! have\b| be\b))\b|\be\.g\.|如果|可能会|例如|忽略)[^.;!?。；！？\n]*",
+    re.IGNORECASE,
+)
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
 _GONE: Final = (
     r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable|reporting)"
@@ -111,9 +117,9 @@ def only(xids: Collection[int]) -> int | None:
 
 
 def named_xids(*texts: str) -> frozenset[int]:
-    """All Xids that these texts name, but not what a line says that its Xid was caused by."""
+    """All Xids that these texts name, but not what a line says that its Xid was caused by, nor what could come."""
     texts = tuple(_CAUSE.sub("", text) for text in texts)
-    named = (numbers for text in texts for numbers in _XID.findall(text))
+    named = (numbers for text in texts for numbers in _XID.findall(_HYPOTHESIS.sub("", text)))
     found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
     lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}

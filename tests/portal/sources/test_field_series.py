@@ -10,6 +10,7 @@ import pytest
 from kcover.faults.weight import named_xids
 from kcover.sources import prometheus
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
@@ -104,3 +105,26 @@ def test_the_address_of_a_device_by_the_names_of_other_exporters(alertmanager: S
 )
 def test_an_xid_is_read_as_templates_print_it(text: str, xids: set[int]) -> None:
     assert named_xids(text) == xids
+
+
+@pytest.mark.parametrize(
+    ("text", "xids"),
+    [
+        ("Watch the trend; act only if it escalates to a DBE (Xid 48) or a remap failure.", set()),
+        ("High single-bit ECC error rate. Often a precursor to uncorrectable (XID 48) errors", set()),
+        ("If it goes on, the GPU may fall off the bus (Xid 79)", set()),
+        ("Ignore Xid 43 and 31, which are of programs. XID 79 detected", {79}),
+        ("XID 13 on gpu-1: usually the application, drain it if it repeats", {13}),
+        ("The GPU may have fallen off the bus (XID 79)", {79}),
+        ("NVRM: Xid (PCI:0000:3a:00): 79, pid=1, GPU has fallen off the bus.", {79}),
+        ("GPU 过热，可能会掉卡（XID 79）", set()),
+    ],
+)
+def test_an_xid_that_could_come_is_none(text: str, xids: set[int]) -> None:
+    assert named_xids(text) == xids
+
+
+def test_a_rule_for_an_xid_does_not_act_on_a_text_that_explains(alertmanager: Sender, alert: Make) -> None:
+    notes = {"summary": "GPU 2 is hot", "description": "If it goes on, the GPU may fall off the bus (Xid 79)"}
+    alertmanager.post(notification({**alert("GPUHot", gpu="2"), "annotations": notes}))
+    assert Incident.objects.get().alias == "alert GPUHot"
