@@ -18,6 +18,9 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
 # processingStrategy: the producer asks that nobody acts. What is to be analysed comes again as the analyzer's event.
 NOT_ACTED_ON: Final = ("STORE_ONLY", "STORE_AND_ANALYSE", 2, 3)
+SOURCE_TIME: Final = (
+    "source_generated_timestamp"  # metadata of the analyzer's event: the time of the one that it judges
+)
 ANALYZER: Final = "health-events-analyzer"  # the agent that judges what has repeated
 # The numbers of the exporter; other producers write the names. From RecommendedAction of github.com/NVIDIA/NVSentinel,
 # data-models/protobufs/health_event.proto; 39 is in some of its versions only.
@@ -136,7 +139,7 @@ def _observations(health: Json, event: cloudevents.CloudEvent, path: str, *, now
             healthy=healthy,
             alias=None if healthy else only(named),
             advice=advice,
-            seen_at=generated_at or event.time,
+            seen_at=_happened_at(health, generated_at, now=now) or event.time,
         )
         for device in devices or [NONE]
     ]
@@ -146,6 +149,12 @@ def _generated_at(health: Json, *, now: datetime) -> datetime | None:
     """When the event was made; None where the producer left the time out, which protobuf writes as the epoch."""
     at = observation.moment(health, "generatedTimestamp", now=now)
     return None if at is not None and at.timestamp() == 0 else at
+
+
+def _happened_at(health: Json, generated_at: datetime | None, *, now: datetime) -> datetime | None:
+    """When it happened: the analyzer may make its event long after the one that it judges, in another boot."""
+    at = observation.moment(observation.mapping(health, "metadata"), SOURCE_TIME, now=now)
+    return min((one for one in (at, generated_at) if one is not None), default=None)
 
 
 def _weight(check: str, message: str, *, xids: Collection[int], fatal: bool, advice: str) -> Weight:

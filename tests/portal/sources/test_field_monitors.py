@@ -15,8 +15,10 @@ from kcover_portal.sources.models import Source
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_field_reports import entity, is_matched, open_devices
+from tests.portal.sources.test_late_reports import boots, rebooted
 from tests.portal.sources.test_push import took
 
+__all__ = ["rebooted"]
 Make = Callable[..., dict[str, Any]]
 MINUTE = timedelta(minutes=1)
 PARTIAL = {"warnings": ["receive series from Addr: 10.0.0.1:10901: rpc error: code = Unavailable"]}
@@ -144,6 +146,17 @@ def test_what_repeats_on_one_gpu_is_a_fault_of_the_gpu(
     sentinel.post([health("1", entitiesImpacted=entity("GPC", "0") + entity("GPU", "2"), **{**event, **given})])
     row = Incident.objects.get()
     assert (row.is_user_fault, row.alias == "xid 13") == (is_user_fault, is_user_fault)
+
+
+@pytest.mark.parametrize(("seconds", "boot"), [(-60, "boot-1"), (60, "boot-2"), (None, "boot-2")])
+def test_what_the_analyzer_judges_after_a_reboot_may_have_happened_before(
+    sentinel: Sender, health: Make, rebooted: datetime, seconds: int | None, boot: str
+) -> None:
+    at = rebooted + timedelta(seconds=seconds or 0)
+    metadata = {} if seconds is None else {"source_generated_timestamp": at.strftime("%Y-%m-%dT%H:%M:%S.123456789Z")}
+    event = {"agent": "health-events-analyzer", "checkName": "RepeatedXIDErrorOnSameGPU", "metadata": metadata}
+    sentinel.post([health(at=rebooted + 2 * MINUTE, **event)])
+    assert boots() == [boot]
 
 
 def test_what_aws_has_repaired_is_no_fault(sentinel: Sender, now: datetime) -> None:
