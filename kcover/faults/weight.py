@@ -61,7 +61,7 @@ _GONE: Final = (
 _MONITOR: Final = re.compile(
     rf"dcgm[ _-]?(?:connect(?:ivity|ion)|services?\b)|(?:exporter|host[ _-]?engine)s?[ _-]?(?:is[ _-]?)?{_GONE}"
     rf"|(?:^|prometheus|scrape)[ _-]?targets?[ _-]?(?:is[ _-]?)?{_GONE}|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?{_GONE}"
-    rf"|scrape[ _-]?(?:fail|err)|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}"
+    rf"|scrape[ _-]?(?:fail|err|down)|metrics?[ _-]?push|dcgm[ _-]?(?:daemon ?sets?|pods?|is)?[ _-]?{_GONE}"
     r"|^Datasource(?:NoData|Error)$"  # Grafana's name of any alert whose query has failed or gives nothing
     rf"|(?:node[ _-]?problem[ _-]?detector|^npd)[ _-]?(?:is[ _-]?)?{_GONE}"
     r"|metrics?[ _-]?(?:are[ _-]?|is[ _-]?)?stale|(?:^|gpu|dcgm|node)[ _-]?no[ _-]?(?:gpu|dcgm|node)?[ _-]?metrics?\b",

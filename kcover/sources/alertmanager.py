@@ -32,6 +32,7 @@ _EXPORTER: Final = re.compile(r"exporter|dcgm|prometheus|problem-detector", re.I
 _STORES: Final = ("prometheus", "alertmanager", "thanos", "loki", "mimir", "grafana", "victoriametrics")
 _BROKEN: Final = re.compile(
     r"(?:Instance|Target|Exporter|Scrape).*(?:Down|Missing|Fail)|Kube(?:Pod|Daemon|Container)|^up$"
+    r"|^(?:G[Pp][Uu])?(?:Node|Host|Server)(?:Is)?(?:Down|Offline|Unreachable)$"  # up == 0 of its exporter
 )
 
 
