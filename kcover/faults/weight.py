@@ -40,19 +40,23 @@ _BETWEEN: Final = (
     rf"|(?!{_LETTER}{{0,8}}{_COUNTED}){_LETTER}{{1,8}})){{0,3}}"
     r"[\"'`]?(?:[ _#=(\[<-]{0,3}| ?[:：] ?)[\"'`]?"
 )
+_AND: Final = r"(?:, ?|[，、] ?| ?[/&|] ?| and | or | ?[和与及或] ?)"
 _XID: Final = re.compile(
-    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:(?:, ?|/|\|| and | or ){_NUMBER}{_OF_OTHERS})*)"
+    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:{_AND}{_NUMBER}{_OF_OTHERS})*)"
     r"(?:\.[0-9]{1,3}(?= \(err status ))?"  # gpud adds the sub-code of an NVLink event: 149.37 (err status 0x00000000)
     rf"(?!\.?[0-9%]|[smhd]\b| times?\b| ?{_COUNTED}| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,
 )
-_CAUSE: Final = re.compile(r"caused by previous Xid [0-9]{1,10}")  # of another channel, perhaps of another GPU
 # What could come, in a text that explains: ``act only if it escalates to a DBE (Xid 48)``, up to the sentence's end.
 _HYPOTHESIS: Final = re.compile(
     r"(?:\b(?:precursors?|escalat(?:es?|ing)|leads? to|turns? into|such as|for example|if|unless|ignore[sd]?|except"
     r"|unlike|other than|(?:may|might|could)(?! have\b| be\b))\b|\be\.g\.|如果|可能会|例如|忽略)[^.;!?。；！？\n]*",
     re.IGNORECASE,
 )
+# A line of the kernel behind another one. Without an address, the name of a process may look like one.
+_NEXT_LINE: Final = re.compile(r"(?=NVRM: Xid \()")
+# The name of a process, which its user chose, and the Xid of another channel, perhaps of another GPU.
+_NOT_SAID: Final = re.compile(r"(?<=pid=)[^,\n]{1,14}, {1,4}name=[^,\n]{0,60}|caused by previous Xid [0-9]{1,10}")
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
 _GONE: Final = (
     r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable|reporting)"
@@ -117,11 +121,12 @@ def only(xids: Collection[int]) -> int | None:
 
 
 def named_xids(*texts: str) -> frozenset[int]:
-    """All Xids that these texts name, but not what a line says that its Xid was caused by, nor what could come."""
-    texts = tuple(_CAUSE.sub("", text) for text in texts)
+    """All Xids that these texts name, but not by the name of a process, nor as a cause or as what could come."""
+    texts = tuple(_NOT_SAID.sub("", text) for text in texts)
     named = (numbers for text in texts for numbers in _XID.findall(_HYPOTHESIS.sub("", text)))
     found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
-    lines = (xid.parse_line(line) for text in texts if "Xid" in text for line in text.splitlines())
+    printed = (part for text in texts if "Xid" in text for line in text.splitlines() for part in _NEXT_LINE.split(line))
+    lines = (xid.parse_line(line) for line in printed)
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}
     return frozenset(code for code in found if 0 < code <= xid.MAX_CODE)
 

@@ -70,6 +70,29 @@ def test_the_xid_that_a_text_names(text: str, code: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        (
+            # The message of a condition of NVSentinel, whose monitor writes all faults of the node into one line.
+            "ErrorCode:13 PCI:0002:00:00 kernel: [16450076.435595] NVRM: Xid (PCI:0002:00:00): 13, pid=1, name=a, "
+            "Graphics Exception. Recommended Action=NONE;ErrorCode:79 PCI:0001:00:00 kernel: [16450077.435595] "
+            "NVRM: Xid (PCI:0001:00:00): 79, GPU has fallen off the bus. Recommended Action=RESTART_BM;",
+            {13, 79},
+        ),
+        ("NVRM: Xid (PCI:0002:00:00): 13, pid=1, name=NVRM: Xid: 79, Graphics Exception", {13}),
+        ("GPU 3: Xid 13, pid='<unknown>', name=xid 79, Graphics Exception", {13}),
+        ("出现 Xid：31，79", {31, 79}),
+        ("Xid 31、79 和 13", {13, 31, 79}),
+        ("Xid 31 & 79", {31, 79}),
+        ("Xid 79，2 GPUs", {79}),
+    ],
+)
+def test_all_xids_that_a_text_names(text: str, codes: set[int]) -> None:
+    """The first of them alone told the others away."""
+    assert weight.named_xids(text) == codes
+
+
+@pytest.mark.parametrize(
     ("word", "severity"),
     [
         ("critical", "fatal"),
