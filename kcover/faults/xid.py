@@ -29,7 +29,8 @@ RECOVERY_ACTION_CHANGED = 154
 
 _HEX_ADDRESS = r"(?:[0-9A-Fa-f]{1,8}:)?[0-9A-Fa-f]{2,4}:[0-9A-Fa-f]{2}(?:\.[0-7])?"
 _CODE = (
-    r"(?: {1,8}\((?P<address>[^()\n]{0,100})\))?: {0,8}(?P<code>[0-9]++)(?=[,;:\s]|\.?$)[,;:.]?[ \t]*(?P<text>[^\r\n]*)"
+    r"(?: {1,8}\((?P<address>[^()\n]{0,100})\))?: {0,8}(?P<code>[0-9]++)(?=[,;:\s\"\\]|\.?$)[,;:.]?[ \t]*"
+    r"(?P<text>[^\r\n]*)"
 )
 _XID = re.compile("NVRM: Xid" + _CODE)
 _SXID = re.compile("SXid" + _CODE)
@@ -46,6 +47,7 @@ _SEVERITY = re.compile(
 )
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]++)")
 _NEW_ACTION = re.compile(r"recovery action changed from [^\n]{1,60}? to 0x([0-9A-Fa-f]{1,4})(?![0-9A-Fa-f])")
+_IN_QUOTES = re.compile(r'(?:[^"\\]|\\.)*')
 _ESCAPES = re.compile(r"(?:\\x[0-9A-Fa-f]{2})+")
 _MAX_NAME_BYTES = 15  # TASK_COMM_LEN less its NUL
 # How messages of the driver begin. A name may contain ", " too; the first words of the message mark its end.
@@ -155,7 +157,7 @@ def _xid(match: re.Match[str], line: str) -> FaultLine | None:
     code = _code(match["code"])
     if code is None:
         return None
-    text = match["text"].rstrip()
+    text = _text(match["text"], line)
     pci, mig = _address(match["address"])
     pid, process = _process(text)
     cause = cause_of(text)
@@ -169,13 +171,20 @@ def _sxid(match: re.Match[str], line: str) -> FaultLine | None:
     code = _code(match["code"])
     if code is None:
         return None
-    text = match["text"].rstrip()
+    text = _text(match["text"], line)
     pci, _ = _address(match["address"])
     fatal = link = None
     if severity := _SEVERITY.match(text):
         fatal = severity["word"].lower() == "fatal"
         link = int(severity["link"]) if severity["link"] else None
     return FaultLine(kind="sxid", code=code, pci=pci, fatal=fatal, link=link, text=text, line=line.rstrip("\r\n"))
+
+
+def _text(printed: str, line: str) -> str:
+    """The text as the driver printed it. In a line of JSON, it ends with its string, not with the line."""
+    if line.startswith("{") and (quoted := _IN_QUOTES.match(printed)):
+        printed = quoted[0].removesuffix("\\n")
+    return printed.rstrip()
 
 
 def _code(digits: str) -> int | None:
