@@ -6,6 +6,7 @@ choose.
 
 All that precedes the driver's words must be the kernel's own form, or a header with the tag ``kernel:``. The forms:
 syslog's (RFC 3164, and with RFC 3339 times; BusyBox adds the facility), RFC 5424's, journalctl's short ones, dmesg's.
+The names of months and days may be those of another language: journalctl and dmesg print them by the user's locale.
 """
 
 import re
@@ -18,16 +19,19 @@ PROGRAM: Final = "program"
 MAX_WRAPS: Final = 5  # collectors around a line; a program can print their words as often as it likes
 
 _CLOCK: Final = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?"
+_DAY: Final = r"[^\W\d_]{1,4}\.?"  # Thu, jeu., 四
+_MONTH: Final = r"(?:[^\W\d_]{3,5}\.?| ?[0-9]{1,2}[月월])"  # Nov, déc., 11月
 _STAMP: Final = (
-    rf"(?:[A-Z][a-z]{{2}} [A-Z][a-z]{{2}} [ 0-9][0-9] {_CLOCK} [0-9]{{4}}"  # Thu Nov 28 10:00:00 2026
-    rf"|(?:[A-Z][a-z]{{2}} )?[A-Z][a-z]{{2}} [ 0-9][0-9] (?:[0-9]{{4}} )?{_CLOCK}"  # Nov 28 10:00:00
-    rf"|(?:[A-Z][a-z]{{2}} )?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?"
+    rf"(?:{_DAY} {_MONTH} [ 0-9][0-9] {_CLOCK} [0-9]{{4}}"  # Thu Nov 28 10:00:00 2026
+    rf"|(?:{_DAY} )?{_MONTH} [ 0-9][0-9] (?:[0-9]{{4}} )?{_CLOCK}"  # Nov 28 10:00:00
+    rf"|(?:{_DAY} )?[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(?:Z|[+-][0-9]{{2}}:?[0-9]{{2}})?"
     r"|[0-9]{9,11}\.[0-9]{1,9})"
 )
 _ZONE: Final = r"(?: (?:[A-Z]{3,5}|[+-][0-9]{2,4}))?"  # some have no letters: +08
 _BOOT_STAMP: Final = r"\[ {0,11}[0-9]{1,10}\.[0-9]{3,9}\](?: ?\[ {0,6}[TC][0-9]{1,7}\])?"
 _RING: Final = (  # as dmesg prints a time
-    rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]|\[ {{0,20}}(?:{_STAMP} {{0,20}})?[<+][^\]\n]{{1,20}}\]"
+    rf"(?:{_BOOT_STAMP}|\[{_STAMP}\]"
+    rf"|\[ {{0,20}}(?:(?:{_STAMP}|[0-9]{{1,9}}\.[0-9]{{3,9}}) {{0,20}})?[<+][^\]\n]{{1,20}}\]"
     r"|\[[A-Z][a-z]{2}[ 0-9][0-9] [0-9]{2}:[0-9]{2}\])"
 )
 _HOST: Final = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}"
@@ -35,7 +39,7 @@ _TAG: Final = rf"(?:{_HOST} )?(?:kern\.[a-z]{{3,7}} )?kernel: {{0,2}}(?:{_RING} 
 _HEADER: Final = rf"{_STAMP}{_ZONE} {_TAG}"  # of a system log
 _FORMS: Final = re.compile(
     r"[0-7],[0-9]{1,19},[0-9]{1,19},[^;\n]{0,100};"  # a record of /dev/kmsg
-    rf"|(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}})"  # <0> to <7>: kernel
+    rf"|(?:<[0-7]>)?(?:(?:{_STAMP} |{_RING} ?)?|{_HEADER}|(?:{_RING} {_HOST} )?kernel: {{0,2}}(?:{_RING} ?)?)"  # to <7>
     rf"|kern *:[a-z]{{3,6}} *: (?:{_RING} ?|{_STAMP} )?"  # dmesg -x
     rf"|<[0-7]>1 {_STAMP} \S{{1,255}} kernel - \S{{1,32}} (?:-|\[[^\]\n]{{0,999}}\]) \ufeff?(?:{_RING} ?)?"
 )
@@ -47,7 +51,7 @@ _WORDS: Final = re.compile(
 )
 # Directly before the words: seconds of the kernel's clock, or the microseconds of a record of /dev/kmsg.
 _UPTIME: Final = re.compile(
-    r"\[ {0,11}([0-9]{1,9})\.([0-9]{3,9})\](?: ?\[ {0,6}[TC][0-9]{1,7}\])? ?"
+    r"\[ {0,11}([0-9]{1,9})\.([0-9]{3,9})(?: {0,20}<[^\]\n]{1,20})?\](?: ?\[ {0,6}[TC][0-9]{1,7}\])? ?"
     rf"(?:(?:{_HOST} )?kernel: {{0,2}})?\Z"
     r"|\A[0-7],[0-9]{1,19},([0-9]{1,16}),[^;\n]{0,100};\Z"
 )
@@ -58,7 +62,10 @@ _PRINTED: Final = re.compile(
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
-_FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport|programname|syslogtag)"
+# Of the journal, of rsyslog, syslog-ng, Fluentd and Vector.
+_FIELD: Final = (
+    r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport|programname|syslogtag|PROGRAM|program|ident|appname)"
+)
 _WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}}?):?"')
 _FACILITIES: Final = re.compile(r'"(?:SYSLOG_FACILITY|facility)" ?: ?"([^"]{1,64})"')  # no program can use the kernel's
 
