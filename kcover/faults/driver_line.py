@@ -12,7 +12,7 @@ Sources: NVIDIA's open kernel modules (print statements), reports of users.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
@@ -34,8 +34,12 @@ TOLD_BY: Final[Mapping[str, tuple[int, ...]]] = MappingProxyType(
     }
 )
 TOLD_WITHIN: Final = timedelta(seconds=5)  # of the Xid, before and after
-UNSUPPORTED: Final = ("is not supported by", "assigned to your NVIDIA device is invalid")
-UNSUPPORTED_LINES: Final = 6  # at most so many lines before the failed probe
+UNSUPPORTED: Final = (
+    "is not supported by",
+    "assigned to your NVIDIA device is invalid",
+    "requires use of the NVIDIA open kernel modules",
+)
+UNSUPPORTED_LINES: Final = 8  # at most so many lines before the failed start
 # What a store of logs is asked for. Every fault line contains one of them.
 PATTERNS: Final = ("NV_ERR_RESET_REQUIRED", "NV_ERR_GPU_IS_LOST", "InitAdapter failed", "probe routine failed", PEERMEM)
 NEEDLES: Final = tuple(re.compile(re.escape(text).encode()) for text in PATTERNS)
@@ -48,6 +52,7 @@ _INIT = re.compile(
 _MODULE = re.compile(r"nvidia[-_]peermem", re.IGNORECASE)
 _CODES: Final = {"RESET_REQUIRED": RESET_REQUIRED, "GPU_IS_LOST": LOST}
 _DEVICE = re.compile(r"NVRM: (?:GPU (?:at )?)?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b")
+_OF_CARD: Final = re.compile(r"NVRM: The NVIDIA GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,12 +75,32 @@ def parse(line: str) -> DriverLine | None:
     return None
 
 
-def is_unsupported(lines: Iterable[str]) -> bool:
-    """Return whether the lines before a failed probe say that the driver does not know the card, or has no room for it.
+def is_unsupported(line: DriverLine, before: Sequence[str]) -> bool:
+    """Return whether the lines before a failed start say that the driver cannot run the card, or has no room for it.
 
-    That is a setting of the node: no reset or reboot changes it.
+    That is a setting of the node: no reset or reboot changes it. What they say of one GPU does not hold for another.
     """
-    return any(text in line for line in lines for text in UNSUPPORTED)
+    if line.code != INIT_FAILED:
+        return False
+    if line.pci is None:
+        return any(says_unsupported(text) for text in before)
+    about = ""
+    for text in before:
+        about = unsupported_gpu(text) or about
+        if says_unsupported(text) and xid.slot(about) == xid.slot(line.pci):
+            return True
+    return False
+
+
+def says_unsupported(text: str) -> bool:
+    """Return whether a line of the kernel says that the driver cannot run a card."""
+    return any(words in text for words in UNSUPPORTED)
+
+
+def unsupported_gpu(text: str) -> str:
+    """The GPU that such a line, or the one before it, names; "" if it names none."""
+    found = _OF_CARD.search(text)
+    return found[1].lower() if found else ""
 
 
 @dataclass(frozen=True, slots=True)

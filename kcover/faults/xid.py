@@ -45,6 +45,7 @@ _SEVERITY = re.compile(
     r"(?: +Link +(?P<link>[0-9]{1,4})(?![0-9]))?",
     re.IGNORECASE,
 )
+_COMPANION = re.compile(r"Severity [0-9]|Data \{")
 _CAUSE = re.compile(r"caused by previous Xid ([0-9]++)")
 _NEW_ACTION = re.compile(r"recovery action changed from [^\n]{1,60}? to 0x([0-9A-Fa-f]{1,4})(?![0-9A-Fa-f])")
 _IN_QUOTES = re.compile(r'(?:[^"\\]|\\.)*')
@@ -142,6 +143,14 @@ def recovery_action(message: str) -> int | None:
 def is_all_clear(code: int | str, message: str) -> bool:
     """Return whether this Xid clears a fault: 154 without a recovery action."""
     return code == RECOVERY_ACTION_CHANGED and recovery_action(message) == 0
+
+
+def is_companion(line: FaultLine) -> bool:
+    """Return whether the line only adds to a fault of another line: the second and third line of an SXid, the plain
+    line after an Xid 79."""
+    if line.kind == "sxid":
+        return _COMPANION.match(line.text) is not None
+    return line.code == OFF_THE_BUS and "Xid" not in line.line
 
 
 def slot(pci: str | None) -> str | None:

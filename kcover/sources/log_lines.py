@@ -12,8 +12,12 @@ MAX_LINE: Final = 65_536  # characters; a record of the kernel has at most 8 KiB
 SECOND: Final = 10**9  # nanoseconds
 LATEST: Final = 2**62  # nanoseconds; the year 2116
 _BEGIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# What Konduktor asks a log store for, and the lines about GPUs that carry no code.
-KERNEL_PATTERNS: Final = ("NVRM: xid", "SXid", "fallen off the bus", *driver_line.PATTERNS)
+# What Konduktor asks a log store for, the lines about GPUs that carry no code, and what explains some of them.
+KERNEL_PATTERNS: Final = (
+    *("NVRM: xid", "SXid", "fallen off the bus"),
+    *driver_line.PATTERNS,
+    *driver_line.UNSUPPORTED,
+)
 POD_PATTERNS: Final = ("invalid device ordinal",)
 _ANY_CASE: Final = (
     (re.compile(r"NVRM: Xid", re.IGNORECASE), "NVRM: Xid"),

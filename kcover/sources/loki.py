@@ -17,8 +17,9 @@ from kcover.faults.device import named
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
 from kcover.sources import labels as series_labels
-from kcover.sources import log_lines, observation
+from kcover.sources import log_lines, observation, told_lines
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.sources.told_lines import Unsupported
 from kcover.wire import fields
 
 DEFAULT_STREAM: Final = '{k8s_daemonset_name="dmesg"}'
@@ -83,6 +84,7 @@ def read(
     """
     found: list[Observation] = []
     rejected: list[Rejected] = []
+    cards: list[Unsupported] = []
     lines = last = 0
     for index, stream in enumerate(observation.query_result(body, "streams", code="loki_result", most=LIMIT)):
         try:
@@ -98,23 +100,16 @@ def read(
                 at = _time(value)
                 last = max(last, at)
                 seen = _observation(value[1], at, labels, query, path=path, node_labels=node_labels, now=now)
+                if seen is None and not query.texts and (card := _card(value[1], at, labels, node_labels)) is not None:
+                    cards.append(card)
             except Unreadable as error:
                 if at > counted_until:
                     rejected.append(Rejected(f"{path}/{error.path}".rstrip("/"), error.reason))
                 continue
             if seen is not None:
                 found.append(seen)
-    xids = [one for one in found if one.kind == "xid"]
-    found = [one for one in found if not any(_is_told_by(one, seen) for seen in xids)]
-    return Page(reading=Reading(observations=tuple(found), rejected=tuple(rejected)), lines=lines, last=last)
-
-
-def _is_told_by(one: Observation, seen: Observation) -> bool:
-    """Returns whether the Xid says all that the other line says, as for the lines that an agent reads."""
-    if one.kind != driver_line.KIND or one.node != seen.node:
-        return False
-    line, by = (driver_line.Told(it.code, it.device.slot, it.seen_at) for it in (one, seen))
-    return driver_line.is_told(line, by)
+    own = found if query.texts else told_lines.own(found, cards)
+    return Page(reading=Reading(observations=tuple(own), rejected=tuple(rejected)), lines=lines, last=last)
 
 
 def _numbered(index: int, values: Sequence[Any]) -> Iterator[tuple[str, Any]]:
@@ -155,9 +150,7 @@ def _observation(
         return None
     if not fields.is_storable(line):
         raise Unreadable("1", reasons.of("source_not_storable"))
-    seen_at, printed = log_lines.moment(at), kernel_line.printed_at(line)
-    if printed is not None and printed < seen_at:  # a collector that read it late, such as after a reboot
-        seen_at = printed
+    seen_at = _printed(line, at)
     node = series_labels.node(labels, node_labels)
     uptime = kernel_line.uptime(line) if not query.texts else None
     if uptime is not None:  # a collector may store it again, with another time: the kernel prints no time twice
@@ -179,3 +172,20 @@ def _observation(
         seen_at=observation.not_ahead(seen_at, "0", now=now),
         uptime=uptime,
     )
+
+
+def _card(line: str, at: int, labels: Json, node_labels: Sequence[str]) -> Unsupported | None:
+    """The card that the driver cannot run, if a line of the kernel says so."""
+    if not driver_line.says_unsupported(line) or kernel_line.is_of_program(line):
+        return None
+    try:
+        node = series_labels.node(labels, node_labels)
+    except Unreadable:  # it tells nothing of its own that could be rejected
+        return None
+    return told_lines.unsupported(line, node=node, at=_printed(line, at))
+
+
+def _printed(line: str, at: int) -> datetime:
+    """When the line was printed; ``at``: when a collector stored it, perhaps late, such as after a reboot."""
+    stored, printed = log_lines.moment(at), kernel_line.printed_at(line)
+    return printed if printed is not None and printed < stored else stored

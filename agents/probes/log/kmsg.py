@@ -5,7 +5,7 @@ outside printable ASCII are escaped as ``\\xNN``; the core's parser (``kcover.fa
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -15,10 +15,11 @@ from kcover.faults.fault import Fault
 MAX_LINE_BYTES = 64 * 1024  # only so much of a line is read; no kernel line is longer than 8 KiB
 CLOCK_STEP = timedelta(seconds=15)  # by so much a clock may be put forward after the start, when lines were printed
 MAX_MESSAGE_CHARS = 4096  # the most of a line that is reported
+MAX_LINES = 8  # of one message
 SOURCE_NAME = "kmsg"
 
 _HEADER = re.compile(r"([0-9]{1,10}),([0-9]{1,19}),([0-9]{1,19}),[^;]{0,200};")
-_COMPANION = re.compile(r"Severity [0-9]|Data \{")
+_CONTINUED = re.compile(r"[ \t]{2,}NVRM: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,42 +74,53 @@ def split_header(line: str) -> tuple[Header | None, str]:
     return Header(facility=priority >> 3, sequence=sequence, usec=usec), line[match.end() :]
 
 
-def faults_of(records: Iterable[Record]) -> list[Fault]:
+def faults_of(records: Iterable[Record], *, before: Sequence[Record] = ()) -> list[Fault]:
     """One fault for each line, in order. ``count`` is 0 for a line that only adds to a fault of another line: the
-    second and third line of an SXid, the plain line after an Xid 79."""
-    found = []
-    kept = list(records)
-    for index, record in enumerate(kept):
-        if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log ends here
-            if machine_check.is_uncorrected(record.text) and not record.is_foreign:
-                found.append(_fault(record, kind=machine_check.KIND, code=machine_check.CODE))
-            elif (
-                (line := driver_line.parse(record.text)) is not None
-                and not record.is_foreign
-                and not _is_unsupported(line, kept[max(0, index - driver_line.UNSUPPORTED_LINES) : index])
-            ):
-                found.append(_fault(record, kind=driver_line.KIND, code=line.code, pci=line.pci))
-            continue
-        if record.is_foreign:
-            continue
-        # The two lines before tell which GPU a line without an address is about (lost GPUs with older drivers).
-        before = (one.text for one in kept[max(0, index - 2) : index] if not one.is_foreign)
-        for fault_line in xid.parse_lines((*before, record.text)):
-            if fault_line.line != record.text.rstrip("\r\n"):
-                continue
-            if xid.is_all_clear(fault_line.code, fault_line.text):  # nothing is wrong
-                break
-            count = 0 if _is_companion(fault_line) else 1
-            found.append(_fault(record, kind=fault_line.kind, code=fault_line.code, pci=fault_line.pci, count=count))
-            break
-    return found
+    second and third line of an SXid, the plain line after an Xid 79.
+
+    ``before``: the last records that were read before. The lines of one message may arrive in two reads.
+    """
+    kept = [*before, *records]
+    found = (_fault_of(kept, index) for index in range(len(before), len(kept)))
+    return [fault for fault in found if fault is not None]
 
 
-def _is_unsupported(line: driver_line.DriverLine, before: Iterable[Record]) -> bool:
-    """True of a failed start, without a GPU's address, of a card that the driver said it cannot run."""
-    if line.code != driver_line.INIT_FAILED or line.pci is not None:
-        return False
-    return driver_line.is_unsupported(one.text for one in before if not one.is_foreign)
+def _fault_of(kept: Sequence[Record], index: int) -> Fault | None:
+    record = kept[index]
+    if "Xid" not in record.text and "fallen off" not in record.text:  # nearly every line of a kernel log ends here
+        if machine_check.is_uncorrected(record.text) and not _is_foreign(kept, index):
+            return _fault(record, kind=machine_check.KIND, code=machine_check.CODE)
+        line = driver_line.parse(record.text)
+        if line is None or _is_foreign(kept, index):
+            return None
+        if driver_line.is_unsupported(line, _texts_before(kept, index, driver_line.UNSUPPORTED_LINES)):
+            return None
+        return _fault(record, kind=driver_line.KIND, code=line.code, pci=line.pci)
+    if _is_foreign(kept, index):
+        return None
+    # The two lines before tell which GPU a line without an address is about (lost GPUs with older drivers).
+    for fault_line in xid.parse_lines((*_texts_before(kept, index, 2), record.text)):
+        if fault_line.line != record.text.rstrip("\r\n"):
+            continue
+        if xid.is_all_clear(fault_line.code, fault_line.text):  # nothing is wrong
+            return None
+        count = 0 if xid.is_companion(fault_line) else 1
+        return _fault(record, kind=fault_line.kind, code=fault_line.code, pci=fault_line.pci, count=count)
+    return None
+
+
+def _texts_before(kept: Sequence[Record], index: int, most: int) -> list[str]:
+    """The lines of the kernel among the last ones before."""
+    return [kept[one].text for one in range(max(0, index - most), index) if not _is_foreign(kept, one)]
+
+
+def _is_foreign(kept: Sequence[Record], index: int) -> bool:
+    """True if the kernel of this boot has not written the line. Of a message of several lines only the first one has a
+    header (dmesg, journalctl); it tells whose the others are."""
+    first = index
+    while first > 0 and kept[first].is_plain and _CONTINUED.match(kept[first].text) and index - first < MAX_LINES:
+        first -= 1
+    return kept[first].is_foreign
 
 
 def _fault(record: Record, *, kind: str, code: int | str, pci: str | None = None, count: int = 1) -> Fault:
@@ -123,9 +135,3 @@ def _fault(record: Record, *, kind: str, code: int | str, pci: str | None = None
         drill=record.facility != 0,
         count=count,
     )
-
-
-def _is_companion(fault_line: xid.FaultLine) -> bool:
-    if fault_line.kind == "sxid":
-        return _COMPANION.match(fault_line.text) is not None
-    return fault_line.code == xid.OFF_THE_BUS and "Xid" not in fault_line.line

@@ -9,7 +9,7 @@ from typing import Any
 from agents.probes.log import kmsg, repeats
 from agents.probes.log.health import LogHealth
 from agents.probes.log.sources import Source
-from kcover.faults import xid
+from kcover.faults import driver_line, xid
 from kcover.faults.fault import Check, Fault
 
 log = logging.getLogger(__name__)
@@ -37,6 +37,7 @@ class LogReader:
         self._mark: dict[str, Any] = dict(mark)
         self._health = {source.name: LogHealth() for source in self.sources}
         self._windows: dict[str, repeats.RepeatWindows] = {}
+        self._before: dict[str, tuple[kmsg.Record, ...]] = {}  # the last records that were read
         self._recent_xids: dict[tuple[int | str, str | None], datetime] = {}
         for source in self.sources:
             known = self._mark.get(source.name, {})
@@ -64,7 +65,9 @@ class LogReader:
                 check = health.update(now=now, error=f"{error.strerror or error}: {error.filename or source.name}")
                 position = self._mark.get(source.name, {}).get("position", {})
             else:
-                found = kmsg.faults_of(chunk.records)
+                found = kmsg.faults_of(chunk.records, before=self._before.get(source.name, ()))
+                last = (*self._before.get(source.name, ()), *chunk.records)[-driver_line.UNSUPPORTED_LINES :]
+                self._before[source.name] = last
                 check = health.update(now=now, lost=chunk.lost, gap=chunk.gap)
                 more, moved, position = more or chunk.more, moved or bool(chunk.records), chunk.position
             if check is not None:
@@ -80,6 +83,7 @@ class LogReader:
         """Drop held faults after a reboot: they repeat reported ones, and would look new in another boot."""
         known = self._mark.get(name, {}).get("position", {}).get("boot_id", boot_id)
         if known != boot_id:
+            self._before.pop(name, None)
             self._windows[name] = repeats.RepeatWindows()
 
     def has_seen_xid(self, code: int, pci: str | None, *, since: datetime) -> bool:
