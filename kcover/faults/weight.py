@@ -125,8 +125,8 @@ def named_xids(*texts: str) -> frozenset[int]:
     texts = tuple(_NOT_SAID.sub("", text) for text in texts)
     named = (numbers for text in texts for numbers in _XID.findall(_HYPOTHESIS.sub("", text)))
     found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
-    printed = (part for text in texts if "Xid" in text for line in text.splitlines() for part in _NEXT_LINE.split(line))
-    lines = (xid.parse_line(line) for line in printed)
+    printed = (line for text in texts if "NVRM: " in text for line in text.splitlines())
+    lines = (xid.parse_line(part) for line in printed for part in _NEXT_LINE.split(line))
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}
     return frozenset(code for code in found if 0 < code <= xid.MAX_CODE)
 

@@ -84,6 +84,12 @@ def test_the_xid_that_a_text_names(text: str, code: int | None) -> None:
         ("出现 Xid：31，79", {31, 79}),
         ("Xid 31、79 和 13", {13, 31, 79}),
         ("Xid 31 & 79", {31, 79}),
+        # What NVSentinel's check of lost GPUs quotes: the driver printed no Xid.
+        (
+            "NVRM: The NVIDIA GPU 0000:b3:00.0 NVRM: (PCI ID: 10de:26b5) NVRM: fallen off the bus and is not",
+            {79},
+        ),
+        ("a user said that the GPU has fallen off the bus", set()),
         ("Xid 79，2 GPUs", {79}),
     ],
 )
