@@ -59,6 +59,16 @@ _PRINTED: Final = re.compile(
     r"(?:<[0-7]>(?:1 )?|kern *:[a-z]{3,6} *: )?"  # of syslog, with its version 1 (RFC 5424); of dmesg -x
     r"([0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]{1,9})?(?:Z|[+-][0-9]{2}:?[0-9]{2}))"
 )
+# The forms without a zone, and those whose zone is a word: syslog's, dmesg's, journalctl's.
+_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_LOCAL: Final = re.compile(
+    rf"(?:<[0-7]>|kern *:[a-z]{{3,6}} *: )?\[?(?:{_DAY} )?"
+    r"(?:(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[T ]|(?P<month>[A-Z][a-z]{2}| ?[0-9]{1,2}(?=[月월]))[月월]? "
+    r"(?P<day>[ 0-9][0-9]) (?:(?P<year>[0-9]{4}) )?)"
+    r"(?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,][0-9]{1,9})?(?: (?P<year_behind>[0-9]{4}))?"
+)
+_WEST: Final = timedelta(hours=12)  # the zone that is latest in UTC
+_EAST: Final = timedelta(hours=14)
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
@@ -112,6 +122,41 @@ def printed_at(line: str) -> datetime | None:
         return datetime.fromisoformat(found[1])
     except ValueError:
         return None
+
+
+def latest_at(line: str, *, read_at: datetime) -> datetime | None:
+    """The latest time at which a line was printed that has its time without a zone; None without one.
+
+    A line that a collector reads again days later is told from a new one. The year may be missing, too.
+    """
+    found = _LOCAL.match(line)
+    if found is None:
+        return None
+    year = found["year"] or found["year_behind"] or ""
+    for one in (year,) if year or found["date"] else (str(read_at.year), str(read_at.year - 1)):
+        date = found["date"] or f"{one}-{_month(found['month']):02}-{int(found['day']):02}"
+        try:
+            at = datetime.fromisoformat(f"{date}T{found['clock']}+00:00")
+        except ValueError:
+            continue
+        if year or found["date"] or at <= read_at + _EAST:
+            return at + _WEST
+    return None
+
+
+def _month(name: str) -> int:
+    """The number of a month; 0, which no date has, of a name in another language."""
+    number = name.strip()
+    if number.isdigit():
+        return int(number)
+    return _MONTHS.index(name.lower()) + 1 if name.lower() in _MONTHS else 0
+
+
+def header(line: str) -> str:
+    """What a system log or dmesg put before the kernel's words, if it has a time of the calendar; "" otherwise."""
+    words = _WORDS.search(line)
+    before = line[: words.start()] if words is not None else ""
+    return before if _PRINTED.match(before) or _LOCAL.match(before) else ""
 
 
 def words_of(line: str) -> str:

@@ -80,7 +80,7 @@ def read(
     """The lines of an answer. Raises Unreadable if it is not an answer with streams.
 
     A line that reports no fault has no consequence. A line is known by its stream, nanosecond and text, one of a kernel
-    by its node, uptime and text. Rejected lines up to ``counted_until`` (nanoseconds) have been counted before.
+    by its node, printed time and text. Rejected lines up to ``counted_until`` (nanoseconds) have been counted before.
     """
     found: list[Observation] = []
     rejected: list[Rejected] = []
@@ -154,7 +154,9 @@ def _observation(
     node = series_labels.node(labels, node_labels)
     uptime = kernel_line.uptime(line) if not query.texts else None
     if uptime is not None:  # a collector may store it again, with another time: the kernel prints no time twice
-        key = (query.name, node, str(uptime), kernel_line.words_of(line).strip())
+        key: tuple[str, ...] = (query.name, node, str(uptime), kernel_line.words_of(line).strip())
+    elif not query.texts and kernel_line.header(line):  # the same: a second has one line of one text
+        key = (query.name, node, line.strip())
     else:
         key = (query.name, json.dumps(labels, sort_keys=True), str(at), line)
     return Observation(
@@ -187,5 +189,6 @@ def _card(line: str, at: int, labels: Json, node_labels: Sequence[str]) -> Unsup
 
 def _printed(line: str, at: int) -> datetime:
     """When the line was printed; ``at``: when a collector stored it, perhaps late, such as after a reboot."""
-    stored, printed = log_lines.moment(at), kernel_line.printed_at(line)
+    stored = log_lines.moment(at)
+    printed = kernel_line.printed_at(line) or kernel_line.latest_at(line, read_at=stored)
     return printed if printed is not None and printed < stored else stored

@@ -1,7 +1,7 @@
 """Who wrote a line of a log file: a user's text is not taken for the kernel's."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -193,3 +193,37 @@ def test_texts_of_the_kernel_are_no_tags(text: str) -> None:
 def test_the_uptime_of_a_line(line: str, microseconds: int | None) -> None:
     told = kernel_line.uptime(line)
     assert told == (timedelta(microseconds=microseconds) if microseconds is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("header", "latest"),
+    [
+        ("Dec 31 10:00:00 gpu-1 kernel: ", "2025-12-31 22:00"),
+        ("Jan  2 10:00:00 gpu-1 kernel: ", "2026-01-02 22:00"),
+        ("<3>Nov 29 10:00:00 gpu-1 kernel: [   12.345678] ", "2025-11-29 22:00"),
+        ("[Wed Jul 31 23:00:00 2024] ", "2024-08-01 11:00"),
+        ("kern  :warn  : [Wed Jul 31 23:00:00 2024] ", "2024-08-01 11:00"),
+        ("Thu Nov 28 10:00:00 2024 kern.warn kernel: ", "2024-11-28 22:00"),
+        ("Fri 2025-11-28 10:00:00 CEST gpu-1 kernel: ", "2025-11-28 22:00"),
+        ("2025-11-28 10:00:00 gpu-1 kernel: ", "2025-11-28 22:00"),
+        ("[六 11月 28 12:00:00 2025] ", "2025-11-29 00:00"),
+        ("11月 28 12:00:00 gpu-1 kernel: ", "2025-11-29 00:00"),
+        ("déc. 26 10:00:00 gpu-1 kernel: ", None),
+        ("Feb 29 10:00:00 gpu-1 kernel: ", None),
+        ("[ 1234.567890] ", None),
+        ("", None),
+    ],
+)
+def test_the_latest_time_of_a_line_without_a_zone(header: str, latest: str | None) -> None:
+    read_at = datetime(2026, 1, 2, 3, 0, tzinfo=UTC)
+    told = kernel_line.latest_at(header + XID, read_at=read_at)
+    assert told == (datetime.fromisoformat(f"{latest}+00:00") if latest else None)
+
+
+@pytest.mark.parametrize(
+    "before", ["Dec 31 10:00:00 gpu-1 kernel: ", "[Wed Jul 31 23:00:00 2024] ", "2026-11-28T10:00:00Z "]
+)
+def test_the_header_of_a_line_with_a_time_of_the_calendar(before: str) -> None:
+    assert kernel_line.header(before + XID) == before
+    assert kernel_line.header(f"[ 1234.567890] {XID}") == kernel_line.header(XID) == ""
+    assert kernel_line.header(f"{before}usb 1-1: new device") == ""

@@ -74,3 +74,37 @@ def test_a_card_that_the_driver_cannot_run_is_no_fault(lines: list[str], codes: 
     assert [code for code, _ in told([(0, line) for line in lines])] == codes
     if not codes:
         assert told([(0, line) if line != INIT else (30, line) for line in lines]) != []
+
+
+@pytest.mark.parametrize(
+    "form", ["%b %d %H:%M:%S gpu-1 kernel: ", "[%a %b %d %H:%M:%S %Y] ", "%m月 %d %H:%M:%S gpu-1 kernel: "]
+)
+def test_a_line_that_a_collector_reads_again_is_no_new_fault(
+    east: Cluster, stand_ins: StandIns, now: datetime, form: str
+) -> None:
+    """It has lost its position, and gives the old lines the present time: a healthy node was rebooted once more."""
+    source = add(east, "loki", now=now, url=stand_ins.url)
+    second = timedelta(seconds=1)
+    line = (now - 2 * second).strftime(form) + XID
+    for after in (-1 * second, timedelta(), 20 * second, timedelta(hours=2)):
+        stand_ins.logs.add_kernel_line("gpu-1", line, now + after)
+    old = (now - timedelta(days=3)).strftime(form) + XID.replace("79", "62")
+    stand_ins.logs.add_kernel_line("gpu-1", old, now)
+    stand_ins.logs.add_kernel_line("gpu-1", (now - second).strftime(form) + XID, now)
+    pull(source, at=now + second)
+    pull(source, at=now + timedelta(hours=2, seconds=1))
+    assert list(Incident.objects.values_list("code", "count")) == [("79", 2)]
+
+
+@pytest.mark.parametrize("hours", [-12, -8, 0, 8, 14])
+def test_a_time_without_a_zone_may_be_of_any_zone(hours: int) -> None:
+    header = (NOW + timedelta(hours=hours)).strftime("%b %d %H:%M:%S gpu-1 kernel: ")
+    begin = log_lines.nanoseconds(NOW)
+    body = {
+        "data": {
+            "resultType": "streams",
+            "result": [{"stream": {"node": "gpu-1"}, "values": [[str(begin), header + XID]]}],
+        }
+    }
+    [seen] = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
+    assert seen.seen_at == NOW
