@@ -89,7 +89,7 @@ def writer(line: str, *, wraps: int = MAX_WRAPS) -> str:
             return PROGRAM
         if named := _WRITERS.findall(line):
             return KERNEL if set(named) == {KERNEL} else PROGRAM
-        return _unless_program(line[field.end() :], wraps=wraps)
+        return _unless_program(line[field.end() :].removeprefix(" "), wraps=wraps)  # rsyslog's msg begins with one
     if container := _CONTAINER.match(line):
         return _unless_program(line[container.end() :], wraps=wraps)
     if words is not None:

@@ -152,6 +152,15 @@ def test_who_wrote_a_line_in_json(fields: dict[str, Any], writer: str) -> None:
     assert kernel_line.writer(json.dumps({"msg": XID, **fields})) == writer
 
 
+@pytest.mark.parametrize("time", ["", "[ 2288.712311] "])
+def test_rsyslog_keeps_the_space_before_a_message(time: str) -> None:
+    fields = {"host": "gpu-1", "facility": "kern", "syslog-tag": "kernel:"}
+    assert kernel_line.writer(json.dumps({**fields, "message": f" {time}{XID}"})) == ""
+    assert kernel_line.is_of_kernel(json.dumps({"programname": "kernel", "msg": f" {time}{XID}"}))
+    assert kernel_line.is_of_program(json.dumps({**fields, "message": f" alice: {XID}"}))
+    assert kernel_line.is_of_program(json.dumps({**fields, "message": f" alice {time}{XID}"}))
+
+
 @pytest.mark.parametrize(
     "text",
     [
