@@ -4,6 +4,7 @@ Rules of equal priority are ordered by the age of their policy, then by their pl
 cluster keeps as objects come after all of the portal's own: they add rules, and replace none.
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -166,7 +167,7 @@ def fault_refusal(
     rule leaves application faults out. ``harmless``: it says that nothing is wrong, or that a monitor does not work;
     only a rule that lists its code covers it. The catalog decides about Xids and SXids, whatever their source says.
     """
-    if code in rule.listed.get(kind, ()):
+    if not {code, _told_code(kind, code)}.isdisjoint(rule.listed.get(kind, ())):
         return None
     if kind not in rule.kinds and not (rule.any_fault and kind in fault.NUMERIC_KINDS):
         return _fault_mismatch(rule, kind=kind, code=code)
@@ -178,6 +179,11 @@ def fault_refusal(
     if application and not rule.application_faults:
         return reasons.of("application_faults_left_out", kind=kind, code=code)
     return None
+
+
+def _told_code(kind: str, code: str) -> str:
+    """The code as its alert or condition has it, without the Xid by which several of them are told apart."""
+    return re.sub(r"/[0-9]{1,10}$", "", code) if kind in ("alert", "condition") else code
 
 
 def _fault_mismatch(rule: document.Rule, *, kind: str, code: str) -> reasons.Reason:

@@ -31,6 +31,7 @@ HARMLESS: Final = (Weight.INFO, Weight.MONITOR)
 # https://learn.microsoft.com/azure/aks/node-auto-drain
 _NOTICE: Final = "VMEventScheduled"
 _PAUSE: Final = re.compile(r"\bfreeze", re.IGNORECASE)
+_STOP: Final = re.compile(r"\b(?:reboot|redeploy|preempt|terminate)", re.IGNORECASE)
 _KEYS: Final = ("type", "status", "reason", "for", "severity")
 
 
@@ -172,20 +173,18 @@ def read(
     return tuple(itertools.chain.from_iterable(said))
 
 
-def read_again(
+def standing(
     node: str, found: Sequence[Condition], rows: Iterable[ConditionRule], *, now: datetime
 ) -> tuple[Observation, ...]:
-    """The faults in conditions whose writers have told them again since they began, by the time of the last heartbeat.
+    """The faults in conditions as states that stand now, and since their own time at the earliest.
 
     Those of an Xid are left out, because an Xid is a moment: its writer may look back over a reboot. So are those that
     weigh nothing.
     """
-    beats = {one.type: one.heartbeat for one in found if one.since and one.heartbeat and one.heartbeat > one.since}
-    told = read(node, [one for one in found if one.type in beats], rows, now=now)
     return tuple(
-        replace(one, seen_at=beats[one.path], earliest=one.seen_at)
-        for one in told
-        if not one.healthy and one.alias is None and one.weight not in HARMLESS
+        replace(one, seen_at=now, earliest=one.seen_at)
+        for one in read(node, found, rows, now=now)
+        if not one.healthy and one.seen_at is not None and one.alias is None and one.weight not in HARMLESS
     )
 
 
@@ -230,7 +229,7 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
     code = f"{stated}/{reason}" if reason else stated
     said = Observation(
         path=condition.type,
-        key=f"{node} {stated}/{reason} {condition.since}",
+        key=f"{node} {stated}/{reason} {condition.since}{' pause' if _is_pause(condition) else ''}",
         node=node,
         kind="condition",
         code=code[:MAX_CODE],
@@ -278,11 +277,17 @@ def _weight(condition: Condition, match: ConditionRule | None) -> Weight:
     """The weight of a condition that names no Xid."""
     severity = match.severity if match is not None else "info"
     is_own = match is not None and match.is_own  # its operator has judged it
-    if not is_own and condition.type == _NOTICE and _PAUSE.search(f"{condition.reason} {condition.message}"):
+    if not is_own and _is_pause(condition):
         return Weight.INFO
     if not is_own and is_of_monitor(condition.type, "" if severity == "fatal" else condition.message):
         return Weight.MONITOR
     return Weight.INFO if severity == "info" else Weight.NODE
+
+
+def _is_pause(condition: Condition) -> bool:
+    """Return whether the condition tells of a pause of the machine, and of nothing that ends its work."""
+    told = f"{condition.reason} {condition.message}"
+    return condition.type == _NOTICE and _PAUSE.search(told) is not None and _STOP.search(told) is None
 
 
 def _other(status: str) -> str:

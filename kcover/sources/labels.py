@@ -7,6 +7,7 @@ from typing import Final
 from kcover import reasons
 from kcover.faults import weight
 from kcover.faults.device import UUID, Device, named, part_of, unit_of
+from kcover.faults.xid import MAX_CODE
 from kcover.sources import observation
 from kcover.sources.observation import Unreadable
 
@@ -104,7 +105,7 @@ def xids(labels: Mapping[str, str], *texts: str) -> frozenset[int]:
     left_out = {name for name, counts in ((_OF_GPU, is_of_gpu), (_OF_XID, is_of_xid)) if not counts}
     for name in XID_LABELS:
         value = given.get(name, "") if name not in left_out else ""
-        if re.fullmatch(r"[0-9]{1,10}", value) and int(value):
+        if re.fullmatch(r"[0-9]{1,10}", value) and 0 < int(value) <= MAX_CODE:
             return frozenset({int(value)})
         if codes := weight.named_xids(value):
             return codes

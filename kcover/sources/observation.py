@@ -52,6 +52,7 @@ class Observation:
     ``advice``: what the source recommends; it is shown and never followed. ``seen_at``: by the source's clock.
     ``earliest``: of what has no time of its own, when it was read before and was no fault; LONG_AGO if it was not read.
     ``uptime``: of a line of the kernel, for how long its kernel had run; None if the line does not say.
+    ``unheard``: of a state that stands since before a boot, and that nobody has stated in it yet.
     """
 
     path: str
@@ -72,6 +73,7 @@ class Observation:
     seen_at: datetime | None = None
     earliest: datetime | None = None
     uptime: timedelta | None = None
+    unheard: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

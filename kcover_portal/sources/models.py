@@ -129,7 +129,7 @@ class ToldSeries(models.Model):
     kind = models.CharField(max_length=12, help_text="of its faults")
     check_name = models.CharField(max_length=200)
     device = models.JSONField(default=list, help_text="slot, UUID, unit and part")
-    xid = models.IntegerField(null=True, help_text="the last one that it named; 0: none; null: nobody kept it")
+    xid = models.BigIntegerField(null=True, help_text="the last one that it named; 0: none; null: nobody kept it")
     fault_at = models.DateTimeField(null=True)
     passed_at = models.DateTimeField(null=True)
     at = models.DateTimeField(db_index=True, help_text="when the portal last stored it")

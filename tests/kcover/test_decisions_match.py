@@ -165,6 +165,21 @@ def test_codes_of_other_kinds_are_listed_by_kind(kind: str, code: str) -> None:
     assert meet(candidate(kinds=(kind,)), kind=kind, code=code) == "p#1"
 
 
+@pytest.mark.parametrize(
+    ("kind", "code", "listed"),
+    [
+        ("alert", "GpuXidErrors/79", "GpuXidErrors"),
+        ("condition", "XIDErrors=True/Bad/79", "XIDErrors=True/Bad"),
+        ("health", "SysLogsXIDError/79", None),
+        ("alert", "GpuXidErrors/7a", None),
+    ],
+)
+def test_an_alert_is_listed_whichever_xid_it_names(kind: str, code: str, listed: str | None) -> None:
+    assert meet(candidate(phrases={kind: (code,)}), kind=kind, code=code) == "p#1"
+    base = code.rpartition("/")[0]
+    assert meet(candidate(phrases={kind: (base,)}), kind=kind, code=code) == ("p#1" if listed else None)
+
+
 @pytest.mark.parametrize(("kind", "code"), [("check", "remapped"), ("agent", "silent"), ("preflight", "slow")])
 def test_other_kinds_are_met_by_no_rule_without_codes(kind: str, code: str) -> None:
     assert why(candidate(), kind=kind, code=code) == f"Covers Xid and SXid faults, not kind {kind}."

@@ -95,25 +95,23 @@ def test_an_invalid_table_is_refused_by_its_path(table: Any, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "message", "severity", "again"),
+    ("told", "message", "severity", "stands"),
     [
-        ({"since": 0, "heartbeat": 5}, "task hung", "warning", True),
-        ({"since": 0, "heartbeat": 0}, "task hung", "warning", False),
-        ({"since": 0}, "task hung", "warning", False),
-        ({"heartbeat": 5}, "task hung", "warning", False),
-        ({"since": 0, "heartbeat": 5}, "Xid 79 in the journal", "warning", False),
-        ({"since": 0, "heartbeat": 5}, "task hung", "info", False),
-        ({"since": 0, "heartbeat": 5, "status": "False"}, "task hung", "warning", False),
+        ({}, "task hung", "warning", True),
+        ({"since": None}, "task hung", "warning", False),
+        ({}, "Xid 79 in the journal", "warning", False),
+        ({}, "task hung", "info", False),
+        ({"status": "False"}, "task hung", "warning", False),
     ],
 )
-def test_a_state_is_told_again_by_a_later_heartbeat(
-    told: dict[str, Any], message: str, severity: str, again: bool, now: datetime
+def test_a_state_stands_now_and_since_its_own_time(
+    told: dict[str, Any], message: str, severity: str, stands: bool, now: datetime
 ) -> None:
-    times = {name: now + timedelta(minutes=told[name]) for name in ("since", "heartbeat") if name in told}
-    stated = Condition(type="Stuck", status=told.get("status", "True"), message=message, **times)
+    stated = Condition(**{"type": "Stuck", "status": "True", "message": message, "since": now, **told})
     rows = (ConditionRule(type="Stuck", severity=severity),)
-    seen = conditions.read_again("gpu-1", [stated], rows, now=now + timedelta(minutes=9))
-    assert [(one.seen_at, one.earliest) for one in seen] == ([(times["heartbeat"], times["since"])] if again else [])
+    later = now + timedelta(minutes=9)
+    seen = conditions.standing("gpu-1", [stated], rows, now=later)
+    assert [(one.seen_at, one.earliest) for one in seen] == ([(later, now)] if stands else [])
 
 
 @pytest.mark.parametrize(
@@ -122,6 +120,8 @@ def test_a_state_is_told_again_by_a_later_heartbeat(
         ("VMEventScheduled", "Freeze Scheduled: 7 Jan 2026 12:00 GMT, DurationInSeconds: 5", False, "info"),
         ("FreezeScheduled", "", False, "info"),
         ("VMEventScheduled", "Redeploy Scheduled: 7 Jan 2026 12:00 GMT", False, "node"),
+        ("VMEventScheduled", "Freeze Scheduled: 7 Jan; Redeploy Scheduled: 8 Jan", False, "node"),
+        ("VMEventScheduled", "Reboot Scheduled: host freezes", False, "node"),
         ("VMEventScheduled", "Freeze Scheduled", True, "node"),
     ],
 )

@@ -1,7 +1,8 @@
 """States of which it is open whether they are of the present boot: an alert or a condition that began close after it.
 
 Such a state neither reboots a node nor releases it. If it ends, it was one of the boot before. If it still stands when
-the doubt is over, it is evidence of the boot that it was in doubt about.
+the doubt is over, it is evidence of the boot that it was in doubt about. One that nobody has stated in this boot is
+waited for, and never is.
 """
 
 from collections.abc import Iterable
@@ -44,7 +45,8 @@ def doubt_of(told: Any) -> dict[str, Any]:
     if not isinstance(told, TimedFault) or told.doubt_until is None:
         return {}
     kind, code, device = identity_of(told)
-    return {"boot": told.doubt_boot, "kind": kind, "code": code, "device": device, "uuid": told.gpu_uuid or ""}
+    found = {"boot": told.doubt_boot, "kind": kind, "code": code, "device": device, "uuid": told.gpu_uuid or ""}
+    return found | ({"unheard": True} if told.unheard else {})
 
 
 def end(node: Node, witness: str, *, kind: str, check: str, device: Device, still: Iterable[Device]) -> None:
@@ -94,6 +96,10 @@ def _settle(row: Occurrence, *, now: datetime) -> None:
     # The incident first, as reports lock it. Closing waits for it, or is seen here.
     incident = Incident.objects.select_for_update(no_key=True).select_related(None).get(pk=row.incident_id)
     boot = row.doubt["boot"]
+    if row.doubt.get("unheard"):
+        Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until).update(doubt_until=None)
+        doorbell.ring("rescue.nudge", row.node_id)
+        return
     still = Occurrence.objects.filter(pk=row.pk, doubt_until=row.doubt_until)
     seen_now = {"boot_id": boot, "late_seconds": None, "doubt_until": None, "earliest_at": now}  # it still stands
     if not still.update(**seen_now) or incident.state != Incident.State.OPEN:

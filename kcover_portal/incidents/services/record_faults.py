@@ -135,6 +135,10 @@ def _keep(
         incident, is_new = new_incidents.open_one(node, group, columns, boot_id=boot_id, now=now)
         if is_new:
             return
+        own = joins.of_own_xid(node, replace(group, incident=incident), boot_id=boot_id)
+        if own.identity != group.identity:  # another process has just opened that of another Xid
+            _keep(node, own, columns=columns, boot_id=boot_id, now=now)
+            return
     if not _add(node, incident, group, columns, boot_id=boot_id, now=now):  # closed a moment ago
         for left in late_reports.sorted_out(node, [replace(group, incident=None)], boot_id=boot_id, now=now):
             _keep(node, left, columns=columns, boot_id=boot_id, now=now)
@@ -162,7 +166,10 @@ def _add(
         # It still counts for rules with a frequency; the sweep makes the later decision.
         due = decided_at + REDECIDE_AFTER
     changes["decide_at"] = Least(Coalesce(F("decide_at"), due), due)
-    if not Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN).update(**changes):
+    still = Incident.objects.filter(pk=incident.pk, state=Incident.State.OPEN)
+    if "alias" in changes:
+        still = still.filter(alias=incident.alias)  # another process may have named another Xid
+    if not still.update(**changes):
         return False
     # If the incident was due already and is no worse now, the doorbell was rung when it became due.
     if at_once and (worse or another_boot or incident.decide_at is None or incident.decide_at > now):

@@ -18,6 +18,7 @@ class TimedFault(fault.Fault):
     times are those of the node's clock. ``late_seconds``: it was told so long after its own time, and its boot was
     over or the fault was repaired; None: in time. ``doubt``: of a state that lasts; for so long after the start of a
     boot it may be one of the boot before. ``doubt_until``, ``doubt_boot``: until when that is open, about which boot.
+    ``unheard``: nobody has stated it in this boot, so that it never counts.
     ``uptime``: for how long the kernel that told of it had run; None: unknown.
     ``decide_from``: of a state that may be of before a repair: if it still stands then, it is a new one.
     """
@@ -29,6 +30,7 @@ class TimedFault(fault.Fault):
     doubt: timedelta | None = None
     doubt_until: datetime | None = None
     doubt_boot: str = ""
+    unheard: bool = False
     decide_from: datetime | None = None
 
 

@@ -12,6 +12,8 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="toldseries",
             name="xid",
-            field=models.IntegerField(help_text="the last one that it named; 0: none; null: nobody kept it", null=True),
+            field=models.BigIntegerField(
+                help_text="the last one that it named; 0: none; null: nobody kept it", null=True
+            ),
         ),
     ]

@@ -7,7 +7,8 @@ when the node has been Ready again for so long that the alert would fire if its 
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db.models import Exists, F, OuterRef, Q, QuerySet
+from django.db.models import Exists, F, OuterRef, Q, QuerySet, Value
+from django.db.models.functions import Concat
 
 from kcover.sources import settings
 from kcover_portal.incidents import services as incidents
@@ -52,7 +53,8 @@ def apply(*, now: datetime) -> None:
 def _held(*, now: datetime) -> QuerySet[ToldSeries]:
     """The alerts that ended before their node was Ready, and of whose fault no agent told."""
     by_agent = Exists(Occurrence.objects.filter(incident=OuterRef("pk"), witness=""))
-    about = Q(code=OuterRef("check_name"), kind=OuterRef("kind")) | ~Q(told_checks=[])
+    of_check = Q(code=OuterRef("check_name")) | Q(code__startswith=Concat(OuterRef("check_name"), Value("/")))
+    about = (of_check & Q(kind=OuterRef("kind"))) | ~Q(told_checks=[])
     of_node = Incident.objects.filter(~by_agent, about, node=OuterRef("node"))
     open_now = of_node.filter(state=Incident.State.OPEN, ended_at=None)
     rows = ToldSeries.objects.filter(told_series.ENDED, Exists(open_now), source__kind=Source.Kind.ALERTMANAGER)

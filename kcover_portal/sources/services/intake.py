@@ -60,14 +60,14 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
     new = told_series.without_repeats(source, sent_first)
     of_peers = len(sent_first) - len(new)
     repeated = [one for digest, one in by_digest.items() if digest not in fresh]
-    again = told_series.fire_again(source, repeated, now=now)
+    again = told_series.fire_again(source, repeated, sent_first, now=now)
     new += again
     told = told_series.tell(source, new, nodes, now=now)
     faults, passed = _split(source, new, nodes, told, now=now)
     if faults or passed:
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
-    accepted = len(fresh) + len(again) - of_peers
+    accepted = len(fresh) + sum(1 for one in again if _digest(one.key) not in fresh) - of_peers
     taken = IntakeResult(accepted=accepted, duplicates=sent - accepted, rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
@@ -264,6 +264,7 @@ def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime)
         earliest=_earliest(source, one, ahead=ahead, now=now),
         uptime=one.uptime,
         doubt=_doubt(source, one) + ahead if _lasts(one) else None,
+        unheard=one.unheard,
         by_node_clock=source.kind in settings.NODE_CLOCKS,
     )
 

@@ -1,77 +1,94 @@
-"""Conditions that stand since before a boot, and that their writers have told again in it.
+"""Conditions that stand since before a boot of their node.
 
-A rescue would otherwise end healed beside a condition that still stands: its time is that of the boot before. The time
-of the last heartbeat shows that the writer lives. Without a later one nothing is told, so that a writer that has died
-reboots no node.
+Their time is that of the boot before, so a rescue would end healed beside them. After the boot each is told again, in
+doubt, so that a rescue waits for its end. That alone never counts: its monitor may have died. If the monitor states it
+again in the boot, which a later heartbeat shows, it counts when the doubt is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import Final
 
+from kcover.decisions.boots import Boot
 from kcover.sources import conditions, settings
 from kcover.sources.observation import Observation
 from kcover_portal.fleet.models import Node
-from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
+from kcover_portal.fleet.queries.boots import boots_of
+from kcover_portal.incidents import queries as incidents
 from kcover_portal.kube import port
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services.intake import MAX_AGE
+
+HEARD_WITHIN: Final = timedelta(hours=1)  # of a boot: what is stated again later was judged by somebody meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class _InBoot:
+    """What a node has shown since its boot: the first heartbeat of each condition, and what need not be told again."""
+
+    boot: str
+    first: dict[str, datetime | None] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
 
 
 class Outlasting:
     """Follows the nodes of one cluster. Costs queries only for a condition that was not judged in its boot."""
 
     def __init__(self) -> None:
-        self._judged: dict[str, tuple[str, set[str]]] = {}  # by node: its boot, and the keys of what was judged in it
+        self._nodes: dict[str, _InBoot] = {}
 
     def told_again(
         self, source: Source, nodes: Iterable[port.Node], rows: Sequence[conditions.ConditionRule], *, now: datetime
     ) -> list[Observation]:
-        """The conditions that outlasted a reboot, once for each boot, by the time of their heartbeat."""
+        """The conditions that outlasted a reboot: once after the boot, and once when their monitor has stated them."""
         faults = {(row.type, row.status) for row in rows}
         waiting: dict[str, list[Observation]] = {}
         for node in nodes:
             if node.boot_id and any((one.type, one.status) in faults for one in node.stated):
-                waiting[node.name] = self._unjudged(node, rows, now=now)
+                waiting[node.name] = self._waiting(node, rows, now=now)
         return self._judge(source, {name: told for name, told in waiting.items() if told}, now=now)
 
-    def _unjudged(
+    def _waiting(
         self, node: port.Node, rows: Sequence[conditions.ConditionRule], *, now: datetime
     ) -> list[Observation]:
-        if self._judged.get(node.name, ("", set()))[0] != node.boot_id:
-            self._judged[node.name] = node.boot_id, set()
-        _, judged = self._judged[node.name]
-        told = conditions.read_again(node.name, node.stated, rows, now=now)
-        named = [replace(one, key=f"{one.key} boot {node.boot_id}") for one in told]
-        return [one for one in named if one.key not in judged]
+        """What is to be told of the node, if it outlasted the boot."""
+        shown = self._nodes.get(node.name)
+        if shown is None or shown.boot != node.boot_id:
+            shown = self._nodes[node.name] = _InBoot(node.boot_id)
+        beats = {one.type: one.heartbeat for one in node.stated}
+        found = []
+        for one in conditions.standing(node.name, node.stated, rows, now=now):
+            beat = beats[one.path]
+            is_heard = beat is not None and beat != shown.first.setdefault(one.key, beat)
+            key = f"{one.key} {'heard' if is_heard else 'stands'} in boot {node.boot_id}"
+            if key not in shown.done:
+                found.append(replace(one, key=key, unheard=not is_heard))
+        return found
 
     def _judge(
         self, source: Source, waiting: Mapping[str, Sequence[Observation]], *, now: datetime
     ) -> list[Observation]:
+        if not waiting:
+            return []
         found = []
         rows = Node.objects.filter(cluster=source.cluster, name__in=list(waiting)).select_related("agent")
-        for row in rows if waiting else ():
-            boot_id, judged = self._judged[row.name]
-            boots = boots_of(row)
-            if not boots.boots or boots.boots[0].id != boot_id:
-                continue  # the row is behind, or the agent is ahead of the watch: the next heartbeat comes
+        told = incidents.open_codes(source.cluster, list(waiting), "condition")
+        open_now = {(name, code) for name, code, _ in told}
+        for row in rows:
+            shown, boots = self._nodes[row.name], boots_of(row).boots
+            if not boots or boots[0].id != shown.boot:
+                continue  # the row is behind, or the agent is ahead of the watch: the node is shown again
             for one in waiting[row.name]:
-                outlasts = _outlasts(source, one, boots, now=now)
-                if outlasts is not None:
-                    judged.add(one.key)
-                if outlasts:
+                shown.done.add(one.key)
+                waits = (row.name, one.code) in open_now or not one.unheard
+                if waits and _outlasts(one, boots[0], now=now):
                     found.append(one)
         return found
 
 
-def _outlasts(source: Source, one: Observation, boots: NodeBoots, *, now: datetime) -> bool | None:
-    """Returns whether the condition began before the boot and was told in it; None until its writer has said so."""
-    boot = boots.boots[0]
-    if boot.since is None or now - boot.since > MAX_AGE:
-        return False  # the first boot that the portal knows, or one whose conditions somebody has judged since
-    if one.earliest is None or one.earliest >= (boot.after or boot.since):
-        return False
-    told_at = one.seen_at or one.earliest
-    ahead = max(abs(boots.clock_ahead), told_at - now)
-    is_of_boot = told_at - ahead - settings.doubt(source.kind, source.settings) >= boot.since
-    return True if is_of_boot else None  # None: the heartbeat may be of the boot before
+def _outlasts(one: Observation, boot: Boot, *, now: datetime) -> bool:
+    """Returns whether the condition began before the boot, which began so lately that nobody has judged it since."""
+    if boot.since is None or one.earliest is None:
+        return False  # the first boot that the portal knows
+    lately = settings.UNTIMED if one.unheard else HEARD_WITHIN
+    return one.earliest < (boot.after or boot.since) and now - boot.since < lately

@@ -94,22 +94,29 @@ def without_repeats(source: Source, seen: Sequence[Observation]) -> list[Observa
             began, xid = told.get(_digest(one), (None, None))
             is_same = one.alias is None or xid in (None, one.alias)
             if began is not None and is_same and one.seen_at <= began + PEERS_WITHIN:
+                if xid is None:  # of an older portal, which did not keep it
+                    rows.filter(digest=_digest(one)).update(xid=one.alias or 0)
                 continue
             told[_digest(one)] = one.seen_at, one.alias or 0
         found.append(one)
     return found
 
 
-def fire_again(source: Source, seen: Iterable[Observation], *, now: datetime) -> list[Observation]:
+def fire_again(
+    source: Source, repeated: Sequence[Observation], fresh: Sequence[Observation], *, now: datetime
+) -> list[Observation]:
     """The alerts that fire although their end was told a while ago, by the time at which that was told.
 
-    Alertmanager ends an alert of which it hears nothing. If Prometheus then sends it again, it has its first start.
+    Alertmanager ends an alert of which it hears nothing. If Prometheus then sends it again, it has its first start. One
+    that names another Xid by then is ``fresh``.
     """
-    firing = {_digest(one): one for one in seen if one.series and not one.healthy}
+    firing = {_digest(one): one for one in (*fresh, *repeated) if one.series and not one.healthy}
     if source.kind not in SENDING or not firing:
         return []
     rows = ToldSeries.objects.filter(ENDED, source=source, digest__in=list(firing), at__lt=now - FIRES_AGAIN_AFTER)
-    return [replace(firing[row.digest], seen_at=row.at) for row in rows.order_by("pk")]
+    told = {_digest(one) for one in repeated}
+    again = [row for row in rows.order_by("pk") if row.digest in told or row.fault_at == firing[row.digest].seen_at]
+    return [replace(firing[row.digest], seen_at=row.at) for row in again]
 
 
 def _of_checks(seen: Iterable[Observation], nodes: Mapping[str, Node]) -> Q:
@@ -154,7 +161,7 @@ def _store(source: Source, seen: Iterable[Observation], nodes: Mapping[str, Node
         for column in ("fault_at", "passed_at")
     )
     columns = {"digest": "text", "node": "bigint", "kind": "text", "check_name": "text", "device": "jsonb"}
-    columns |= {"xid": "integer"}
+    columns |= {"xid": "bigint"}
     columns |= dict.fromkeys(("fault_at", "passed_at"), "timestamptz")
     empty = {"fault_at": None, "passed_at": None, "xid": None}
     bulk_sql.run(

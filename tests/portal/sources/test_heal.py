@@ -188,6 +188,7 @@ def test_inv_55_no_source_that_is_late_causes_a_second_reboot(heals: HealWorld, 
         "hold_down",
         "late_reports",
     }
+    end_condition(heals, heals.nodes["conditions"])  # as long as it stands, the rescue waits
     until(heals, state="succeeded")
     sources.pull()
     sources.send(broken, event="3")
@@ -227,6 +228,14 @@ def show_condition(heals: HealWorld, node: str, *, at: datetime) -> None:
     status = heals.rig.read("Node", node)["status"]
     stuck = {"type": "KernelDeadlock", "status": "True", "reason": "DockerHung", "lastTransitionTime": stamp(at)}
     heals.rig.merge("Node", node, {"status": {"conditions": [*status["conditions"], stuck]}}, status=True)
+    services.ConditionFeed(heals.cluster).feed(heals.rig.cluster.list_nodes().items, now=heals.now)
+
+
+def end_condition(heals: HealWorld, node: str) -> None:
+    """node-problem-detector has started in the new boot, and sees nothing."""
+    stated = [one for one in heals.rig.read("Node", node)["status"]["conditions"] if one["type"] != "KernelDeadlock"]
+    over = {"type": "KernelDeadlock", "status": "False", "reason": "NoDeadlock", "lastTransitionTime": stamp(heals.now)}
+    heals.rig.merge("Node", node, {"status": {"conditions": [*stated, over]}}, status=True)
     services.ConditionFeed(heals.cluster).feed(heals.rig.cluster.list_nodes().items, now=heals.now)
 
 
