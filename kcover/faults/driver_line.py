@@ -94,7 +94,8 @@ def is_unsupported(line: DriverLine, before: Sequence[str]) -> bool:
 
 def says_unsupported(text: str) -> bool:
     """Return whether a line of the kernel says that the driver cannot run a card."""
-    return any(words in text for words in UNSUPPORTED)
+    is_of_driver = "NVRM: " in text or text.startswith((" ", "\t"))  # the driver's further lines are indented in dmesg
+    return is_of_driver and any(words in text for words in UNSUPPORTED)
 
 
 def unsupported_gpu(text: str) -> str:

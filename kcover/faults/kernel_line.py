@@ -72,11 +72,13 @@ _EAST: Final = timedelta(hours=14)
 # What a collector adds around a line, with or without the name of its writer.
 _CONTAINER: Final = re.compile(rf"{_STAMP} (?:stdout|stderr) [FP] ")
 _OBJECT: Final = re.compile(r'\{.*?"[A-Za-z_]{1,64}" ?: ?"(?=[^"]*$)')
-# Of the journal, of rsyslog, syslog-ng, Fluentd and Vector.
-_FIELD: Final = (
-    r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport|programname|syslogtag|PROGRAM|program|ident|appname)"
-)
+# Of the journal and of rsyslog; and of syslog-ng, Fluentd and Vector, which collectors also set to names of their own.
+_FIELD: Final = r"(?:SYSLOG_IDENTIFIER|syslog_identifier|_TRANSPORT|transport|programname|syslogtag)"
 _WRITERS: Final = re.compile(rf'"{_FIELD}" ?: ?"([^"]{{1,64}}?):?"')
+_TAGS: Final = re.compile(r'"(?:PROGRAM|program|ident|appname)" ?: ?"([^"]{1,64}?):?"')
+_COLLECTORS: Final = frozenset(
+    ("dmesg", "kmsg", "klog", "otel", "otelcol", "fluent-bit", "fluentbit", "fluentd", "vector", "promtail", "alloy")
+)
 _FACILITIES: Final = re.compile(r'"(?:SYSLOG_FACILITY|facility)" ?: ?"([^"]{1,64})"')  # no program can use the kernel's
 
 
@@ -87,8 +89,8 @@ def writer(line: str, *, wraps: int = MAX_WRAPS) -> str:
     if line.startswith("{") and (field := _OBJECT.match(before)):
         if not {"kern", "kernel", "0"}.issuperset(_FACILITIES.findall(line)):
             return PROGRAM
-        if named := _WRITERS.findall(line):
-            return KERNEL if set(named) == {KERNEL} else PROGRAM
+        if named := set(_WRITERS.findall(line)) or set(_TAGS.findall(line)) - _COLLECTORS:
+            return KERNEL if named == {KERNEL} else PROGRAM
         return _unless_program(line[field.end() :].removeprefix(" "), wraps=wraps)  # rsyslog's msg begins with one
     if container := _CONTAINER.match(line):
         return _unless_program(line[container.end() :], wraps=wraps)
@@ -137,10 +139,11 @@ def latest_at(line: str, *, read_at: datetime) -> datetime | None:
         date = found["date"] or f"{one}-{_month(found['month']):02}-{int(found['day']):02}"
         try:
             at = datetime.fromisoformat(f"{date}T{found['clock']}+00:00")
-        except ValueError:
+            latest = at + _WEST
+        except (ValueError, OverflowError):
             continue
         if year or found["date"] or at <= read_at + _EAST:
-            return at + _WEST
+            return latest
     return None
 
 

@@ -5,7 +5,7 @@ the node. Of the others no rule without their code acts, except that a rule for 
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 from typing import Final
 
@@ -30,33 +30,40 @@ SEVERITIES: Final = {
 _NUMBER: Final = r"[0-9]{1,10}"
 # ``XID 31, 79 detected`` names two; ``Xid 79, 2 GPUs`` and ``XID error 3 times`` count something else.
 _OF_OTHERS: Final = (
-    r"(?! *(?:gpus?|times?|errors?|devices?|nodes?|min(?:ute)?s?|s(?:ec(?:ond)?s?)?|h(?:ours?)?|days?)\b)"
+    r"(?! *(?:gpus?|times?|errors?|devices?|nodes?|pods?|process(?:es)?|jobs?|containers?|occurrences?|others?|more"
+    r"|min(?:ute)?s?|s(?:ec(?:ond)?s?)?|h(?:ours?)?|days?)\b)"
 )
+_FURTHER: Final = rf"[0-9]{{1,3}}(?![0-9]|:[0-9]{{2}}){_OF_OTHERS}"  # neither a year nor a time of the day
+_OF_SEVERAL: Final = r"(?! (?:gpus|nodes|devices|pods|hosts|occurrences?)\b)"  # ``Xid errors: 2 GPUs``
 _LETTER: Final = r"[^\W\d_A-Za-z]"  # of another script, as in 错误, 코드 and エラー
-_COUNTED: Final = r"[次数數个個件回번회건횟]"  # in words of a count of errors: 次数, 횟수, 件数
+_COUNTED: Final = r"[次数數个個件回번회건횟内在近間间]"  # in words of a count or of a window: 次数, 횟수, 最近, 在
+_UNITS: Final = r"[次个個件回번회건횟分秒时時小天日月年台張张卡초시간일]"  # behind a number that counts
 # What may stand between the word and its number: ``XID error detected: 31``, ``"xid":43``, ``XID 错误：43``.
 _BETWEEN: Final = (
     rf"(?:[ _-]?(?:errors?|codes?|values?|numbers?|detected|is|was|no\.|fehler(?:code)?"
     rf"|(?!{_LETTER}{{0,8}}{_COUNTED}){_LETTER}{{1,8}})){{0,3}}"
-    r"[\"'`]?(?:[ _#=(\[<-]{0,3}| ?[:：] ?)[\"'`]?"
+    r"[\"'`]?(?:[ _#=(\[-]{0,3}| ?[:：] ?\[?| ?<(?=[0-9]{1,10}>))[\"'`]?"
 )
 _AND: Final = r"(?:, ?|[，、] ?| ?[/&|] ?| and | or | ?[和与及或] ?)"
 _XID: Final = re.compile(
-    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:{_AND}{_NUMBER}{_OF_OTHERS})*)"
+    rf"(?<![Ss])XID{_BETWEEN}({_NUMBER}(?:{_AND}{_FURTHER})*){_OF_SEVERAL}"
     r"(?:\.[0-9]{1,3}(?= \(err status ))?"  # gpud adds the sub-code of an NVLink event: 149.37 (err status 0x00000000)
-    rf"(?!\.?[0-9%]|[smhd]\b| times?\b| ?{_COUNTED}| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
+    rf"(?!\.?[0-9%]|[smhd]\b| times?\b| ?{_UNITS}| (?:with)?in (?:the )?(?:last|past|[0-9])| per\b)",  # these count
     re.IGNORECASE,
 )
 # What could come, in a text that explains: ``act only if it escalates to a DBE (Xid 48)``, up to the sentence's end.
 _HYPOTHESIS: Final = re.compile(
     r"(?:\b(?:precursors?|escalat(?:es?|ing)|leads? to|turns? into|such as|for example|if|unless|ignore[sd]?|except"
-    r"|unlike|other than|(?:may|might|could)(?! have\b| be\b))\b|\be\.g\.|如果|可能会|例如|忽略)[^.;!?。；！？\n]*",
+    r"|unlike|other than|(?:may|might|could)(?! have\b| be\b| not\b))\b|\be\.g\.|如果|可能会|例如|忽略)"
+    r"[^.:;!?。：；！？\n]*",
     re.IGNORECASE,
 )
 # A line of the kernel behind another one. Without an address, the name of a process may look like one.
 _NEXT_LINE: Final = re.compile(r"(?=NVRM: Xid \()")
 # The name of a process, which its user chose, and the Xid of another channel, perhaps of another GPU.
-_NOT_SAID: Final = re.compile(r"(?<=pid=)[^,\n]{1,14}, {1,4}name=[^,\n]{0,60}|caused by previous Xid [0-9]{1,10}")
+_NOT_SAID: Final = re.compile(
+    r"(?<=pid=)[^,\n]{1,14}, {1,4}name=(?:[^\n]{0,15}(?=, )|[^,\n]{0,60})|caused by previous Xid [0-9]{1,10}"
+)
 # A monitor that reports that it cannot look. What its subject did meanwhile is not known.
 _GONE: Final = (
     r"(?:down|absent|missing|gone|lost|un(?:available|reachable)|not[ _-]?(?:running|ready|found|reachable|reporting)"
@@ -121,14 +128,23 @@ def only(xids: Collection[int]) -> int | None:
 
 
 def named_xids(*texts: str) -> frozenset[int]:
-    """All Xids that these texts name, but not by the name of a process, nor as a cause or as what could come."""
+    """All Xids that these texts name, but not by the name of a process, nor as a cause or as what could come.
+
+    What could come counts where nothing else is named and the report weighs less by it.
+    """
     texts = tuple(_NOT_SAID.sub("", text) for text in texts)
-    named = (numbers for text in texts for numbers in _XID.findall(_HYPOTHESIS.sub("", text)))
-    found = {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
+    found = _numbers(_HYPOTHESIS.sub("", text) for text in texts)
+    if not found and (could := _numbers(texts)) and of_xids(could) is not Weight.NODE:
+        found = could
     printed = (line for text in texts if "NVRM: " in text for line in text.splitlines())
     lines = (xid.parse_line(part) for line in printed for part in _NEXT_LINE.split(line))
     found |= {line.code for line in lines if line is not None and line.kind == "xid"}
     return frozenset(code for code in found if 0 < code <= xid.MAX_CODE)
+
+
+def _numbers(texts: Iterable[str]) -> set[int]:
+    named = (numbers for text in texts for numbers in _XID.findall(text))
+    return {int(number) for numbers in named for number in re.findall(_NUMBER, numbers)}
 
 
 def is_of_monitor(check: str, text: str = "") -> bool:

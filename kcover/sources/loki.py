@@ -150,7 +150,7 @@ def _observation(
         return None
     if not fields.is_storable(line):
         raise Unreadable("1", reasons.of("source_not_storable"))
-    seen_at = _printed(line, at)
+    seen_at = _printed(line, at, is_kernels=not query.texts)
     node = series_labels.node(labels, node_labels)
     uptime = kernel_line.uptime(line) if not query.texts else None
     if uptime is not None:  # a collector may store it again, with another time: the kernel prints no time twice
@@ -184,11 +184,13 @@ def _card(line: str, at: int, labels: Json, node_labels: Sequence[str]) -> Unsup
         node = series_labels.node(labels, node_labels)
     except Unreadable:  # it tells nothing of its own that could be rejected
         return None
-    return told_lines.unsupported(line, node=node, at=_printed(line, at))
+    return told_lines.unsupported(line, node=node, at=_printed(line, at, is_kernels=True))
 
 
-def _printed(line: str, at: int) -> datetime:
+def _printed(line: str, at: int, *, is_kernels: bool) -> datetime:
     """When the line was printed; ``at``: when a collector stored it, perhaps late, such as after a reboot."""
     stored = log_lines.moment(at)
-    printed = kernel_line.printed_at(line) or kernel_line.latest_at(line, read_at=stored)
+    printed = kernel_line.printed_at(line)
+    if printed is None and is_kernels:
+        printed = kernel_line.latest_at(line, read_at=stored)
     return printed if printed is not None and printed < stored else stored

@@ -145,6 +145,11 @@ def test_the_fields_of_a_journal() -> None:
         ({"host": "gpu-1", "ident": "alice", "pid": "12"}, "program"),
         ({"appname": "alice", "hostname": "gpu-1"}, "program"),
         ({"PROGRAM": "alice", "HOST": "gpu-1"}, "program"),
+        # A collector sets its own name beside that of the writer.
+        ({"SYSLOG_IDENTIFIER": "kernel", "appname": "node-logs"}, "kernel"),
+        ({"_TRANSPORT": "kernel", "program": "fluent-bit"}, "kernel"),
+        ({"program": "dmesg"}, ""),
+        ({"SYSLOG_IDENTIFIER": "alice", "appname": "kernel"}, "program"),
     ],
 )
 def test_who_wrote_a_line_in_json(fields: dict[str, Any], writer: str) -> None:

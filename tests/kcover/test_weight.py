@@ -91,6 +91,27 @@ def test_the_xid_that_a_text_names(text: str, code: int | None) -> None:
         ),
         ("a user said that the GPU has fallen off the bus", set()),
         ("Xid 79，2 GPUs", {79}),
+        # What could come weighs no more than what is named, and no less than nothing.
+        ("Application could not continue: Xid 31 on GPU 3", {31}),
+        ("GPU error occurred if any: Xid 43", {43}),
+        ("GPU 3 could not be reset, Xid 79", {79}),
+        ("the error may be of a program, such as Xid 13", {13}),
+        ("corrected errors may escalate to Xid 48", set()),
+        # Windows, counts and dates.
+        ("XID 错误在 5 分钟内增加", set()),
+        ("XID 告警发生在 10 秒内", set()),
+        ("XID 告警 3 台 GPU", set()),
+        ("XIDエラー 5分間", set()),
+        ("XID errors < 5", set()),
+        ("XID <79>", {79}),
+        ("Xid: [31]", {31}),
+        ("Xid 31, 2026-11-29 10:00:00", {31}),
+        ("Xid 31 | 10:00:00", {31}),
+        ("Xid 43, 128 processes", {43}),
+        ("Xid errors: 2 GPUs affected", set()),
+        ("Xid 79 GPU 3", {79}),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=x,Xid 79, Ch 00000010", {31}),
+        ("NVRM: Xid (PCI:0000:3b:00): 31, pid=1234, name=,NVRM: Xid ():9, Ch 00000010", {31}),
     ],
 )
 def test_all_xids_that_a_text_names(text: str, codes: set[int]) -> None:

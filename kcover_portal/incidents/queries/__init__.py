@@ -13,7 +13,7 @@ from kcover import turns
 from kcover.decisions import health
 from kcover.faults import program_context, xid
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet.models import CheckChange, CheckResult, Cluster, Gpu, Node
+from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence, teller
 from kcover_portal.incidents.queries.seen import (
     LateReport,
@@ -23,9 +23,11 @@ from kcover_portal.incidents.queries.seen import (
     seen_within,
     told_late,
 )
+from kcover_portal.incidents.queries.told_codes import BY_PERSON, dismissed_codes, open_codes
 from kcover_portal.prepared import Prepared
 
 __all__ = [
+    "BY_PERSON",
     "MAX_DUE_INCIDENTS",
     "MAX_PROGRAM_FAULTS",
     "_DUE",
@@ -37,6 +39,7 @@ __all__ = [
     "LateReport",
     "NodeHealth",
     "Witness",
+    "dismissed_codes",
     "due_for_decision",
     "faults_since",
     "has_fatal_fault",
@@ -136,19 +139,6 @@ def witnesses(incidents: Collection[int]) -> dict[int, list[Witness]]:
         first, total = (known.first_seen_at, known.count) if known else (at, 0)
         found[incident][source] = Witness(source, first, at, total + count)
     return {incident: list(named.values()) for incident, named in found.items()}
-
-
-def open_codes(
-    cluster: Cluster, names: Collection[str], kind: str, *, witness: str | None = None
-) -> set[tuple[str, str, str]]:
-    """The open incidents of a kind on nodes of these names: node, code and boot; "" if another machine had it.
-
-    ``witness``: only those that this source reported.
-    """
-    rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind, state=Incident.State.OPEN)
-    rows = rows if witness is None else rows.filter(occurrences__witness=witness)
-    told = rows.order_by().values_list("node__name", "code", "boot_id", "last_at", "node__machine_since")
-    return {(name or "", code, "" if since and last < since else boot) for name, code, boot, last, since in told}
 
 
 def program_faults(*, since: datetime, limit: int) -> list[Incident]:

@@ -18,6 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
+from kcover_portal.incidents.queries import BY_PERSON
 from kcover_portal.incidents.services import doubtful_states, joins, occurrences
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.source_fault import witness_of
@@ -26,7 +27,6 @@ from kcover_portal.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
 VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired
-BY_PERSON = ("closed_by", "node_taken_back", "uncordoned_by_hand", "verification_skipped")  # with or without a why
 REPLACED = ("another_machine", "name_has_another_machine")  # the faults left with their machine
 READ_NOW = timedelta(seconds=1)
 MAX_CANDIDATES = 200  # incidents of one node, the newest

@@ -24,7 +24,7 @@ from kcover.sources.observation import Unreadable
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import intake, pull_position, source_settings
+from kcover_portal.sources.services import intake, pull_position, source_faults, source_settings
 from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import NotRead, ask, headers_of
 
@@ -118,7 +118,7 @@ def _ask_node(
     if url is None:
         return reasons.of("host_without_address", host=node.name)
     kept = state["nodes"].get(node.name, {})
-    since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - intake.MAX_AGE)
+    since = max(datetime.fromisoformat(kept.get("since", state["since"])), now - source_faults.MAX_AGE)
     call = partial(ask, url, headers=headers, seconds=SECONDS, verify=verify)
     try:
         states = call(STATES, {})  # first: the event of a state that is read is in the store already

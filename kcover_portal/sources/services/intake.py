@@ -14,16 +14,15 @@ from django.db import transaction
 from kcover import reasons
 from kcover.faults import device
 from kcover.sources import hosts, maintenance_notices, settings
-from kcover.sources.observation import LONG_AGO, Observation, Reading, Rejected
+from kcover.sources.observation import Observation, Reading, Rejected
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
 from kcover_portal.sources.models import Source, TakenEvent
-from kcover_portal.sources.services import told_series
+from kcover_portal.sources.services import source_faults, told_series
 
 REPEATS_KNOWN = timedelta(days=7)
-MAX_AGE = timedelta(days=1)  # of an event that can still open an incident; older ones are history
 PRUNE_BATCH = 5_000
 MAX_NAMED = 5  # nodes in a reason
 
@@ -160,7 +159,7 @@ def _split(
     passes = [one for one in ordered if one.healthy]
     ahead = _ahead(source, seen, now=now)
     faults = [
-        (nodes[one.node], _fault(source, one, ahead=ahead[_clock(source, one)], now=now))
+        (nodes[one.node], source_faults.fault_of(source, one, ahead=ahead[_clock(source, one)], now=now))
         for one in ordered
         if not one.healthy
         and not _is_history(source, one, now=now)
@@ -194,7 +193,7 @@ def _is_history(source: Source, one: Observation, *, now: datetime) -> bool:
 
 
 def _is_old(source: Source, at: datetime, *, now: datetime) -> bool:
-    return now - at > timedelta(seconds=source.settings.get("max_age", MAX_AGE.total_seconds()))
+    return now - at > timedelta(seconds=source.settings.get("max_age", source_faults.MAX_AGE.total_seconds()))
 
 
 def _ends(passed: Observation, one: Observation, *, now: datetime) -> bool:
@@ -220,53 +219,6 @@ def _ahead(source: Source, seen: Sequence[Observation], *, now: datetime) -> dic
         clock, ahead = _clock(source, one), (one.seen_at or now) - now
         found[clock] = max(ahead, found.get(clock, timedelta()))
     return found
-
-
-def _earliest(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> datetime:
-    """The fault did not happen before. Without any time it may be as old as events are that still count."""
-    at = one.earliest or one.seen_at
-    if at in (None, LONG_AGO):
-        return now - MAX_AGE
-    return at - settings.doubt(source.kind, source.settings) - ahead
-
-
-def _lasts(one: Observation) -> bool:
-    """An alert, a condition and a state of gpud last. An Xid is a moment, also where a state still shows the last."""
-    if one.kind in incidents.STATES:
-        return True
-    return one.kind in incidents.LASTING and one.earliest is not None and one.alias is None
-
-
-def _doubt(source: Source, one: Observation) -> timedelta:
-    """For how long after the start of a boot the state may be one of the boot before."""
-    doubt = settings.doubt(source.kind, source.settings)
-    has_time = one.seen_at is not None and one.earliest is None
-    return doubt if has_time else max(doubt, settings.UNTIMED)
-
-
-def _fault(source: Source, one: Observation, *, ahead: timedelta, now: datetime) -> incidents.SourceFault:
-    return incidents.SourceFault(
-        kind=one.kind,
-        code=one.code,
-        pci=one.device.slot or None,
-        gpu_uuid=one.device.uuid or None,
-        unit=one.device.unit,
-        part=one.device.part,
-        message=one.message,
-        # A state without any time stands now, whenever it began.
-        seen_at=one.seen_at or (now if one.earliest is None and _lasts(one) else None),
-        source=source.kind,
-        witness=source.name,
-        severity=one.severity,
-        weight=one.weight,
-        alias=f"xid {one.alias}" if one.alias else "",
-        advice=one.advice[:200],
-        earliest=_earliest(source, one, ahead=ahead, now=now),
-        uptime=one.uptime,
-        doubt=_doubt(source, one) + ahead if _lasts(one) else None,
-        unheard=one.unheard,
-        by_node_clock=source.kind in settings.NODE_CLOCKS,
-    )
 
 
 def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, now: datetime) -> None:

@@ -14,7 +14,7 @@ from kcover import reasons
 from kcover.sources import log_lines, loki
 from kcover.sources.observation import Reading, Rejected
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import intake, pull_position
+from kcover_portal.sources.services import intake, pull_position, source_faults
 from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import TooLarge, ask, headers_of
 
@@ -64,7 +64,9 @@ def _turn(source: Source, query: loki.Query, headers: dict[str, str], *, now: da
     """Reads one page and stores it with the position behind it. Returns whether there are more."""
     lateness = source.settings.get("lateness", loki.LATENESS_SECONDS) * log_lines.SECOND
     present = log_lines.nanoseconds(now)
-    position = _position(source, query, first=present - lateness, oldest=log_lines.nanoseconds(now - intake.MAX_AGE))
+    position = _position(
+        source, query, first=present - lateness, oldest=log_lines.nanoseconds(now - source_faults.MAX_AGE)
+    )
     if not position.page:
         position.page = max(position.until - lateness, position.floor)
         position.end = min(present, position.until + WINDOW)

@@ -74,14 +74,16 @@ class Outlasting:
         rows = Node.objects.filter(cluster=source.cluster, name__in=list(waiting)).select_related("agent")
         told = incidents.open_codes(source.cluster, list(waiting), "condition")
         open_now = {(name, code) for name, code, _ in told}
+        dismissed = incidents.dismissed_codes(source.cluster, list(waiting), "condition")
         for row in rows:
             shown, boots = self._nodes[row.name], boots_of(row).boots
             if not boots or boots[0].id != shown.boot:
                 continue  # the row is behind, or the agent is ahead of the watch: the node is shown again
             for one in waiting[row.name]:
                 shown.done.add(one.key)
-                waits = (row.name, one.code) in open_now or not one.unheard
-                if waits and _outlasts(one, boots[0], now=now):
+                about = row.name, str(one.code)
+                is_wanted = about in open_now or not (one.unheard or about in dismissed)
+                if is_wanted and _outlasts(one, boots[0], now=now):
                     found.append(one)
         return found
 

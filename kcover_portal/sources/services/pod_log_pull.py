@@ -22,7 +22,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.kube import reasons as kube_reasons
 from kcover_portal.sources.models import Source
-from kcover_portal.sources.services import intake, pull_position, source_settings
+from kcover_portal.sources.services import intake, pull_position, source_faults, source_settings
 from kcover_portal.sources.services.pull_position import Clock
 from kcover_portal.sources.services.pull_request import NotRead
 
@@ -124,7 +124,7 @@ def _not_read(error: port.KubeError) -> NotRead:
 
 def _positions(source: Source, *, now: datetime) -> dict[str, Position]:
     """By namespace. What is older than a day cannot open an incident and is not read."""
-    first, oldest = (log_lines.nanoseconds(now - age) for age in (_lateness(source), intake.MAX_AGE))
+    first, oldest = (log_lines.nanoseconds(now - age) for age in (_lateness(source), source_faults.MAX_AGE))
     found = {}
     for name in source.settings.get("pod_namespaces", pod_log.DEFAULT_NAMESPACES):
         position = Position(**source.cursor.get(name) or {"until": first})
@@ -208,7 +208,7 @@ def _read_pod(turn: Turn, pod: port.Pod, *, ready: set[str], now: datetime) -> P
     """What the pod's logs say since they were read. Runs in a thread, without the database."""
     position, found = turn.positions[pod.namespace], PodReading()
     overlapping = log_lines.nanoseconds(log_lines.moment(position.until) - _lateness(turn.source))
-    oldest = log_lines.nanoseconds(now - intake.MAX_AGE)
+    oldest = log_lines.nanoseconds(now - source_faults.MAX_AGE)
     since = max(position.unread.get(pod.uid, overlapping), oldest)
     if pod.node not in ready:  # its kubelet would keep the request waiting
         return PodReading(until=since)

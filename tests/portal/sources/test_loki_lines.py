@@ -108,3 +108,17 @@ def test_a_time_without_a_zone_may_be_of_any_zone(hours: int) -> None:
     }
     [seen] = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
     assert seen.seen_at == NOW
+
+
+@pytest.mark.parametrize("year", ["9999-12-31 23:59:59", "[Fri Dec 31 23:59:59 9999]"])
+def test_a_time_at_the_end_of_all_times_harms_no_other_line(year: str) -> None:
+    assert told([(0, f"{year} {XID}"), (1, OTHER)])[-1] == (79, "0000:02:00")
+    pods = loki.queries({})[1]
+    values = [[str(log_lines.nanoseconds(NOW)), f"{year} invalid device ordinal"]]
+    body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": values}]}}
+    assert len(loki.read(body, pods, now=NOW).reading.observations) == 1
+
+
+def test_the_line_of_another_driver_explains_no_failed_start() -> None:
+    other = "mlx5_core 0000:17:00.0: tunable is not supported by this firmware"
+    assert told([(0, other), (1, INIT)]) == [("gpu_init_failed", "0000:02:00")]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from kcover.sources.conditions import Condition
-from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
@@ -173,6 +173,29 @@ def test_what_nobody_has_open_is_told_when_its_monitor_states_it(east: Cluster, 
     Incident.objects.update(state="closed", closed_at=booted, closed_because={"code": "incident_verified"})
     feed.feed([shown(booted + BEGAN, booted + 80 * SECOND)], now=booted + 80 * SECOND)
     assert doubts() == [HEARD]
+
+
+@pytest.mark.parametrize("skew", [-300.0, 0.5, 30.0])
+def test_the_clock_of_the_node_takes_no_doubt_away(east: Cluster, booted: datetime, skew: float) -> None:
+    """The time of such a report is the portal's own."""
+    node = Node.objects.get(name="gpu-1")
+    Agent.objects.create(node=node, seen_at=booted, boot_id="boot-2", boot_seen_at=booted, skew=skew)
+    feed = services.ConditionFeed(east)
+    feed.feed([shown(booted + BEGAN, booted + BEGAN, boot_id="boot-1")], now=booted + BEGAN)
+    for number in range(2):
+        at = booted + number * SECOND
+        feed.feed([shown(booted + BEGAN, at)], now=at)
+    assert doubts() == [UNHEARD, HEARD]
+
+
+def test_what_a_person_has_dismissed_is_not_told_again(east: Cluster, booted: datetime) -> None:
+    feed = services.ConditionFeed(east)
+    feed.feed([shown(booted + BEGAN, booted + BEGAN, boot_id="boot-1")], now=booted + BEGAN)
+    Incident.objects.update(state="closed", closed_at=booted, closed_because={"code": "closed_by_because"})
+    for seconds in (60, 360):
+        at = booted + seconds * SECOND
+        feed.feed([shown(booted + BEGAN, at)], now=at)
+    assert not Incident.objects.filter(state="open").exists()
 
 
 def test_it_is_told_when_the_row_of_the_node_has_the_boot(east: Cluster, booted: datetime) -> None:
