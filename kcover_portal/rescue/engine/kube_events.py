@@ -47,8 +47,9 @@ def write_incidents(incident_ids: Sequence[int], *, threads: Executor | None = N
     for cluster in {row.cluster_id: row.cluster for row in new}.values():
         announced = [row for row in new if row.cluster_id == cluster.pk]
         written = write(cluster, [_of_incident(row, now=now) for row in announced], threads=threads)
-        done = [row.pk for row, ok in zip(announced, written, strict=True) if ok]
-        Incident.objects.filter(pk__in=done).update(announced_at=now)
+        for row, ok in zip(announced, written, strict=True):
+            if ok:  # one at a time, as a report locks the incidents of its nodes in an order of its own
+                Incident.objects.filter(pk=row.pk).update(announced_at=now)
 
 
 def of_step(rescue: Rescue, done: Step, outcome: Outcome, *, now: datetime) -> NodeEvent:
