@@ -182,7 +182,7 @@ def fault_refusal(
 
 
 def _told_code(kind: str, code: str) -> str:
-    """The code as its alert or condition has it, without the Xid by which several of them are told apart."""
+    """The code of the alert or condition, without the Xid that the portal adds where one of them names several."""
     return re.sub(r"/[0-9]{1,10}$", "", code) if kind in ("alert", "condition") else code
 
 

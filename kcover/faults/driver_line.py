@@ -51,8 +51,9 @@ _INIT = re.compile(
 )
 _MODULE = re.compile(r"nvidia[-_]peermem", re.IGNORECASE)
 _CODES: Final = {"RESET_REQUIRED": RESET_REQUIRED, "GPU_IS_LOST": LOST}
-_DEVICE = re.compile(r"NVRM: (?:GPU (?:at )?)?(?:PCI:)?([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b")
-_OF_CARD: Final = re.compile(r"NVRM: The NVIDIA GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b")
+_ADDRESS: Final = r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-7])?)\b"
+_DEVICE = re.compile(rf"NVRM: (?:GPU (?:at )?)?(?:PCI:)?{_ADDRESS}")
+_OF_CARD: Final = re.compile(rf"NVRM: The NVIDIA GPU {_ADDRESS}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -129,7 +129,7 @@ def printed_at(line: str) -> datetime | None:
 def latest_at(line: str, *, read_at: datetime) -> datetime | None:
     """The latest time at which a line was printed that has its time without a zone; None without one.
 
-    A line that a collector reads again days later is told from a new one. The year may be missing, too.
+    By it an old line that a collector reads again is distinguished from a new one. The year may be missing, too.
     """
     found = _LOCAL.match(line)
     if found is None:

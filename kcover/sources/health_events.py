@@ -18,9 +18,8 @@ from kcover.sources.observation import Json, Observation, Reading, Rejected, Unr
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
 # processingStrategy: the producer asks that nobody acts. What is to be analysed comes again as the analyzer's event.
 NOT_ACTED_ON: Final = ("STORE_ONLY", "STORE_AND_ANALYSE", 2, 3)
-SOURCE_TIME: Final = (
-    "source_generated_timestamp"  # metadata of the analyzer's event: the time of the one that it judges
-)
+# In the metadata of the analyzer's event: the time of the event that it judges.
+SOURCE_TIME: Final = "source_generated_timestamp"
 ANALYZER: Final = "health-events-analyzer"  # the agent that judges what has repeated
 # The numbers of the exporter; other producers write the names. From RecommendedAction of github.com/NVIDIA/NVSentinel,
 # data-models/protobufs/health_event.proto; 39 is in some of its versions only.

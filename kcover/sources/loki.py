@@ -184,7 +184,8 @@ def _card(line: str, at: int, labels: Json, node_labels: Sequence[str]) -> Unsup
         node = series_labels.node(labels, node_labels)
     except Unreadable:  # it tells nothing of its own that could be rejected
         return None
-    return told_lines.unsupported(line, node=node, at=_printed(line, at, is_kernels=True))
+    slot = xid.slot(driver_line.unsupported_gpu(line))
+    return Unsupported(node=node, slot=slot, at=_printed(line, at, is_kernels=True))
 
 
 def _printed(line: str, at: int, *, is_kernels: bool) -> datetime:

@@ -24,13 +24,6 @@ class Unsupported:
     at: datetime
 
 
-def unsupported(line: str, *, node: str, at: datetime) -> Unsupported | None:
-    """The card of such a line of the kernel."""
-    if not driver_line.says_unsupported(line):
-        return None
-    return Unsupported(node=node, slot=xid.slot(driver_line.unsupported_gpu(line)), at=at)
-
-
 def own(found: Sequence[Observation], cards: Iterable[Unsupported]) -> list[Observation]:
     """The observations without those that others tell: each fault once."""
     by_node: defaultdict[str, list[Observation]] = defaultdict(list)

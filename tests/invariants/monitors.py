@@ -23,9 +23,8 @@ class Monitors:
 
     def __init__(self, bed: WalkCluster) -> None:
         self._bed = bed
-        self._said: dict[str, set[str]] = defaultdict(
-            set
-        )  # the boots in which the monitor of a node said that it stands
+        # The boots in which the monitor of a node said that its condition stands.
+        self._said: dict[str, set[str]] = defaultdict(set)
         self.begin_watch()
 
     def begin_watch(self) -> None:

@@ -23,11 +23,10 @@ from kcover_portal.incidents.queries.seen import (
     seen_within,
     told_late,
 )
-from kcover_portal.incidents.queries.told_codes import BY_PERSON, dismissed_codes, open_codes
+from kcover_portal.incidents.queries.told_codes import dismissed_codes, is_by_person, open_codes
 from kcover_portal.prepared import Prepared
 
 __all__ = [
-    "BY_PERSON",
     "MAX_DUE_INCIDENTS",
     "MAX_PROGRAM_FAULTS",
     "_DUE",
@@ -44,6 +43,7 @@ __all__ = [
     "faults_since",
     "has_fatal_fault",
     "health_of",
+    "is_by_person",
     "open_codes",
     "open_on",
     "open_on_nodes",

@@ -6,8 +6,12 @@ from typing import Final
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 
-# The reasons of people's closings, with or without a why.
-BY_PERSON: Final = ("closed_by", "node_taken_back", "uncordoned_by_hand", "verification_skipped")
+_BY_PERSON: Final = ("closed_by", "node_taken_back", "uncordoned_by_hand", "verification_skipped")
+
+
+def is_by_person(reason: str) -> bool:
+    """Returns whether this reason of a closing, with or without a why, is that of a person."""
+    return reason.removesuffix("_because") in _BY_PERSON
 
 
 def open_codes(
@@ -27,4 +31,4 @@ def dismissed_codes(cluster: Cluster, names: Collection[str], kind: str) -> set[
     """The codes of faults on nodes of these names, of which a person closed the latest incident: node and code."""
     rows = Incident.objects.filter(cluster=cluster, node__name__in=names, kind=kind).order_by("pk")
     latest = {(name or "", code): why for name, code, why in rows.values_list("node__name", "code", "closed_because")}
-    return {about for about, why in latest.items() if str(why.get("code", "")).removesuffix("_because") in BY_PERSON}
+    return {about for about, why in latest.items() if is_by_person(str(why.get("code", "")))}

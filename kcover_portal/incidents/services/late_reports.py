@@ -18,7 +18,7 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.incidents.queries import BY_PERSON
+from kcover_portal.incidents.queries import is_by_person
 from kcover_portal.incidents.services import doubtful_states, joins, occurrences
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.source_fault import witness_of
@@ -166,7 +166,7 @@ def _is_in_question(incident: Incident) -> bool:
 
 
 def _is_closed_by_person(incident: Incident) -> bool:
-    return _closing(incident).removesuffix("_because") in BY_PERSON
+    return is_by_person(_closing(incident))
 
 
 def _closing(incident: Incident) -> str:

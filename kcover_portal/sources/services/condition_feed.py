@@ -16,7 +16,7 @@ from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import take
-from kcover_portal.sources.services.outlasting import Outlasting
+from kcover_portal.sources.services.standing_conditions import StandingConditions
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class ConditionFeed:
         self._shown: dict[str, tuple[str, tuple[conditions.Condition, ...]]] = {}  # with the boot
         self._waiting: dict[str, port.Node] = {}
         self._standing: dict[str, _Standing] = {}
-        self._outlasting = Outlasting()
+        self._since_before = StandingConditions()
 
     def feed(self, nodes: Sequence[port.Node], *, now: datetime) -> None:
         """Takes the conditions of nodes. A failure is stored on the source and never stops the watch."""
@@ -58,7 +58,7 @@ class ConditionFeed:
         except Exception as error:  # the watch of nodes goes on without this source
             log.exception("cluster %s: the conditions of nodes could not be taken", self._cluster.name)
             self._shown.clear()
-            self._outlasting = Outlasting()
+            self._since_before = StandingConditions()
             self._is_broken = True
             if self._source is not None:
                 problem = reasons.of("source_broken", problem=storable_values.error_text(error))
@@ -86,7 +86,7 @@ class ConditionFeed:
                 self._waiting[node.name] = node
             else:
                 self._waiting.pop(node.name, None)
-        seen += self._outlasting.told_again(source, nodes, table, now=now)
+        seen += self._since_before.told_again(source, nodes, table, now=now)
         if of_consequence := self._of_consequence(seen, started, named, now=now):
             take(source, Reading(observations=of_consequence), now=now)
 
@@ -118,7 +118,7 @@ class ConditionFeed:
                 self._shown.clear()  # another table: every node is read again
                 self._waiting.clear()
                 self._standing.clear()
-                self._outlasting = Outlasting()
+                self._since_before = StandingConditions()
             self._source, self._read_at = source, now
         return self._source
 

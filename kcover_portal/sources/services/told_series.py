@@ -161,7 +161,7 @@ def _store(source: Source, seen: Iterable[Observation], nodes: Mapping[str, Node
         for column in ("fault_at", "passed_at")
     )
     columns = {"digest": "text", "node": "bigint", "kind": "text", "check_name": "text", "device": "jsonb"}
-    columns |= {"xid": "bigint"}
+    columns["xid"] = "bigint"
     columns |= dict.fromkeys(("fault_at", "passed_at"), "timestamptz")
     empty = {"fault_at": None, "passed_at": None, "xid": None}
     bulk_sql.run(

@@ -1,8 +1,8 @@
 """Conditions that stand since before a boot of their node.
 
-Their time is that of the boot before, so a rescue would end healed beside them. After the boot each is told again, in
-doubt, so that a rescue waits for its end. That alone never counts: its monitor may have died. If the monitor states it
-again in the boot, which a later heartbeat shows, it counts when the doubt is over.
+Their time lies before the boot, so a rescue would end healed beside them. After the boot the feed reports each of them
+again, in doubt, so that a rescue waits for its end. Such a report alone never counts: the monitor may have died. If the
+monitor states the condition again in the boot, which a later heartbeat shows, it counts when the doubt is over.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ class _InBoot:
     done: set[str] = field(default_factory=set)
 
 
-class Outlasting:
+class StandingConditions:
     """Follows the nodes of one cluster. Costs queries only for a condition that was not judged in its boot."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class Outlasting:
     def _waiting(
         self, node: port.Node, rows: Sequence[conditions.ConditionRule], *, now: datetime
     ) -> list[Observation]:
-        """What is to be told of the node, if it outlasted the boot."""
+        """The reports about a node that are due, if its conditions began before the boot."""
         shown = self._nodes.get(node.name)
         if shown is None or shown.boot != node.boot_id:
             shown = self._nodes[node.name] = _InBoot(node.boot_id)
@@ -70,22 +70,19 @@ class Outlasting:
     ) -> list[Observation]:
         if not waiting:
             return []
-        found = []
-        rows = Node.objects.filter(cluster=source.cluster, name__in=list(waiting)).select_related("agent")
-        told = incidents.open_codes(source.cluster, list(waiting), "condition")
-        open_now = {(name, code) for name, code, _ in told}
-        dismissed = incidents.dismissed_codes(source.cluster, list(waiting), "condition")
-        for row in rows:
+        due: list[Observation] = []
+        for row in Node.objects.filter(cluster=source.cluster, name__in=list(waiting)).select_related("agent"):
             shown, boots = self._nodes[row.name], boots_of(row).boots
-            if not boots or boots[0].id != shown.boot:
-                continue  # the row is behind, or the agent is ahead of the watch: the node is shown again
-            for one in waiting[row.name]:
-                shown.done.add(one.key)
-                about = row.name, str(one.code)
-                is_wanted = about in open_now or not (one.unheard or about in dismissed)
-                if is_wanted and _outlasts(one, boots[0], now=now):
-                    found.append(one)
-        return found
+            if boots and boots[0].id == shown.boot:  # else the row is behind, or the agent ahead: it is shown again
+                shown.done.update(one.key for one in waiting[row.name])
+                due += (one for one in waiting[row.name] if _outlasts(one, boots[0], now=now))
+        if not due:
+            return []
+        names = {one.node for one in due}
+        open_now = {(name, code) for name, code, _ in incidents.open_codes(source.cluster, names, "condition")}
+        dismissed = incidents.dismissed_codes(source.cluster, names, "condition")
+        about = [(one, (one.node, str(one.code))) for one in due]
+        return [one for one, of in about if of in open_now or not (one.unheard or of in dismissed)]
 
 
 def _outlasts(one: Observation, boot: Boot, *, now: datetime) -> bool:
