@@ -16,6 +16,8 @@ from kcover_portal.runtime.models import Mode
 OBJECT_NAME = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*\Z"
 ALL_NAMESPACES = "*"
 MAX_NCCL_EVERY = 24 * 30  # hours
+# busybox 1.36.1 for all architectures. By its digest, because this image runs as root on nodes.
+JOB_IMAGE = "docker.io/library/busybox:1.36@sha256:73aaf090f3d85aa34ee199857f03fa3a95c8ede2ffd4cc2cdb5b94e566b11662"
 
 
 class Cluster(ModelWithSecrets):
@@ -98,7 +100,7 @@ class Cluster(ModelWithSecrets):
         default=SecondFactor.OFF,
         help_text="which people with a role there need a second factor, besides KCOVER_SECOND_FACTOR",
     )
-    job_image = models.CharField(max_length=300, default="docker.io/library/busybox:1.36")
+    job_image = models.CharField(max_length=300, default=JOB_IMAGE)
     job_namespace = models.CharField(max_length=63, default="kcover-jobs")
     event_namespace = models.CharField(max_length=63, default="kce-rescue-system")
     hold_down = models.PositiveIntegerField(default=30, help_text="seconds without a fault before a node is healthy")
