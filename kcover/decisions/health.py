@@ -32,7 +32,7 @@ CHECKS_VALID_UNTIL_RERUN = (
 )  # they may need idle GPUs, so a failure stands until the next run
 
 _IS_BAD = {"pass": False, "warn": False, "fail": True}
-_OF_SEVERITY = {"fatal": "unhealthy", "critical": "unhealthy", "degraded": "degraded", "warning": "degraded"}
+_OF_SEVERITY = {"fatal": "unhealthy", "degraded": "degraded", "warning": "degraded"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

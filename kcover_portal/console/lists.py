@@ -246,7 +246,4 @@ PLACEMENTS = Listing(
     convert={"flags": sentences},
     table=list_columns.PLACEMENTS,
 )
-_OF_RUNS = (CHECK_RUNS, VALIDATIONS, PREFLIGHT_RUNS)
-_OF_HARDWARE = (NODES, REPAIRS, PLACEMENTS)
-_EVERY = (*_OF_RUNS, *_OF_HARDWARE, INCIDENTS, OCCURRENCES, DECISIONS, RESCUES, AUDIT, REVISIONS, DELIVERIES)
-LISTINGS = {listing.name: listing for listing in _EVERY}
+LISTINGS: dict[str, Listing] = {one.name: one for one in vars().values() if isinstance(one, Listing)}

@@ -122,7 +122,6 @@ TABLES: Final = {
         "": Badge(_("No problems"), "ok", "circle-check"),
     },
     "severity": {
-        "critical": Badge(_("Critical"), "bad", "bolt"),
         "fatal": Badge(_("Fatal"), "bad", "flame"),
         "degraded": Badge(pgettext_lazy("severity", "Degraded"), "bad", "alert-triangle"),
         "warning": Badge(_("Warning"), "off", "alert-circle"),

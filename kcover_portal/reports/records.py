@@ -16,7 +16,7 @@ from kcover_portal.repairs.models import Repair as RepairRow
 from kcover_portal.reports import rescues
 from kcover_portal.rescue.models import Rescue
 
-STOPS: Final = ("fatal", "critical")  # severities of faults that stop their device
+STOPS: Final = "fatal"  # the severity of faults that stop their device
 OVERFLOW: Final = "overflow"  # it counts faults beyond the bounds, which are unknown
 
 
@@ -55,7 +55,7 @@ def read(part: Part, *, since: datetime, until: datetime, works: bool = True) ->
                 code=code,
                 device=device,
                 open=Span(opened, closed),
-                stops=severity in STOPS,
+                stops=severity == STOPS,
                 policy=found.policies.get(pk, ""),
                 happened_at=happened.get(pk),
                 in_storm=_in_storm(storms.get(names.get(node, ("", "")), ()), kind, code, opened),

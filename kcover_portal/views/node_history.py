@@ -118,7 +118,7 @@ def _faults(node: Node, *, since: datetime, until: datetime) -> Iterable[Inciden
 
 
 def _stopping(faults: Iterable[Incident]) -> Iterable[Incident]:
-    return (one for one in faults if one.severity in STOPS and not one.is_user_fault)
+    return (one for one in faults if one.severity == STOPS and not one.is_user_fault)
 
 
 def _people(node: Node, *, since: datetime, until: datetime) -> Iterable[Entry]:
@@ -159,7 +159,7 @@ def _fault(one: Incident, lanes: _Lanes) -> Happening:
         id=one.pk,
         code=f"{one.kind} {one.code}",
         state=one.state,
-        bad=one.severity in STOPS and not one.is_user_fault,
+        bad=one.severity == STOPS and not one.is_user_fault,
     )
 
 

@@ -58,7 +58,6 @@ def test_nothing_against_it_is_healthy() -> None:
     ("severity", "state"),
     [
         ("fatal", "unhealthy"),
-        ("critical", "unhealthy"),
         ("degraded", "degraded"),
         ("warning", "degraded"),
         ("info", "healthy"),
@@ -197,7 +196,7 @@ def test_of_a_silent_node_the_gpus_are_unknown() -> None:
     assert health.of_gpu(gpu, node=whole, faults=[], checks=[], now=NOW).state == "unknown"
 
 
-@given(st.lists(st.sampled_from(["fatal", "critical", "degraded", "warning", "info"])), st.randoms())
+@given(st.lists(st.sampled_from(["fatal", "degraded", "warning", "info"])), st.randoms())
 def test_the_order_of_faults_does_not_matter(severities: list[str], rng: object) -> None:
     faults = [fault(severity) for severity in severities]
     shuffled = faults.copy()

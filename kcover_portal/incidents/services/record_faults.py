@@ -269,7 +269,7 @@ def keep_cluster_incident(
         code=code,
         state=Incident.State.OPEN,
         defaults={
-            "severity": "critical",
+            "severity": "fatal",
             "message": str(because),
             "because": because.to_json(),
             "opened_at": now,

@@ -1,9 +1,11 @@
 """The one incident of a storm: what its nodes share are fields."""
 
+import importlib
 from dataclasses import replace
 from datetime import datetime
 
 import pytest
+from django.apps import apps
 
 from kcover.decisions import guards
 from kcover_portal.console import fault_names
@@ -37,11 +39,21 @@ def test_a_storm_keeps_its_symptom_in_fields(
     storm, opened = incidents.keep_storm(node.cluster, symptom, nodes=["gpu-1"], now=now)
     again, reopened = incidents.keep_storm(node.cluster, replace(symptom, nodes=4), nodes=["gpu-2"], now=now)
     assert (opened, reopened, storm.pk) == (True, False, again.pk)
-    assert (storm.kind, storm.code) == ("storm", code)
+    assert (storm.kind, storm.code, storm.severity) == ("storm", code, "fatal")
     assert (storm.trait, storm.symptom_kind, storm.symptom) == symptom.key
     assert fault_names.symptom(storm) == name
     assert symptoms.storm_scope(node, symptom) == ["gpu-1", "gpu-2"]
     assert symptoms.storm_scope(node, replace(symptom, value="other")) == []
+
+
+def test_an_upgrade_gives_a_storm_a_severity_that_filters_know(node: Node, now: datetime) -> None:
+    storm, _ = incidents.keep_storm(
+        node.cluster, guards.Symptom(trait="job", value="a", nodes=3), nodes=["gpu-1"], now=now
+    )
+    Incident.objects.update(severity="critical")  # as an older portal stored it
+    importlib.import_module("kcover_portal.incidents.migrations.0006_severity_of_storms").rename(apps, None)
+    storm.refresh_from_db()
+    assert storm.severity == "fatal"
 
 
 def test_long_symptoms_with_one_beginning_are_storms_of_their_own(node: Node, now: datetime) -> None:
