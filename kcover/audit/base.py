@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Final, Protocol, Self, dataclass_transform
 
 from kcover import reasons
 from kcover.audit import codec
@@ -52,27 +52,58 @@ class Columns:
     data: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+REGISTRY: dict[str, type["Act"]] = {}
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
 class Act:
-    """One kind of ledger entry. Subclasses set ``VERB``, or override ``verbs`` and ``verb`` for a family of verbs."""
+    """One kind of ledger entry. A subclass is a frozen dataclass, registered under its verb in ``REGISTRY``::
+
+        class SinkDeleted(SinkAct, verb="audit_sink.deleted"): ...
+
+    A verb such as ``rescue.{state}`` stands for one verb for each value of that field, an enum. A class without a verb
+    is the base of others. ``subject``, for people, is filled from the fields: ``audit sink {sink}``.
+    """
 
     VERB: ClassVar[str] = ""
+    SUBJECT: ClassVar[str] = ""
     COLUMNS: ClassVar[Mapping[str, str]] = {"node": "node", "rescue": "rescue"}  # fields that have a column
+
+    def __init_subclass__(cls, *, verb: str = "", subject: str = "") -> None:
+        """Makes the dataclass and registers it. Raises ValueError for a verb that another class has."""
+        super().__init_subclass__()
+        cls.VERB, cls.SUBJECT = verb, subject or cls.SUBJECT
+        made = dataclass(frozen=True, kw_only=True)(cls)
+        if not verb:
+            return
+        if taken := made.verbs().keys() & REGISTRY.keys():
+            raise ValueError(f"{cls.__name__}: another class has the verb {', '.join(sorted(taken))}")
+        REGISTRY.update(dict.fromkeys(made.verbs(), made))
 
     @classmethod
     def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
         """Every verb of the class, and the fields that the verb itself fixes."""
-        return {cls.VERB: {}}
+        if not (name := cls._field_in_verb()):
+            return {cls.VERB: {}}
+        return {cls.VERB.format_map({name: value}): {name: value} for value in cls._hints()[name]}
+
+    @classmethod
+    def _hints(cls) -> Mapping[str, Any]:
+        return codec.hints(cls)  # type: ignore[arg-type]  # mypy takes no type[Self] for hashable
+
+    @classmethod
+    def _field_in_verb(cls) -> str:
+        return cls.VERB.partition("{")[2].partition("}")[0]
 
     @property
     def verb(self) -> str:
         """The verb of this act: stable, and what the audit log is filtered by."""
-        return self.VERB
+        return self.VERB.format_map(vars(self))
 
     @property
     def subject(self) -> str:
         """The object of the act, for people."""
-        raise NotImplementedError
+        return self.SUBJECT.format_map(vars(self))
 
     @property
     def own_words(self) -> str:
@@ -101,23 +132,10 @@ class Act:
     @classmethod
     def of_entry(cls, entry: EntryLike) -> Self:
         """The act that an entry with one of this class's verbs records."""
-        known = codec.hints(cls)  # type: ignore[arg-type]  # mypy takes no type[Self] for hashable
+        known = cls._hints()
         stored = {name: getattr(entry, column) for name, column in cls.COLUMNS.items() if name in known}
         data = {name: codec.decode(known[name], value) for name, value in entry.data.items()}
         return cls(**{**stored, **cls.verbs()[entry.verb], **data})
-
-
-REGISTRY: dict[str, type[Act]] = {}
-A = TypeVar("A", bound=type[Act])
-
-
-def register(cls: A) -> A:
-    """Register a class under its verbs. Raises ValueError for a verb that another class has."""
-    for verb in cls.verbs():
-        if not verb or verb in REGISTRY:
-            raise ValueError(f"{cls.__name__}: the verb {verb!r} is empty or taken")
-        REGISTRY[verb] = cls
-    return cls
 
 
 def from_entry(entry: EntryLike) -> Act:

@@ -1,12 +1,11 @@
 """Calls that change a cluster, or ask another system to act on a node: one entry before the call, one after it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from kcover import reasons
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.audit.call_answers import Answer
 from kcover.audit.call_values import Wanted
 from kcover.reasons import Reason
@@ -52,8 +51,7 @@ class Call(StrEnum):
     YIELD = "yield"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterCall(Act):
+class ClusterCall(Act, subject="{target}"):
     """A call. ``target``: the object of the call, such as "node gpu-3" or "pod train/worker-1".
 
     ``step`` and ``name``: the step of the rescue that makes the call, by its place in the plan and its action. ``rule``
@@ -75,59 +73,31 @@ class ClusterCall(Act):
     pair_plan: int | None = None
     job_order: int | None = None
 
-    PHASE: ClassVar[str] = ""
-
-    @classmethod
-    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
-        """``<call>.<phase>``."""
-        return {f"{call.value}.{cls.PHASE}": {"call": call} for call in Call}
-
-    @property
-    def verb(self) -> str:
-        """``<call>.<phase>``."""
-        return f"{self.call.value}.{self.PHASE}"
-
-    @property
-    def subject(self) -> str:
-        """The object of the call."""
-        return self.target
-
     def title(self) -> Reason:
         """The call and its phase."""
-        return reasons.of(f"audit.call_{self.PHASE}", call=reasons.of(f"audit.call.{self.call.value}"))
+        _, _, phase = self.verb.rpartition(".")
+        return reasons.of(f"audit.call_{phase}", call=reasons.of(f"audit.call.{self.call.value}"))
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterCallBegun(ClusterCall):
+class ClusterCallBegun(ClusterCall, verb="{call}.begun"):
     """Written before the call, in the transaction that holds the lease and has evaluated the guards.
 
     ``passed_over``: the guards that a named person overrode for this call.
     """
-
-    PHASE: ClassVar[str] = "begun"
 
     wanted: Wanted | None = None
     attempt: int | None = None
     passed_over: tuple[Reason, ...] = ()
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterCallFailed(ClusterCall):
+class ClusterCallFailed(ClusterCall, verb="{call}.failed"):
     """The call failed. ``held_back``: a guard, a pause, the mode or a delay stopped it, so it was never made."""
-
-    PHASE: ClassVar[str] = "failed"
 
     because: Reason
     held_back: bool
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterCallDone(ClusterCall):
+class ClusterCallDone(ClusterCall, verb="{call}.done"):
     """The call was answered. ``answer``: None if the call has no answer."""
-
-    PHASE: ClassVar[str] = "done"
 
     answer: Answer | None = None

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.reasons import Reason
 
 
@@ -20,7 +20,6 @@ class Change:
 SECRET_CHANGED = Change(before="", after="changed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAct(Act):
     """An act on a cluster; ``cluster`` "": on the whole installation."""
 
@@ -32,7 +31,6 @@ class ClusterAct(Act):
         return f"cluster {self.cluster}" if self.cluster else "installation"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ModeAct(ClusterAct):
     """A change of the mode; ``before`` and ``mode``: the mode before and after it."""
 
@@ -41,58 +39,33 @@ class ModeAct(ClusterAct):
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutomationPaused(ModeAct):
+class AutomationPaused(ModeAct, verb="automation.paused"):
     """Automation was paused."""
 
-    VERB: ClassVar[str] = "automation.paused"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AutomationResumed(ModeAct):
+class AutomationResumed(ModeAct, verb="automation.resumed"):
     """Automation was resumed after a pause."""
 
-    VERB: ClassVar[str] = "automation.resumed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DatabaseDiverged(Act):
+class DatabaseDiverged(Act, verb="ledger.diverged", subject="installation"):
     """The database was restored or rewritten: it lacks what was published of the audit log at ``anchored_at``."""
-
-    VERB: ClassVar[str] = "ledger.diverged"
 
     anchored_at: datetime
     because: tuple[Reason, ...]
 
-    @property
-    def subject(self) -> str:
-        """The installation."""
-        return "installation"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAdded(ClusterAct):
+class ClusterAdded(ClusterAct, verb="cluster.added"):
     """A cluster was registered. ``settings`` has no secrets."""
-
-    VERB: ClassVar[str] = "cluster.added"
 
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAccessTested(ClusterAct):
+class ClusterAccessTested(ClusterAct, verb="cluster.tested"):
     """The access to a cluster was tested, perhaps before it was registered.
 
     ``server``: the address in the kubeconfig; "" for a registered cluster. ``missing``: features without their rights.
     ``because``: why the server was not reached.
     """
-
-    VERB: ClassVar[str] = "cluster.tested"
 
     server: str = ""
     reached: bool
@@ -100,55 +73,38 @@ class ClusterAccessTested(ClusterAct):
     because: tuple[Reason, ...] = ()
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterKubeconfigSealed(ClusterAct):
+class ClusterKubeconfigSealed(ClusterAct, verb="cluster.kubeconfig_sealed"):
     """A worker encrypted a kubeconfig that came through a page with the engine's key.
 
     ``server``: its scheme, host and port; "" if the kubeconfig cannot be read. Without a ``cluster.added`` before it,
     something other than the page wrote the kubeconfig.
     """
 
-    VERB: ClassVar[str] = "cluster.kubeconfig_sealed"
-
     server: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterChanged(ClusterAct):
+class ClusterChanged(ClusterAct, verb="cluster.changed"):
     """Settings of a cluster were changed."""
-
-    VERB: ClassVar[str] = "cluster.changed"
 
     changed: Mapping[str, Change]
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ActionLeaseMoved(ClusterAct):
+class ActionLeaseMoved(ClusterAct, verb="cluster.lease_moved"):
     """The Lease of the portal that acts has another holder; "": it was released. ``own``: the holder is this portal."""
-
-    VERB: ClassVar[str] = "cluster.lease_moved"
 
     before: str
     holder: str
     own: bool
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterGuardsChanged(ClusterAct):
+class ClusterGuardsChanged(ClusterAct, verb="cluster.guards"):
     """Guards of a cluster were changed."""
-
-    VERB: ClassVar[str] = "cluster.guards"
 
     changed: Mapping[str, Change]
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingChangeAct(ClusterAct):
     """An act on a change that loosens a limit and waits for another admin. ``change``: its id."""
 
@@ -157,62 +113,36 @@ class PendingChangeAct(ClusterAct):
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRequested(PendingChangeAct):
+class ChangeRequested(PendingChangeAct, verb="change.requested"):
     """An admin requested a change that another admin must confirm. ``requesters``: who counts as the requester."""
-
-    VERB: ClassVar[str] = "change.requested"
 
     requesters: tuple[str, ...] = ()
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeConfirmed(PendingChangeAct):
+class ChangeConfirmed(PendingChangeAct, verb="change.confirmed"):
     """Another admin confirmed the change; the entry of the change itself follows."""
 
-    VERB: ClassVar[str] = "change.confirmed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRejected(PendingChangeAct):
+class ChangeRejected(PendingChangeAct, verb="change.rejected"):
     """The change was rejected, or withdrawn by its requester."""
 
-    VERB: ClassVar[str] = "change.rejected"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterRemoved(ClusterAct):
+class ClusterRemoved(ClusterAct, verb="cluster.removed"):
     """A cluster was removed; its entries stay."""
 
-    VERB: ClassVar[str] = "cluster.removed"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceAct(Act):
+class MaintenanceAct(Act, subject="maintenance {maintenance}"):
     """An act on a maintenance window."""
 
     maintenance: int
 
-    @property
-    def subject(self) -> str:
-        """The window."""
-        return f"maintenance {self.maintenance}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceOpened(MaintenanceAct):
+class MaintenanceOpened(MaintenanceAct, verb="maintenance.opened"):
     """A maintenance window was announced for a pool, a node, a ``scope`` or, with none of them, a whole cluster.
 
     ``scope``: the JSON of a ``kcover.scopes.Scope`` that is no single pool or node, with the first names. ``nodes``:
     how many it covered then. ``repeats``: the JSON of a ``kcover.recurrence.Recurrence``; ``windows``: their number.
     """
-
-    VERB: ClassVar[str] = "maintenance.opened"
 
     starts_at: datetime
     ends_at: datetime
@@ -225,39 +155,25 @@ class MaintenanceOpened(MaintenanceAct):
     windows: int = 1
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MaintenanceEnded(MaintenanceAct):
+class MaintenanceEnded(MaintenanceAct, verb="maintenance.ended"):
     """A maintenance window was ended early, or withdrawn before it began. ``windows``: with those that follow it."""
-
-    VERB: ClassVar[str] = "maintenance.ended"
 
     node: str = ""
     reason: str = ""
     windows: int = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRunAct(Act):
+class CheckRunAct(Act, subject="check run {check_run}"):
     """An act on a check run."""
 
     check_run: int
 
-    @property
-    def subject(self) -> str:
-        """The check run."""
-        return f"check run {self.check_run}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRunRequested(CheckRunAct):
+class CheckRunRequested(CheckRunAct, verb="checks.requested"):
     """A check run was requested.
 
     ``nodes``: the first names; ``count``: the number of nodes; ``batch`` 0: all at the same time.
     """
-
-    VERB: ClassVar[str] = "checks.requested"
 
     checks: tuple[str, ...]
     level: int
@@ -266,26 +182,18 @@ class CheckRunRequested(CheckRunAct):
     count: int
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRunStopped(CheckRunAct):
+class CheckRunStopped(CheckRunAct, verb="checks.stopped"):
     """The check run was stopped: by a person, or (``because``) by the portal."""
-
-    VERB: ClassVar[str] = "checks.stopped"
 
     reason: str = ""
     because: Reason | None = None
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CheckRunFinished(CheckRunAct):
+class CheckRunFinished(CheckRunAct, verb="checks.finished"):
     """The check run is over.
 
     ``wrong``: what is wrong, by node, for the first ones; ``wrong_count``: the number of such nodes.
     """
-
-    VERB: ClassVar[str] = "checks.finished"
 
     count: int
     wrong: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -1,36 +1,23 @@
 """Orders about training jobs."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrderAct(Act):
+class JobOrderAct(Act, subject="job {job}"):
     """An act on an order. ``kind`` and ``job`` (namespace/name): the job that it is about."""
 
     order: int
     kind: str
     job: str
 
-    @property
-    def subject(self) -> str:
-        """The job."""
-        return f"job {self.job}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrdered(JobOrderAct):
+class JobOrdered(JobOrderAct, verb="job.ordered"):
     """A restart or stop was ordered.
 
     ``cause``: who or what orders it; ``reason``: a person's own words; ``because``: the fault behind it, and
     ``incident`` its incident. ``passed_over``: the guards that an approver's order passes over.
     """
-
-    VERB: ClassVar[str] = "job.ordered"
 
     action: str
     cause: str
@@ -40,12 +27,8 @@ class JobOrdered(JobOrderAct):
     passed_over: tuple[Reason, ...] = ()
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobOrderSettled(JobOrderAct):
+class JobOrderSettled(JobOrderAct, verb="job.settled"):
     """An order ended, or waits for a person. ``state``: how. ``channel``: the one that tells the job's owner."""
-
-    VERB: ClassVar[str] = "job.settled"
 
     action: str
     state: str
@@ -53,8 +36,7 @@ class JobOrderSettled(JobOrderAct):
     channel: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobMoveAct(Act):
+class JobMoveAct(Act, subject="job {job}"):
     """A step of a rescue takes away the work of a job whose owner wants a message.
 
     ``action``: of the step. ``kind`` and ``job`` (namespace/name): the job. ``channel``: the one that the owner names.
@@ -69,23 +51,10 @@ class JobMoveAct(Act):
     channel: str
     because: Reason
 
-    @property
-    def subject(self) -> str:
-        """The job."""
-        return f"job {self.job}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobMoving(JobMoveAct):
+class JobMoving(JobMoveAct, verb="job.moving"):
     """The step begins. ``because``: what it is about to do."""
 
-    VERB: ClassVar[str] = "job.moving"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobMoved(JobMoveAct):
+class JobMoved(JobMoveAct, verb="job.moved"):
     """The step is done. ``because``: what it did."""
-
-    VERB: ClassVar[str] = "job.moved"

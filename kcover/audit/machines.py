@@ -1,51 +1,33 @@
 """Machine drivers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any
 
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.audit.fleet import Change
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverAct(Act):
+class DriverAct(Act, subject="driver {driver}"):
     """An act on a machine driver."""
 
     driver: str
 
-    @property
-    def subject(self) -> str:
-        """The driver."""
-        return f"driver {self.driver}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverCreated(DriverAct):
+class DriverCreated(DriverAct, verb="driver.created"):
     """A driver was added. ``settings``: without its secret."""
-
-    VERB: ClassVar[str] = "driver.created"
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverChanged(DriverAct):
+class DriverChanged(DriverAct, verb="driver.changed"):
     """Settings of a driver were changed, or it was switched on or off. The secret is named without its value."""
-
-    VERB: ClassVar[str] = "driver.changed"
 
     changed: Mapping[str, Change]
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DriverDeleted(DriverAct):
+class DriverDeleted(DriverAct, verb="driver.deleted"):
     """A driver was removed."""
-
-    VERB: ClassVar[str] = "driver.deleted"
 
     kind: str

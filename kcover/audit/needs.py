@@ -1,14 +1,11 @@
 """Acts about what needs a person."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
 
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedAct(Act):
+class NeedAct(Act, subject="need {need}"):
     """An act about a need. ``need``: the id of its cause; ``kind``: its kind; ``nodes``: those it had."""
 
     need: str
@@ -16,51 +13,26 @@ class NeedAct(Act):
     nodes: tuple[str, ...]
     reason: str = ""
 
-    @property
-    def subject(self) -> str:
-        """The need."""
-        return f"need {self.need}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedAcknowledged(NeedAct):
+class NeedAcknowledged(NeedAct, verb="need.acknowledged"):
     """Somebody has seen it and takes care."""
 
-    VERB: ClassVar[str] = "need.acknowledged"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedUnacknowledged(NeedAct):
+class NeedUnacknowledged(NeedAct, verb="need.unacknowledged"):
     """Nobody takes care any more: an acknowledgement was taken back."""
 
-    VERB: ClassVar[str] = "need.unacknowledged"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedAssigned(NeedAct):
+class NeedAssigned(NeedAct, verb="need.assigned"):
     """Somebody was made responsible. ``assignee`` "": nobody any more."""
-
-    VERB: ClassVar[str] = "need.assigned"
 
     assignee: str
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedSnoozed(NeedAct):
+class NeedSnoozed(NeedAct, verb="need.snoozed"):
     """It is out of sight until then, or until it gets worse. ``until`` None: it is back."""
-
-    VERB: ClassVar[str] = "need.snoozed"
 
     until: datetime | None
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NeedNoted(NeedAct):
+class NeedNoted(NeedAct, verb="need.noted"):
     """Somebody wrote a note: the reason."""
-
-    VERB: ClassVar[str] = "need.noted"

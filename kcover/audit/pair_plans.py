@@ -1,29 +1,16 @@
 """Plans of pair tests, which preflight runs itself."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairPlanAct(Act):
+class PairPlanAct(Act, subject="preflight plan {pair_plan}"):
     """An act on a plan of pair tests."""
 
     pair_plan: int
 
-    @property
-    def subject(self) -> str:
-        """The plan."""
-        return f"preflight plan {self.pair_plan}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairPlanRequested(PairPlanAct):
+class PairPlanRequested(PairPlanAct, verb="pair_plan.requested"):
     """Pair tests were requested. ``nodes``: the first names of ``count``; ``threshold``: GB/s of bus bandwidth."""
-
-    VERB: ClassVar[str] = "pair_plan.requested"
 
     rule: str
     rounds: int
@@ -34,15 +21,11 @@ class PairPlanRequested(PairPlanAct):
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairPlanFinished(PairPlanAct):
+class PairPlanFinished(PairPlanAct, verb="pair_plan.finished"):
     """The verdict is known. ``fabric``: leaf switches. The other names are of nodes, the first ones of each kind.
 
     ``storm``: so many nodes are suspect that no fault is opened on any.
     """
-
-    VERB: ClassVar[str] = "pair_plan.finished"
 
     rule: str
     tests: int
@@ -53,11 +36,7 @@ class PairPlanFinished(PairPlanAct):
     storm: bool = False
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PairPlanCancelled(PairPlanAct):
+class PairPlanCancelled(PairPlanAct, verb="pair_plan.cancelled"):
     """Somebody cancelled the tests that had not ended."""
-
-    VERB: ClassVar[str] = "pair_plan.cancelled"
 
     reason: str = ""

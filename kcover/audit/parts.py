@@ -1,14 +1,10 @@
 """Parts by serial number that need a person."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kcover.audit import subjects
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PartAct(Act):
     """An act on a part. ``node``: the name of the node in which it is."""
 
@@ -24,21 +20,13 @@ class PartAct(Act):
         return subjects.part(self.part)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartFlagged(PartAct):
+class PartFlagged(PartAct, verb="part.flagged"):
     """The portal found that a person should look at a part."""
-
-    VERB: ClassVar[str] = "part.flagged"
 
     because: tuple[Reason, ...]
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartReviewed(PartAct):
+class PartReviewed(PartAct, verb="part.reviewed"):
     """A person has looked at a flagged part and keeps it where it is."""
-
-    VERB: ClassVar[str] = "part.reviewed"
 
     reason: str = ""

@@ -1,12 +1,11 @@
 """A rescue and its steps, from the decision to the end."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
-from typing import Any, ClassVar
 
 from kcover import reasons
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.plan import PlannedStep
 from kcover.reasons import Reason
 
@@ -29,9 +28,7 @@ class RescueEnd(StrEnum):
     CANCELLED = "cancelled"
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DecisionMade(Act):
+class DecisionMade(Act, verb="decision.{answer}", subject="incident {incident}"):
     """A decision about an open incident.
 
     ``facts``: the digest of the facts that it depends on (``Decision.facts``); "" if the answer opens no rescue.
@@ -47,35 +44,16 @@ class DecisionMade(Act):
     facts: str
 
     @classmethod
-    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
-        """``decision.<answer>``."""
-        return {cls.verb_of(answer): {"answer": answer} for answer in DecisionAnswer}
-
-    @staticmethod
-    def verb_of(answer: DecisionAnswer) -> str:
-        """``decision.<answer>``."""
-        return f"decision.{answer.value}"
-
-    @property
-    def verb(self) -> str:
-        """``decision.<answer>``."""
-        return self.verb_of(self.answer)
-
-    @property
-    def subject(self) -> str:
-        """The incident."""
-        return f"incident {self.incident}"
+    def verb_of(cls, answer: DecisionAnswer) -> str:
+        """The verb of entries with this answer."""
+        return cls.VERB.format(answer=answer)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StormOpened(Act):
+class StormOpened(Act, verb="storm.opened", subject="incident {incident}"):
     """Automation stops for a symptom on ``nodes`` nodes.
 
     ``kind``: of a fault's code; "" for other traits. ``reached``: the smallest number of nodes that counts as a storm.
     """
-
-    VERB: ClassVar[str] = "storm.opened"
 
     incident: int
     trait: str
@@ -84,21 +62,12 @@ class StormOpened(Act):
     nodes: int
     reached: int
 
-    @property
-    def subject(self) -> str:
-        """The incident of the storm."""
-        return f"incident {self.incident}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRefused(Act):
+class RequestRefused(Act, verb="request.refused", subject="node {node}"):
     """A request that was refused. ``requested``: names of the steps; ``reason``: the requester's own words.
 
     ``override``: the guards that it asked to pass over; ``xid``: the code that a decision system named.
     """
-
-    VERB: ClassVar[str] = "request.refused"
 
     node: str
     requested: tuple[str, ...]
@@ -107,28 +76,15 @@ class RequestRefused(Act):
     override: tuple[str, ...] = ()
     xid: int | None = None
 
-    @property
-    def subject(self) -> str:
-        """The node."""
-        return f"node {self.node}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueAct(Act):
+class RescueAct(Act, subject="rescue {rescue}"):
     """An act on a whole rescue."""
 
     rescue: int
     node: str
 
-    @property
-    def subject(self) -> str:
-        """The rescue."""
-        return f"rescue {self.rescue}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueOpened(RescueAct):
+class RescueOpened(RescueAct, verb="rescue.opened"):
     """A rescue with its plan.
 
     ``overrides``: guards that a named person may pass over; ``passed_over``: guards that were passed over;
@@ -137,8 +93,6 @@ class RescueOpened(RescueAct):
     ``approvers`` people within ``approval_seconds``; None if no step needs it. ``requesters``:
     the people who count as the requester. ``on_probation``: the node was on probation, so its repairs count twice.
     """
-
-    VERB: ClassVar[str] = "rescue.opened"
 
     steps: tuple[PlannedStep, ...]
     plan_hash: str
@@ -160,32 +114,22 @@ class RescueOpened(RescueAct):
     on_probation: bool = False
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueHeld(RescueAct):
+class RescueHeld(RescueAct, verb="rescue.held"):
     """The rescue waits for a person's approval before the step."""
-
-    VERB: ClassVar[str] = "rescue.held"
 
     step: int
     name: str
     because: Reason | None
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueCalledBack(RescueAct):
+class RescueCalledBack(RescueAct, verb="rescue.called_back"):
     """The system that had the node reported ``outcome``: done or failed. ``message``: its own words."""
-
-    VERB: ClassVar[str] = "rescue.called_back"
 
     outcome: str
     message: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RescueEnded(RescueAct):
+class RescueEnded(RescueAct, verb="rescue.{state}"):
     """The rescue is closed. ``withdrawn``: its pending request, which was withdrawn with it."""
 
     state: RescueEnd
@@ -194,65 +138,33 @@ class RescueEnded(RescueAct):
     because: Reason | None
     withdrawn: Reason | None = None
 
-    @classmethod
-    def verbs(cls) -> Mapping[str, Mapping[str, Any]]:
-        """``rescue.<state>``."""
-        return {f"rescue.{state.value}": {"state": state} for state in RescueEnd}
 
-    @property
-    def verb(self) -> str:
-        """``rescue.<state>``."""
-        return f"rescue.{self.state.value}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarksAct(Act):
+class MarksAct(Act, subject="node {node}"):
     """The marks on a node differed from the portal's rows."""
 
     rescue: int
     node: str
 
-    @property
-    def subject(self) -> str:
-        """The node."""
-        return f"node {self.node}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarksGone(MarksAct):
+class MarksGone(MarksAct, verb="marks.gone"):
     """The node no longer carries the marks of the rescue."""
 
-    VERB: ClassVar[str] = "marks.gone"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MarksFound(MarksAct):
+class MarksFound(MarksAct, verb="marks.found"):
     """The node carries marks of a rescue whose rows had none."""
 
-    VERB: ClassVar[str] = "marks.found"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DeviceRuleGone(MarksAct):
+class DeviceRuleGone(MarksAct, verb="marks.device_rule_gone"):
     """Somebody deleted the DeviceTaintRule with which the rescue isolated a device. The rescue needs a person."""
-
-    VERB: ClassVar[str] = "marks.device_rule_gone"
 
     because: Reason
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommandAnsweredLate(Act):
+class CommandAnsweredLate(Act, verb="command.late", subject="command {command}"):
     """An agent answered a command after the rescue had stopped waiting for it. ``message``: the agent's own words.
 
     ``withdrawn``: the command had been withdrawn, but the agent had fetched it before.
     """
-
-    VERB: ClassVar[str] = "command.late"
 
     rescue: int
     node: str
@@ -262,11 +174,6 @@ class CommandAnsweredLate(Act):
     status: str
     message: str = ""
     withdrawn: bool = False
-
-    @property
-    def subject(self) -> str:
-        """The command."""
-        return f"command {self.command}"
 
     @property
     def explanation(self) -> Reason:

@@ -1,14 +1,10 @@
 """Custom roles, and the roles of people."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kcover.audit import subjects
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.audit.settings import UserAct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class BindingAct(UserAct):
     """A role of a user: in the cluster of the entry, in one ``pool`` of it, or everywhere.
 
@@ -20,23 +16,14 @@ class BindingAct(UserAct):
     source: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleGiven(BindingAct):
+class RoleGiven(BindingAct, verb="role.given"):
     """A role was given to a user."""
 
-    VERB: ClassVar[str] = "role.given"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleTaken(BindingAct):
+class RoleTaken(BindingAct, verb="role.taken"):
     """A role was taken from a user."""
 
-    VERB: ClassVar[str] = "role.taken"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RoleAct(Act):
     """An act on a custom role; ``contains``: its verbs after the act, or when it was deleted."""
 
@@ -49,27 +36,15 @@ class RoleAct(Act):
         return subjects.role(self.role)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleMade(RoleAct):
+class RoleMade(RoleAct, verb="role.created"):
     """A custom role was created."""
 
-    VERB: ClassVar[str] = "role.created"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleChanged(RoleAct):
+class RoleChanged(RoleAct, verb="role.changed"):
     """A custom role was changed; ``before``: what it contained."""
-
-    VERB: ClassVar[str] = "role.changed"
 
     before: tuple[str, ...] = ()
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RoleDeleted(RoleAct):
+class RoleDeleted(RoleAct, verb="role.deleted"):
     """A custom role was deleted."""
-
-    VERB: ClassVar[str] = "role.deleted"

@@ -1,17 +1,13 @@
 """Second factors of people, and invitations."""
 
-from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
 
 from kcover import reasons
-from kcover.audit.base import register
 from kcover.audit.settings import UserAct
 from kcover.audit.sign_in import FailedAttempts
 from kcover.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FactorAct(UserAct):
     """An act with one second factor. ``factor``: totp, passkey or recovery_code; ``name``: of the passkey."""
 
@@ -26,76 +22,44 @@ class FactorAct(UserAct):
         return reasons.both(factor, reasons.of("from_address", address=self.address) if self.address else None)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorConfirmed(FactorAct):
+class FactorConfirmed(FactorAct, verb="factor.confirmed"):
     """A signed-in person gave a second factor, to do something that asks for one."""
 
-    VERB: ClassVar[str] = "factor.confirmed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorEnrolled(FactorAct):
+class FactorEnrolled(FactorAct, verb="factor.enrolled"):
     """A person added a second factor to their account."""
 
-    VERB: ClassVar[str] = "factor.enrolled"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorRemoved(FactorAct):
+class FactorRemoved(FactorAct, verb="factor.removed"):
     """A person removed a second factor from their account."""
 
-    VERB: ClassVar[str] = "factor.removed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorFailed(FailedAttempts):
+class FactorFailed(FailedAttempts, verb="factor.failed"):
     """Somebody who gave the password, or has the session, gave a wrong second factor."""
 
-    VERB: ClassVar[str] = "factor.failed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactorsReset(UserAct):
+class FactorsReset(UserAct, verb="factor.reset"):
     """All second factors and recovery codes of a user were removed by somebody else, and the sessions ended."""
-
-    VERB: ClassVar[str] = "factor.reset"
 
     totp: bool
     passkeys: int
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RecoveryCodesMade(UserAct):
+class RecoveryCodesMade(UserAct, verb="factor.recovery_codes"):
     """``count`` new recovery codes replaced the earlier ones."""
-
-    VERB: ClassVar[str] = "factor.recovery_codes"
 
     count: int
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserInvited(UserAct):
+class UserInvited(UserAct, verb="user.invited"):
     """A link was created by which the user chooses a first password. It replaces earlier links."""
-
-    VERB: ClassVar[str] = "user.invited"
 
     expires_at: datetime
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InvitationAccepted(UserAct):
+class InvitationAccepted(UserAct, verb="user.invitation_accepted"):
     """The invited person chose a password."""
-
-    VERB: ClassVar[str] = "user.invitation_accepted"
 
     address: str = ""
 

@@ -1,34 +1,24 @@
 """Incidents, policies, users and their tokens, notification channels, and preflight runs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from kcover.audit import subjects
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.audit.fleet import Change
 from kcover.reasons import Reason
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class IncidentClosed(Act):
+class IncidentClosed(Act, verb="incident.closed", subject="incident {incident}"):
     """An incident was closed, by proof or by a person."""
-
-    VERB: ClassVar[str] = "incident.closed"
 
     incident: int
     because: Reason
     node: str = ""
 
-    @property
-    def subject(self) -> str:
-        """The incident."""
-        return f"incident {self.incident}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyAct(Act):
     """An act on a policy. ``standby``: the policy is a WarmStandbyPolicy.
 
@@ -47,39 +37,21 @@ class PolicyAct(Act):
         return f"standby policy {self.policy}" if self.standby else f"policy {self.policy}"
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyApplied(PolicyAct):
+class PolicyApplied(PolicyAct, verb="policy.applied"):
     """A revision was put into force."""
-
-    VERB: ClassVar[str] = "policy.applied"
 
     document: Mapping[str, Any]
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PolicyDeleted(PolicyAct):
+class PolicyDeleted(PolicyAct, verb="policy.deleted"):
     """The policy was taken out of force; ``revision``: the one that was in force."""
 
-    VERB: ClassVar[str] = "policy.deleted"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstChoiceDismissed(Act):
+class FirstChoiceDismissed(Act, verb="policy.choice_dismissed", subject="policy packs"):
     """An admin put off the choice of a first policy pack: nothing is done about faults until a policy is published."""
 
-    VERB: ClassVar[str] = "policy.choice_dismissed"
 
-    @property
-    def subject(self) -> str:
-        """The portal."""
-        return "policy packs"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenAct(Act):
+class TokenAct(Act, subject="token {token}"):
     """An act on a token, identified by the first characters of its secret.
 
     ``node``: the node of the agent that it is for.
@@ -89,18 +61,9 @@ class TokenAct(Act):
     kind: str
     node: str = ""
 
-    @property
-    def subject(self) -> str:
-        """The token."""
-        return f"token {self.token}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenCreated(TokenAct):
+class TokenCreated(TokenAct, verb="token.created"):
     """A token was created."""
-
-    VERB: ClassVar[str] = "token.created"
 
     name: str = ""
     source: str = ""
@@ -111,29 +74,20 @@ class TokenCreated(TokenAct):
     expires_at: datetime | None = None
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRotated(TokenAct):
+class TokenRotated(TokenAct, verb="token.rotated"):
     """A token was replaced by ``successor``; the old secret is valid until ``expires_at``."""
-
-    VERB: ClassVar[str] = "token.rotated"
 
     successor: str
     expires_at: datetime
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TokenRevoked(TokenAct):
+class TokenRevoked(TokenAct, verb="token.revoked"):
     """A token was revoked. ``reason``: a person's own words; ``because``: why the portal revoked it."""
-
-    VERB: ClassVar[str] = "token.revoked"
 
     reason: str = ""
     because: Reason | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class UserAct(Act):
     """An act on a user."""
 
@@ -145,68 +99,41 @@ class UserAct(Act):
         return subjects.user(self.user)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordChanged(UserAct):
+class PasswordChanged(UserAct, verb="password.changed"):
     """A password was changed."""
 
-    VERB: ClassVar[str] = "password.changed"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelAct(Act):
+class ChannelAct(Act, subject="channel {channel}"):
     """An act on a notification channel."""
 
     channel: str
 
-    @property
-    def subject(self) -> str:
-        """The channel."""
-        return f"channel {self.channel}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelCreated(ChannelAct):
+class ChannelCreated(ChannelAct, verb="channel.created"):
     """A channel was created. ``settings``: without secrets."""
-
-    VERB: ClassVar[str] = "channel.created"
 
     kind: str
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelChanged(ChannelAct):
+class ChannelChanged(ChannelAct, verb="channel.changed"):
     """Settings of a channel were changed."""
-
-    VERB: ClassVar[str] = "channel.changed"
 
     changed: Mapping[str, Change]
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelDeleted(ChannelAct):
+class ChannelDeleted(ChannelAct, verb="channel.deleted"):
     """A channel was deleted with its routes."""
-
-    VERB: ClassVar[str] = "channel.deleted"
 
     kind: str
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChannelTested(ChannelAct):
+class ChannelTested(ChannelAct, verb="channel.tested"):
     """A test message was requested."""
 
-    VERB: ClassVar[str] = "channel.tested"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RouteAct(ChannelAct):
     """An act on a route, which sends events of one cluster ("": all) from a minimum severity on to the channel."""
 
@@ -216,25 +143,16 @@ class RouteAct(ChannelAct):
     least: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteCreated(RouteAct):
+class RouteCreated(RouteAct, verb="route.created"):
     """A route was created."""
 
-    VERB: ClassVar[str] = "route.created"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RouteDeleted(RouteAct):
+class RouteDeleted(RouteAct, verb="route.deleted"):
     """A route was deleted."""
-
-    VERB: ClassVar[str] = "route.deleted"
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class NamespaceRouteAct(ChannelAct):
     """An act on the route of a cluster's ``namespace``, or of those that match it, to a channel for owners of jobs."""
 
@@ -243,26 +161,17 @@ class NamespaceRouteAct(ChannelAct):
     namespace: str
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceRouteCreated(NamespaceRouteAct):
+class NamespaceRouteCreated(NamespaceRouteAct, verb="namespace_route.created"):
     """A namespace was bound to a channel."""
 
-    VERB: ClassVar[str] = "namespace_route.created"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NamespaceRouteDeleted(NamespaceRouteAct):
+class NamespaceRouteDeleted(NamespaceRouteAct, verb="namespace_route.deleted"):
     """A namespace is bound to the channel no more."""
-
-    VERB: ClassVar[str] = "namespace_route.deleted"
 
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreflightAct(Act):
+class PreflightAct(Act, subject="preflight run {run}"):
     """The end of a preflight run: ``received`` of ``expected`` reports came. Each list holds only the first nodes."""
 
     run: int
@@ -274,23 +183,10 @@ class PreflightAct(Act):
     abnormal: tuple[str, ...] = ()
     suspects: tuple[str, ...] = ()
 
-    @property
-    def subject(self) -> str:
-        """The run."""
-        return f"preflight run {self.run}"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreflightComplete(PreflightAct):
+class PreflightComplete(PreflightAct, verb="preflight.complete"):
     """The run has its verdict."""
 
-    VERB: ClassVar[str] = "preflight.complete"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreflightExpired(PreflightAct):
+class PreflightExpired(PreflightAct, verb="preflight.expired"):
     """The run ended without a verdict."""
-
-    VERB: ClassVar[str] = "preflight.expired"

@@ -1,24 +1,16 @@
 """Sign-ins, sessions, and whether an account may be used."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kcover import reasons
 from kcover.audit import subjects
-from kcover.audit.base import register
 from kcover.audit.settings import UserAct
 from kcover.reasons import Reason
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedIn(UserAct):
+class SignedIn(UserAct, verb="user.signed_in"):
     """A person signed in from ``address``.
 
     ``factor``: the second factor; "" if none was needed. ``issuer``: the identity provider of a single sign-on.
     """
-
-    VERB: ClassVar[str] = "user.signed_in"
 
     address: str = ""
     factor: str = ""
@@ -33,15 +25,10 @@ class SignedIn(UserAct):
         return reasons.both(factor, address, issuer) if factor or address or issuer else None
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignedOut(UserAct):
+class SignedOut(UserAct, verb="user.signed_out"):
     """A person signed out."""
 
-    VERB: ClassVar[str] = "user.signed_out"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class FailedAttempts(UserAct):
     """``count`` wrong passwords since the last entry of this user and address.
 
@@ -66,28 +53,16 @@ class FailedAttempts(UserAct):
         return reasons.of("failed_attempts", address=self.address, count=self.count, refused=self.refused)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SignInFailed(FailedAttempts):
+class SignInFailed(FailedAttempts, verb="user.sign_in_failed"):
     """Attempts to sign in failed."""
 
-    VERB: ClassVar[str] = "user.sign_in_failed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PasswordChangeFailed(FailedAttempts):
+class PasswordChangeFailed(FailedAttempts, verb="password.change_failed"):
     """A signed-in person, or somebody with their session, gave a wrong old password."""
 
-    VERB: ClassVar[str] = "password.change_failed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VendorSignatureFailed(FailedAttempts):
+class VendorSignatureFailed(FailedAttempts, verb="vendor_event.signature_failed"):
     """Events of a vendor had a wrong signature. ``user``: the name of the sink, "" if there is no such sink."""
-
-    VERB: ClassVar[str] = "vendor_event.signature_failed"
 
     @property
     def subject(self) -> str:
@@ -95,32 +70,20 @@ class VendorSignatureFailed(FailedAttempts):
         return f"audit sink {self.user}" if self.user else "unknown audit sink"
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionsEnded(UserAct):
+class SessionsEnded(UserAct, verb="user.sessions_ended"):
     """``count`` sessions of a user were ended by hand, by the user or by an admin."""
-
-    VERB: ClassVar[str] = "user.sessions_ended"
 
     count: int
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserDisabled(UserAct):
+class UserDisabled(UserAct, verb="user.disabled"):
     """An account was disabled: no sign-in, no sessions, and its tokens are refused."""
-
-    VERB: ClassVar[str] = "user.disabled"
 
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UserEnabled(UserAct):
+class UserEnabled(UserAct, verb="user.enabled"):
     """A disabled account may be used again."""
-
-    VERB: ClassVar[str] = "user.enabled"
 
     reason: str = ""

@@ -1,16 +1,15 @@
 """The outcomes of a rescue's steps, and what people did to a step."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from dataclasses import field
+from typing import Any
 
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 from kcover.plan import PlannedStep
 from kcover.reasons import Reason
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepAct(Act):
+class StepAct(Act, subject="step {step} {name}"):
     """An act on one step: ``step`` is its place in the plan, from 0, and ``name`` its action."""
 
     rescue: int
@@ -18,13 +17,7 @@ class StepAct(Act):
     step: int
     name: str
 
-    @property
-    def subject(self) -> str:
-        """The step."""
-        return f"step {self.step} {self.name}"
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepSettled(StepAct):
     """The result of an attempt, and the resulting state of the step."""
 
@@ -33,87 +26,51 @@ class StepSettled(StepAct):
     state: str
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepDone(StepSettled):
+class StepDone(StepSettled, verb="step.done"):
     """The step succeeded."""
 
-    VERB: ClassVar[str] = "step.done"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepAttemptFailed(StepSettled):
+class StepAttemptFailed(StepSettled, verb="step.attempt_failed"):
     """The attempt failed in a way that is safe to repeat."""
 
-    VERB: ClassVar[str] = "step.attempt_failed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepHeld(StepSettled):
+class StepHeld(StepSettled, verb="step.held"):
     """The rescue stops at the step and asks a person."""
 
-    VERB: ClassVar[str] = "step.held"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFailed(StepSettled):
+class StepFailed(StepSettled, verb="step.failed"):
     """The step cannot be done; the rescue ends."""
 
-    VERB: ClassVar[str] = "step.failed"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepStartedOver(StepSettled):
+class StepStartedOver(StepSettled, verb="step.started_over"):
     """The steps did not help.
 
     ``steps`` and ``plan_hash``: the plan with its second round; both are empty if there is none and the rescue ends.
     """
 
-    VERB: ClassVar[str] = "step.started_over"
-
     steps: tuple[PlannedStep, ...] = ()
     plan_hash: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepOverruled(StepSettled):
+class StepOverruled(StepSettled, verb="step.overruled"):
     """Somebody took the node back by hand; the rescue ends."""
 
-    VERB: ClassVar[str] = "step.overruled"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepReplaced(StepSettled):
+class StepReplaced(StepSettled, verb="step.replaced"):
     """Another machine has the node's name now; the rescue ends."""
 
-    VERB: ClassVar[str] = "step.replaced"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardRefused(StepSettled):
+class GuardRefused(StepSettled, verb="guard.refused"):
     """A guard, a pause or the mode holds back what the step was about to do."""
 
-    VERB: ClassVar[str] = "guard.refused"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GuardPassed(Act):
+class GuardPassed(Act, verb="guard.passed"):
     """The guards let an act of a rescue pass: the figures by which anybody can evaluate them again.
 
     ``act``: "isolation", or the destructive step. ``step``: its place in the plan; None: evaluated for the request.
     ``mode``: the mode that a destructive act was evaluated in.
     ``figures``: see ``guards.figures``; empty if limits do not apply, because the node has no GPUs.
     """
-
-    VERB: ClassVar[str] = "guard.passed"
 
     rescue: int
     node: str
@@ -128,7 +85,6 @@ class GuardPassed(Act):
         return self.act if self.step is None else f"step {self.step} {self.act}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class StepCommand(StepAct):
     """A person's command about the step at which a rescue was held."""
 
@@ -136,19 +92,11 @@ class StepCommand(StepAct):
     reason: str = ""
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepRetried(StepCommand):
+class StepRetried(StepCommand, verb="step.retried"):
     """The step was restarted from its beginning."""
 
-    VERB: ClassVar[str] = "step.retried"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepSkipped(StepCommand):
+class StepSkipped(StepCommand, verb="step.skipped"):
     """The rescue continued without the step. ``withdrawn``: the step's pending request, which was withdrawn."""
-
-    VERB: ClassVar[str] = "step.skipped"
 
     withdrawn: Reason | None = None

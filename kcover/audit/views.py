@@ -1,13 +1,9 @@
 """Saved views of lists that people share."""
 
-from dataclasses import dataclass
-from typing import ClassVar
-
 from kcover.audit import subjects
-from kcover.audit.base import Act, register
+from kcover.audit.base import Act
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ViewAct(Act):
     """An act on a shared view: a list with a query string, under a name."""
 
@@ -21,17 +17,9 @@ class ViewAct(Act):
         return subjects.view(self.listing, self.name)
 
 
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewShared(ViewAct):
+class ViewShared(ViewAct, verb="view.shared"):
     """A view was shared with everybody, or a shared view got another name."""
 
-    VERB: ClassVar[str] = "view.shared"
 
-
-@register
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ViewWithdrawn(ViewAct):
+class ViewWithdrawn(ViewAct, verb="view.withdrawn"):
     """A shared view was deleted, or is its owner's alone again."""
-
-    VERB: ClassVar[str] = "view.withdrawn"

@@ -11,7 +11,7 @@ from typing import Any, Union, get_args, get_origin
 import pytest
 
 from kcover import audit, plan, reasons
-from kcover.audit import base, codec
+from kcover.audit import codec
 from kcover.decisions import decide
 from kcover.sentences import audit as titles
 
@@ -79,7 +79,9 @@ def test_an_unknown_verb_is_an_error() -> None:
 
 def test_a_verb_has_one_class() -> None:
     with pytest.raises(ValueError, match=r"step\.done"):
-        base.register(type("Second", (audit.StepDone,), {}))
+
+        class Second(audit.StepDone, verb="step.done"):
+            """The same verb again."""
 
 
 def test_fields_with_their_default_are_not_stored() -> None:
