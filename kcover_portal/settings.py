@@ -10,8 +10,16 @@ from urllib.parse import unquote, urlsplit
 
 from csp.constants import SELF
 
-from kcover_portal import database_config, env, log_format, oidc_settings, private_files, setting_values, static_files
-from kcover_portal import telemetry_settings as telemetry
+from kcover_portal import (
+    database_config,
+    env,
+    log_format,
+    oidc_settings,
+    private_files,
+    setting_values,
+    static_files,
+    telemetry_settings as telemetry,
+)
 from kcover_portal.request_limits import MAX_BODY as DATA_UPLOAD_MAX_MEMORY_SIZE  # noqa: F401  a larger one is refused before
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the

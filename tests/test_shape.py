@@ -12,16 +12,12 @@ from django.apps import apps
 ROOT = Path(__file__).parents[1]
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FOLDERS = ("kcover", "agents", "kcover_portal", "simulator", "tools")
-LONGEST = 300  # lines
+LONGEST = 400  # lines
 
 # Files that may be longer, each with the reason.
 LONGER: dict[str, str] = {
     "tools/verify_proof.py": "a stranger gets one file",
-    "kcover_portal/env.py": "one table of settings, read from top to bottom",
-    "kcover_portal/accounts/models.py": "all tables of one Django app",
     "kcover_portal/fleet/models.py": "all tables of one Django app",
-    "kcover_portal/rescue/models.py": "all tables of one Django app",
-    "kcover/audit/__init__.py": "the list of all kinds of entries",
 }
 
 # Lookups through a relation that a higher app declares: (app, name of the relation). This list only shrinks.
@@ -54,12 +50,18 @@ def sources(*folders: str) -> Iterator[Path]:
         yield from (path for path in sorted((ROOT / folder).rglob("*.py")) if "migrations" not in path.parts)
 
 
-def test_no_file_is_longer_than_300_lines() -> None:
+def test_no_file_is_longer_than_400_lines_without_a_reason() -> None:
     lengths = {
         str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines()) for path in sources(*FOLDERS)
     }
-    over = {path: length for path, length in lengths.items() if length > LONGEST and path not in LONGER}
-    assert over == {}, "split them"
+    over = {path for path, length in lengths.items() if length > LONGEST}
+    assert over == LONGER.keys(), "split them, or remove the reason"
+
+
+def test_packages_export_by_import_as() -> None:
+    """A list of names beside the imports would say each of them twice."""
+    listed = [path for path in sources(*FOLDERS) if "__all__" in path.read_text(encoding="utf-8")]
+    assert listed == [ROOT / "kcover_portal" / "__init__.py"]  # Celery's name for its app
 
 
 def layers() -> dict[str, int]:

@@ -36,8 +36,7 @@ from kcover_portal.api.agent import jwt_claims, report_decoder
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import kubeconfig
-from kcover_portal.kube import errors as kube_errors
-from kcover_portal.kube import kubeconfig_rules
+from kcover_portal.kube import errors as kube_errors, kubeconfig_rules
 from kcover_portal.machines.drivers import redfish
 from kcover_portal.policies.services import yaml_reader
 

@@ -32,27 +32,20 @@ from kcover.actions import (
     verify,
     webhook,
 )
-from kcover.actions.record import Args, JobsProgress, Presentation, Progress, ValueFormat, fields_shown
-from kcover.actions.spec import ActionSpec, PolicyAction, RuleOptions, Stage
-
-__all__ = [
-    "ACTIONS",
-    "ActionSpec",
-    "Args",
-    "JobsProgress",
-    "PolicyAction",
-    "Presentation",
-    "Progress",
-    "RuleOptions",
-    "Stage",
-    "ValueFormat",
-    "fields_shown",
-    "in_order",
-    "in_policies",
-    "names",
-    "only_isolates",
-    "takes_away",
-]
+from kcover.actions.record import (
+    Args as Args,
+    JobsProgress as JobsProgress,
+    Presentation as Presentation,
+    Progress as Progress,
+    ValueFormat as ValueFormat,
+    fields_shown as fields_shown,
+)
+from kcover.actions.spec import (
+    ActionSpec as ActionSpec,
+    PolicyAction as PolicyAction,
+    RuleOptions as RuleOptions,
+    Stage as Stage,
+)
 
 # The order in which policies and their error messages list them: KCE's five, in the order of its help page, then the
 # portal's own.

@@ -46,12 +46,6 @@ class Redactor:
         return text if any(word in text for word in _VERSION_WORDS) else _without_public_addresses(text)
 
 
-def redact(text: str) -> str:
-    """Redact a whole text, line by line."""
-    redactor = Redactor()
-    return "\n".join(map(redactor.line, text.split("\n")))
-
-
 @functools.cache
 def _rules() -> tuple[Rule, ...]:
     """The rules in their order. They are compiled at the first use: an agent seldom needs them."""

@@ -4,12 +4,11 @@ An event is, for example: an incident opened, an approval was requested, a rescu
 a channel receives. Events that wait for a channel are batched into one message, in which similar events share a line.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover.faults import catalog
-from kcover.needs import Need
 from kcover.reasons import Reason
 
 # Every kind of event, the most urgent first: the order of lines in a message and of choices on pages.
@@ -46,25 +45,6 @@ KINDS = (
     "repair.cleared",
 )
 URGENT_KINDS = KINDS[:12]  # somebody has to act on these: a good choice for a channel that wakes people
-# The events that announce each kind of need. Each urgent event announces one, or has a reason why it does not.
-ANNOUNCEMENTS: Mapping[Need, tuple[str, ...]] = {
-    Need.LEDGER: ("ledger.diverged",),
-    Need.STORM: ("storm.opened",),
-    Need.RESCUE: ("rescue.human", "rescue.failed"),
-    Need.APPROVAL: ("approval.waiting",),
-    # A fault is announced when it opens. Whether a rescue handles it is known later: then rescue.human says so.
-    Need.INCIDENT: ("incident.opened", "agent.silent"),
-    Need.JOB: ("job.human",),
-    Need.REPAIR: ("repair.overdue",),
-    Need.PART: ("part.flagged",),
-    Need.WATCH: ("watch.failing",),
-    Need.SOURCE: ("source.failing",),
-}
-URGENT_WITHOUT_NEED: Mapping[str, str] = {
-    "breaker.tripped": "The breaker resets by itself. The faults that it holds back are needs of their own.",
-    "automation.paused": "A pause is deliberate. It lasts until somebody resumes, and nothing is left undone.",
-    "rule.notify": "The author of the rule decides what it is about.",
-}
 KINDS_WITH_SEVERITY = frozenset({"incident.opened", "incident.closed", "program.fault"})
 MAX_NAMED_NODES = 8  # nodes named in one line
 

@@ -4,46 +4,28 @@
 the reports and their times (invariant 41).
 """
 
-from kcover.preflight.deadline import DeadlineInvalid, parse_deadline
-from kcover.preflight.report import Batch, Report, ReportInvalid, bus_bandwidth, expected_batches, read
-from kcover.preflight.verdict import (
-    CHANGES,
-    COLLECT_TIMEOUT,
-    STATES,
-    Cleared,
-    Received,
-    ReportChange,
-    Run,
-    RunSummary,
-    Verdict,
-    classify,
-    cleared,
-    evaluate,
-    expired,
-    receive,
+from kcover.preflight.deadline import DeadlineInvalid as DeadlineInvalid, parse_deadline as parse_deadline
+from kcover.preflight.report import (
+    Batch as Batch,
+    Report as Report,
+    ReportInvalid as ReportInvalid,
+    bus_bandwidth as bus_bandwidth,
+    expected_batches as expected_batches,
+    read as read,
 )
-
-__all__ = [
-    "CHANGES",
-    "COLLECT_TIMEOUT",
-    "STATES",
-    "Batch",
-    "Cleared",
-    "DeadlineInvalid",
-    "Received",
-    "Report",
-    "ReportChange",
-    "ReportInvalid",
-    "Run",
-    "RunSummary",
-    "Verdict",
-    "bus_bandwidth",
-    "classify",
-    "cleared",
-    "evaluate",
-    "expected_batches",
-    "expired",
-    "parse_deadline",
-    "read",
-    "receive",
-]
+from kcover.preflight.verdict import (
+    CHANGES as CHANGES,
+    COLLECT_TIMEOUT as COLLECT_TIMEOUT,
+    STATES as STATES,
+    Cleared as Cleared,
+    Received as Received,
+    ReportChange as ReportChange,
+    Run as Run,
+    RunSummary as RunSummary,
+    Verdict as Verdict,
+    classify as classify,
+    cleared as cleared,
+    evaluate as evaluate,
+    expired as expired,
+    receive as receive,
+)

@@ -9,8 +9,7 @@ from kcover import reasons
 from kcover.faults.weight import Weight, is_of_monitor, of_xids, only, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
 from kcover.quote import short_repr
-from kcover.sources import labels as series_labels
-from kcover.sources import observation
+from kcover.sources import labels as series_labels, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 
 VERSION = "4"

@@ -16,8 +16,7 @@ from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
 from kcover.quote import short_repr
-from kcover.sources import labels as series_labels
-from kcover.sources import log_lines, observation, told_lines
+from kcover.sources import labels as series_labels, log_lines, observation, told_lines
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.told_lines import Unsupported
 from kcover.wire import fields

@@ -16,8 +16,7 @@ from typing import Any, Final, Self
 from kcover import reasons
 from kcover.faults.device import UUID, Device, named
 from kcover.quote import short_repr
-from kcover.sources import alertmanager, observation
-from kcover.sources import labels as series_labels
+from kcover.sources import alertmanager, labels as series_labels, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
 

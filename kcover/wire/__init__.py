@@ -7,39 +7,17 @@ Decoding is strict, and errors name the path of the field. An invalid envelope r
 an invalid item only itself (Rejected). Unknown keys are ignored, so that fields can be added. Absent equals null.
 """
 
-from kcover.wire.decode import decode, decode_answer, decode_command
-from kcover.wire.encode import encode, encode_answer, encode_command
+from kcover.wire.decode import decode as decode, decode_answer as decode_answer, decode_command as decode_command
+from kcover.wire.encode import encode as encode, encode_answer as encode_answer, encode_command as encode_command
 from kcover.wire.fields import (
-    MAX_BYTES,
-    MAX_CHECKS,
-    MAX_FAULTS,
-    MAX_MESSAGE,
-    MAX_RECORDS,
-    MAX_RESULTS,
-    VERSION,
-    EnvelopeError,
-    WireError,
+    MAX_BYTES as MAX_BYTES,
+    MAX_CHECKS as MAX_CHECKS,
+    MAX_FAULTS as MAX_FAULTS,
+    MAX_MESSAGE as MAX_MESSAGE,
+    MAX_RECORDS as MAX_RECORDS,
+    MAX_RESULTS as MAX_RESULTS,
+    VERSION as VERSION,
+    EnvelopeError as EnvelopeError,
+    WireError as WireError,
 )
-from kcover.wire.messages import Answer, Decoded, Rejected, Report
-
-__all__ = [
-    "MAX_BYTES",
-    "MAX_CHECKS",
-    "MAX_FAULTS",
-    "MAX_MESSAGE",
-    "MAX_RECORDS",
-    "MAX_RESULTS",
-    "VERSION",
-    "Answer",
-    "Decoded",
-    "EnvelopeError",
-    "Rejected",
-    "Report",
-    "WireError",
-    "decode",
-    "decode_answer",
-    "decode_command",
-    "encode",
-    "encode_answer",
-    "encode_command",
-]
+from kcover.wire.messages import Answer as Answer, Decoded as Decoded, Rejected as Rejected, Report as Report

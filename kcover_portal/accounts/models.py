@@ -14,9 +14,7 @@ from django.contrib.sessions.base_session import AbstractBaseSession
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover_portal.accounts.verbs import VERBS_OF as VERBS_OF
-from kcover_portal.accounts.verbs import Role as Role
-from kcover_portal.accounts.verbs import Verb as Verb
+from kcover_portal.accounts.verbs import VERBS_OF as VERBS_OF, Role as Role, Verb as Verb
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
 

@@ -1,7 +1,6 @@
 """Reads of check runs and of validations."""
 
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
 
 from django.db.models import Count, Max, Min, Q, QuerySet
@@ -55,20 +54,6 @@ def with_nodes(rows: QuerySet[Validation]) -> QuerySet[Validation]:
 def last_validation(node: Node) -> ValidatedNode | None:
     """The latest validation of the node, also one that is open; None without one."""
     return ValidatedNode.objects.filter(node=node).select_related("validation").order_by("-pk").first()
-
-
-def last_passed_validation(node: Node, *, since: datetime | None = None, profile: str = "") -> ValidatedNode | None:
-    """The latest validation that the node passed; None without one.
-
-    It counts only for the machine that was validated, not for another one that has taken over the node's name.
-    ``since``: it was requested at that time or later, so that all its results are newer. ``profile``: only of this one.
-    """
-    rows = ValidatedNode.objects.filter(node=node, machine=node.uid, state=Validation.State.PASSED)
-    if since is not None:
-        rows = rows.filter(validation__requested_at__gte=since)
-    if profile:
-        rows = rows.filter(validation__profile=profile)
-    return rows.select_related("validation").order_by("-pk").first()
 
 
 def validation_results(validation: Validation) -> dict[int, list[dict[str, Any]]]:

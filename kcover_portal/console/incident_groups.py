@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 from django.db.models import Count, F, Max, Min, Q, QuerySet, Sum
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover_portal.console.fault_names import fault_name
 from kcover_portal.incidents.models import STORM, Incident

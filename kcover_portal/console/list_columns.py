@@ -2,8 +2,7 @@
 
 from django.db.models import Case, IntegerField, Q, Value, When
 from django.utils import timezone
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover_portal.console import presentation
 from kcover_portal.console.list_query import Column

@@ -15,7 +15,15 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.checks.filtersets import CheckRunFilter, ValidationFilter
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.console import incident_groups, list_columns
-from kcover_portal.console.list_query import KEY, Listing, ListResult, find, own_columns, sentences, visible
+from kcover_portal.console.list_query import (
+    KEY as KEY,
+    Listing as Listing,
+    ListResult as ListResult,
+    find as find,
+    own_columns,
+    sentences,
+    visible,
+)
 from kcover_portal.console.rescue_tabs import TABS
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.filtersets import OccurrenceFilter
@@ -35,8 +43,6 @@ from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.views import audit, nodes
 from kcover_portal.views.filtersets import IncidentFilter, NodeFilter
-
-__all__ = ["KEY", "LISTINGS", "ListResult", "Listing", "find"]
 
 
 def _without_gone(rows: QuerySet[Any], parameters: QueryDict) -> QuerySet[Any]:

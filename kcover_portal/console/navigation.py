@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb

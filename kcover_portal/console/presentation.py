@@ -7,8 +7,7 @@ idle.
 from typing import Final
 
 from django.utils.functional import Promise
-from django.utils.translation import gettext, pgettext_lazy
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _, pgettext_lazy
 
 from kcover import actions
 from kcover_portal.console import pair_badges, right_badges

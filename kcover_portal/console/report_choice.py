@@ -13,8 +13,7 @@ from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.reports import parameters as report_parameters
-from kcover_portal.reports import reliability
+from kcover_portal.reports import parameters as report_parameters, reliability
 
 CUSTOM = "custom"
 PERIODS = {

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 from django.db.models import Q
 from django.utils.functional import Promise
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover_portal.rescue.queries import needs_person
 

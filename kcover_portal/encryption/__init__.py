@@ -4,25 +4,13 @@ Belongs here: the keys, the format of an encrypted value, the model field, and r
 change a secret. ``docs/operations/secrets.md`` describes keys and their rotation.
 """
 
-from kcover_portal.encryption.envelope import SecretUnreadable, is_for_engine
+from kcover_portal.encryption.envelope import SecretUnreadable as SecretUnreadable, is_for_engine as is_for_engine
 from kcover_portal.encryption.fields import (
-    EncryptedTextField,
-    ModelWithSecrets,
-    is_out_of_reach,
-    is_set,
-    peek,
-    stored,
+    EncryptedTextField as EncryptedTextField,
+    ModelWithSecrets as ModelWithSecrets,
+    is_out_of_reach as is_out_of_reach,
+    is_set as is_set,
+    peek as peek,
+    stored as stored,
 )
-from kcover_portal.encryption.keyring import KeysUnusable
-
-__all__ = [
-    "EncryptedTextField",
-    "KeysUnusable",
-    "ModelWithSecrets",
-    "SecretUnreadable",
-    "is_for_engine",
-    "is_out_of_reach",
-    "is_set",
-    "peek",
-    "stored",
-]
+from kcover_portal.encryption.keyring import KeysUnusable as KeysUnusable

@@ -19,8 +19,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons, training_jobs
 from kcover_portal.kube.controllers import Controllers
 from kcover_portal.rescue.models import JobRestart, Rescue
 

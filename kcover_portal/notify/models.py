@@ -5,8 +5,7 @@ from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover import reasons
 from kcover.faults import catalog

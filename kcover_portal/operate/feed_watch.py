@@ -12,8 +12,7 @@ from django.db.utils import Error as DatabaseError
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 
 log = logging.getLogger(__name__)
 

@@ -8,8 +8,7 @@ from django.core.management.base import CommandError
 
 from kcover import reasons
 from kcover_portal.anchors import queries, signed_heads
-from kcover_portal.ledger import queries as ledger
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import queries as ledger, signatures
 
 BROKEN = 1  # exit status: a chain is broken or missing, or the database contradicts an anchor
 UNPROVED = 3  # exit status: nothing contradicts, but an anchor has no valid line, or lines that are not valid

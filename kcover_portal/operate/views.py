@@ -9,8 +9,7 @@ from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from kcover_portal.accounts.services import proxies
-from kcover_portal.operate import health
-from kcover_portal.operate import metrics as exposition
+from kcover_portal.operate import health, metrics as exposition
 
 
 @require_safe

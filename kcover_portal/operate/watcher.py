@@ -23,8 +23,7 @@ from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows, storable_values
 from kcover_portal.incidents import services as incidents
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.operate import event_batches, kube_event_watch, lease_watch, pod_watch
 from kcover_portal.rescue import services as rescue

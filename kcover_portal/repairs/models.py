@@ -3,8 +3,7 @@
 from datetime import datetime
 
 from django.db import models
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
 from kcover import reasons, repairs
 from kcover.quote import short_text

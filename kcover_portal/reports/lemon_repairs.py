@@ -17,8 +17,7 @@ from kcover.reports.lemons import Lemon
 from kcover_portal.accounts.models import Role
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.repairs import queries as desk
-from kcover_portal.repairs import services as repairs
+from kcover_portal.repairs import queries as desk, services as repairs
 from kcover_portal.repairs.models import Repair
 from kcover_portal.reports import reliability
 

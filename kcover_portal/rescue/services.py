@@ -1,75 +1,42 @@
 """The interface for other apps: decide incidents, request, run and control rescues."""
 
-from kcover_portal.rescue.control.approvals import approve, reject
-from kcover_portal.rescue.control.callbacks import callback, take_over
-from kcover_portal.rescue.control.hand_approval import is_held_question, question_about
+from kcover_portal.rescue.control.approvals import approve as approve, reject as reject
+from kcover_portal.rescue.control.callbacks import callback as callback, take_over as take_over
+from kcover_portal.rescue.control.hand_approval import (
+    is_held_question as is_held_question,
+    question_about as question_about,
+)
 from kcover_portal.rescue.control.many_nodes import (
-    MAX_NODES_AT_ONCE,
-    NodePreview,
-    NodeResult,
-    lacking,
-    preview_nodes,
-    request_nodes,
+    MAX_NODES_AT_ONCE as MAX_NODES_AT_ONCE,
+    NodePreview as NodePreview,
+    NodeResult as NodeResult,
+    lacking as lacking,
+    preview_nodes as preview_nodes,
+    request_nodes as request_nodes,
 )
-from kcover_portal.rescue.control.operator_commands import cancel, retry, skip
-from kcover_portal.rescue.control.probations import end_probation
+from kcover_portal.rescue.control.operator_commands import cancel as cancel, retry as retry, skip as skip
+from kcover_portal.rescue.control.probations import end_probation as end_probation
 from kcover_portal.rescue.control.requests import (
-    LimitReached,
-    PreconditionFailed,
-    Preview,
-    preview,
-    request,
-    request_plan,
+    LimitReached as LimitReached,
+    PreconditionFailed as PreconditionFailed,
+    Preview as Preview,
+    preview as preview,
+    request as request,
+    request_plan as request_plan,
 )
-from kcover_portal.rescue.decide.after_storm import AfterStorm, HeldByStorm
-from kcover_portal.rescue.decide.after_storm import held_rescues as held_by_storm
-from kcover_portal.rescue.decide.after_storm import preview as after_storm
-from kcover_portal.rescue.decide.decisions import decide, decide_and_run
-from kcover_portal.rescue.engine.node_changes import nudge, nudge_changed
-from kcover_portal.rescue.engine.probation_end import end as carry_out_probation_end
-from kcover_portal.rescue.engine.reconcile import reconcile
-from kcover_portal.rescue.engine.runner import run
-from kcover_portal.rescue.lifecycle.create import RescueRefused
-from kcover_portal.rescue.lifecycle.revoke import withdraw
-from kcover_portal.rescue.sweep import RecentRings, sweep, sweepable
+from kcover_portal.rescue.decide.after_storm import (
+    AfterStorm as AfterStorm,
+    HeldByStorm as HeldByStorm,
+    after_storm as after_storm,
+    held_by_storm as held_by_storm,
+)
+from kcover_portal.rescue.decide.decisions import decide as decide, decide_and_run as decide_and_run
+from kcover_portal.rescue.engine import probation_end
+from kcover_portal.rescue.engine.node_changes import nudge as nudge, nudge_changed as nudge_changed
+from kcover_portal.rescue.engine.reconcile import reconcile as reconcile
+from kcover_portal.rescue.engine.runner import run as run
+from kcover_portal.rescue.lifecycle.create import RescueRefused as RescueRefused
+from kcover_portal.rescue.lifecycle.revoke import withdraw as withdraw
+from kcover_portal.rescue.sweep import RecentRings as RecentRings, sweep as sweep, sweepable as sweepable
 
-__all__ = [
-    "MAX_NODES_AT_ONCE",
-    "AfterStorm",
-    "HeldByStorm",
-    "LimitReached",
-    "NodePreview",
-    "NodeResult",
-    "PreconditionFailed",
-    "Preview",
-    "RecentRings",
-    "RescueRefused",
-    "after_storm",
-    "approve",
-    "callback",
-    "cancel",
-    "carry_out_probation_end",
-    "decide",
-    "decide_and_run",
-    "end_probation",
-    "held_by_storm",
-    "is_held_question",
-    "lacking",
-    "nudge",
-    "nudge_changed",
-    "preview",
-    "preview_nodes",
-    "question_about",
-    "reconcile",
-    "reject",
-    "request",
-    "request_nodes",
-    "request_plan",
-    "retry",
-    "run",
-    "skip",
-    "sweep",
-    "sweepable",
-    "take_over",
-    "withdraw",
-]
+carry_out_probation_end = probation_end.end

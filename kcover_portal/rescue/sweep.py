@@ -8,10 +8,8 @@ from django.db.models import QuerySet, Value
 
 from kcover.decisions import health
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet_services
-from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.fleet import queries as fleet_queries, services as fleet_services
+from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.queries import seen
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries

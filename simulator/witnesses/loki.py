@@ -15,7 +15,6 @@ from aiohttp import web
 
 MAX_ENTRIES: Final = 5_000  # in one answer
 DEFAULT_LIMIT: Final = 100
-NANOSECONDS_PER_SECOND: Final = 10**9
 _MATCHER = re.compile(r'\s*([A-Za-z_][A-Za-z0-9_]*)\s*(=~|!~|!=|=)\s*("(?:[^"\\]|\\.)*")\s*(,|\})')
 _FILTER = re.compile(r'\s*(\|=|!=|\|~|!~)\s*("(?:[^"\\]|\\.)*")')
 

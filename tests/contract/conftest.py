@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract import apiserver as real
-from tests.contract import over_http, rigs
+from tests.contract import apiserver as real, over_http, rigs
 
 REAL = pytest.param("apiserver", marks=[pytest.mark.needs_cluster, real.needs_assets])
 

@@ -9,8 +9,7 @@ import pytest
 from kcover_portal.kube import port
 from kcover_portal.kube.training_jobs import NEEDS_RECOVERY
 from tests import waiting
-from tests.contract import admission
-from tests.contract import apiserver as real
+from tests.contract import admission, apiserver as real
 from tests.contract.admission import MERGE, patched
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]

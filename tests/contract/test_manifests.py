@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.contract import apiserver as real
-from tests.contract import over_http
+from tests.contract import apiserver as real, over_http
 from tests.deploy.manifests import documents
 
 pytestmark = [pytest.mark.needs_cluster, real.needs_assets]

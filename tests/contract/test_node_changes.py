@@ -8,8 +8,7 @@ import pytest
 
 from kcover import marks
 from kcover_portal.kube import port
-from tests.contract import admission
-from tests.contract import apiserver as real
+from tests.contract import admission, apiserver as real
 from tests.contract.admission import MERGE, patched
 from tests.deploy.test_node_change_policy import ANNOTATIONS, LABELS
 

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from kcover_portal.kube import port
-from tests.contract import apiserver as real
-from tests.contract import rbac
+from tests.contract import apiserver as real, rbac
 
 PLACE, PREFLIGHT, LEASES = "kcover-jobs", "kcover-preflight", "kcover-lease"
 MACHINES = (port.MACHINE, port.NODE_CLAIM, port.REBOOT_NODE, port.GPU_RESET)

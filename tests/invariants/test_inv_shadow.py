@@ -11,8 +11,7 @@ from datetime import timedelta
 import pytest
 
 from kcover.decisions import standby
-from kcover_portal.checks import queries as check_queries
-from kcover_portal.checks import services as check_runs
+from kcover_portal.checks import queries as check_queries, services as check_runs
 from kcover_portal.checks.services import autopilot_labels, pvc_check
 from kcover_portal.fleet.models import CheckResult, Cluster
 from kcover_portal.fleet.services import cluster_settings, node_selection

@@ -7,8 +7,7 @@ from typing import Any
 
 from django.db import connection, transaction
 
-from kcover_portal.checks import queries as checks
-from kcover_portal.checks import services as check_runs
+from kcover_portal.checks import queries as checks, services as check_runs
 from kcover_portal.checks.services import validations
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.rescue import queries, services

@@ -4,8 +4,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover.decisions import health
 from kcover.faults.fault import CHECK_STATUSES

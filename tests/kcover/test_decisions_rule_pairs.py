@@ -4,8 +4,7 @@ from datetime import timedelta
 from itertools import combinations
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from kcover.decisions import overlap, rule_pairs
 from kcover.policy import document

@@ -5,12 +5,17 @@ import io
 import uuid
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover.evidence import bundle
 from kcover.evidence.bundle import Section
-from kcover.evidence.redaction import MAX_KEY_LINES, MAX_LINE_CHARACTERS, redact
+from kcover.evidence.redaction import MAX_KEY_LINES, MAX_LINE_CHARACTERS, Redactor
+
+
+def redact(text: str) -> str:
+    redactor = Redactor()
+    return "\n".join(map(redactor.line, text.split("\n")))
+
 
 SECRETS = (
     ("password=hunter2", "hunter2"),

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover.decisions import guards
 from tests.kcover.test_guards_evaluate import NOW, facts, settings, window

@@ -1,8 +1,7 @@
 """Limits: a count or a percentage, rounded down to at least one node."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover import limits
 

@@ -1,8 +1,7 @@
 """Ranges of log record numbers."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover import sequence_ranges
 

@@ -1,7 +1,6 @@
 """Sharing out a limited number of places."""
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover import turns
 

@@ -4,8 +4,7 @@ import tempfile
 import time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover.faults import xid
 from kcover.faults.xid import FaultLine

@@ -2,8 +2,7 @@ import importlib.resources
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover.faults import nvlink5, xid
 

@@ -5,8 +5,7 @@ import secrets
 import pytest
 
 from simulator.kubeapi import errors, eviction
-from simulator.world import agenda as agendas
-from simulator.world import injector, machine, nodes, pods, workloads
+from simulator.world import agenda as agendas, injector, machine, nodes, pods, workloads
 
 REBOOT_IMAGE = "registry.example/reboot:1"
 

@@ -9,8 +9,7 @@ import pytest
 
 from tests import databases, migrated
 from tests.share import leave_out
-from tests.story import product as products
-from tests.story import turns
+from tests.story import product as products, turns
 
 FOLDER = Path(__file__).parent
 

@@ -5,69 +5,40 @@ detects faults that share a cause. Pure: settings and counted facts in, reasons 
 """
 
 from kcover.decisions.guards.evaluate import (
-    GUARDS,
-    MAX_REDECIDE_AFTER,
-    REDECIDE_AFTER,
-    RuleLimits,
-    Storm,
-    Verdict,
-    destructive,
-    during_storm,
-    isolation,
-    storm,
-    too_many_plans,
+    GUARDS as GUARDS,
+    MAX_REDECIDE_AFTER as MAX_REDECIDE_AFTER,
+    REDECIDE_AFTER as REDECIDE_AFTER,
+    RuleLimits as RuleLimits,
+    Storm as Storm,
+    Verdict as Verdict,
+    destructive as destructive,
+    during_storm as during_storm,
+    isolation as isolation,
+    storm as storm,
+    too_many_plans as too_many_plans,
 )
 from kcover.decisions.guards.facts import (
-    EXCLUDE_LABEL,
-    SCOPES,
-    TRAITS,
-    Facts,
-    FaultHistory,
-    FaultyNodes,
-    Maintenance,
-    Pool,
-    RuleFacts,
-    Slots,
-    Symptom,
+    EXCLUDE_LABEL as EXCLUDE_LABEL,
+    SCOPES as SCOPES,
+    TRAITS as TRAITS,
+    Facts as Facts,
+    FaultHistory as FaultHistory,
+    FaultyNodes as FaultyNodes,
+    Maintenance as Maintenance,
+    Pool as Pool,
+    RuleFacts as RuleFacts,
+    Slots as Slots,
+    Symptom as Symptom,
 )
-from kcover.decisions.guards.figures import ISOLATION, figures
-from kcover.decisions.guards.looser_settings import loosened
-from kcover.decisions.guards.reason_codes import guard_of
-from kcover.decisions.guards.room import headroom
-from kcover.decisions.guards.settings import BudgetScope, SettingError, Settings, merge, parse, to_json
-
-__all__ = [
-    "EXCLUDE_LABEL",
-    "GUARDS",
-    "ISOLATION",
-    "MAX_REDECIDE_AFTER",
-    "REDECIDE_AFTER",
-    "SCOPES",
-    "TRAITS",
-    "BudgetScope",
-    "Facts",
-    "FaultHistory",
-    "FaultyNodes",
-    "Maintenance",
-    "Pool",
-    "RuleFacts",
-    "RuleLimits",
-    "SettingError",
-    "Settings",
-    "Slots",
-    "Storm",
-    "Symptom",
-    "Verdict",
-    "destructive",
-    "during_storm",
-    "figures",
-    "guard_of",
-    "headroom",
-    "isolation",
-    "loosened",
-    "merge",
-    "parse",
-    "storm",
-    "to_json",
-    "too_many_plans",
-]
+from kcover.decisions.guards.figures import ISOLATION as ISOLATION, figures as figures
+from kcover.decisions.guards.looser_settings import loosened as loosened
+from kcover.decisions.guards.reason_codes import guard_of as guard_of
+from kcover.decisions.guards.room import headroom as headroom
+from kcover.decisions.guards.settings import (
+    BudgetScope as BudgetScope,
+    SettingError as SettingError,
+    Settings as Settings,
+    merge as merge,
+    parse as parse,
+    to_json as to_json,
+)

@@ -5,48 +5,24 @@ KCE's ``rescue.ksyun.com/v1`` is accepted unchanged; ``kcover.io/v1`` is the sam
 ``kcover.actions`` that are the portal's own (docs/interfaces.md, section 5).
 """
 
-from kcover.policy.document.exported import items, without_server_fields
+from kcover.policy.document.exported import items as items, without_server_fields as without_server_fields
 from kcover.policy.document.model import (
-    DRAIN_TIMEOUTS,
-    KCOVER,
-    KSYUN,
-    MODES,
-    RESCUE,
-    RULE_MODES,
-    STANDBY,
-    Action,
-    Approval,
-    Minimum,
-    Policy,
-    PolicyInvalid,
-    Problem,
-    Rule,
-    StandbyPolicy,
-    StandbyRule,
+    DRAIN_TIMEOUTS as DRAIN_TIMEOUTS,
+    KCOVER as KCOVER,
+    KSYUN as KSYUN,
+    MODES as MODES,
+    RESCUE as RESCUE,
+    RULE_MODES as RULE_MODES,
+    STANDBY as STANDBY,
+    Action as Action,
+    Approval as Approval,
+    Minimum as Minimum,
+    Policy as Policy,
+    PolicyInvalid as PolicyInvalid,
+    Problem as Problem,
+    Rule as Rule,
+    StandbyPolicy as StandbyPolicy,
+    StandbyRule as StandbyRule,
 )
-from kcover.policy.document.parse import read
-from kcover.policy.document.serialize import render, render_rule
-
-__all__ = [
-    "DRAIN_TIMEOUTS",
-    "KCOVER",
-    "KSYUN",
-    "MODES",
-    "RESCUE",
-    "RULE_MODES",
-    "STANDBY",
-    "Action",
-    "Approval",
-    "Minimum",
-    "Policy",
-    "PolicyInvalid",
-    "Problem",
-    "Rule",
-    "StandbyPolicy",
-    "StandbyRule",
-    "items",
-    "read",
-    "render",
-    "render_rule",
-    "without_server_fields",
-]
+from kcover.policy.document.parse import read as read
+from kcover.policy.document.serialize import render as render, render_rule as render_rule

@@ -12,69 +12,25 @@ from django.db.models import QuerySet, prefetch_related_objects
 
 from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, User, Verb
 from kcover_portal.accounts.queries.people import (
-    Principal,
-    actor,
-    controllers,
-    counted_as,
-    find_user,
-    has_second_factor,
-    idle_limit,
-    invited_users,
-    live_sessions,
-    owner_of,
-    person,
-    place_key,
-    revoked_since,
-    shell_actor,
-    users_with_second_factor,
+    Principal as Principal,
+    actor as actor,
+    controllers as controllers,
+    counted_as as counted_as,
+    find_user as find_user,
+    has_second_factor as has_second_factor,
+    idle_limit as idle_limit,
+    invited_users as invited_users,
+    live_sessions as live_sessions,
+    owner_of as owner_of,
+    person as person,
+    place_key as place_key,
+    revoked_since as revoked_since,
+    shell_actor as shell_actor,
+    users_with_second_factor as users_with_second_factor,
 )
-from kcover_portal.accounts.queries.role_names import role_in
-from kcover_portal.accounts.queries.scopes import Grant, Row, Scope
+from kcover_portal.accounts.queries.role_names import role_in as role_in
+from kcover_portal.accounts.queries.scopes import Grant as Grant, Row as Row, Scope as Scope
 from kcover_portal.fleet.models import Cluster, Node
-
-__all__ = [
-    "READ",
-    "ROLES",
-    "TOKEN_ROLES",
-    "Grant",
-    "Place",
-    "Principal",
-    "Row",
-    "Scope",
-    "actor",
-    "clusters_of",
-    "controllers",
-    "counted_as",
-    "find_user",
-    "has_second_factor",
-    "idle_limit",
-    "invited_users",
-    "live_sessions",
-    "may",
-    "may_do_all_of",
-    "may_issue",
-    "may_override",
-    "may_somewhere",
-    "needs",
-    "owner_may_issue",
-    "owner_of",
-    "person",
-    "place_key",
-    "revoked_since",
-    "role_in",
-    "role_with",
-    "scope",
-    "second_factor_required",
-    "sees_all",
-    "shell_actor",
-    "users_with_second_factor",
-    "verbs_at",
-    "verbs_in",
-    "verbs_of_kind",
-    "verbs_to_issue",
-    "visible",
-    "wall_scope",
-]
 
 _FEEDING = (ApiToken.Kind.AGENT, ApiToken.Kind.SOURCE)  # kinds whose tokens report faults
 Place = Cluster | Node | None  # None: the whole installation
@@ -154,11 +110,6 @@ def visible(
 def clusters_of(who: Principal, needed: str = READ) -> QuerySet[Cluster]:
     """Returns the clusters that are wholly covered. Use ``scope`` for rows about nodes."""
     return scope(who, needed).rows(Cluster.objects.all(), "pk", None)
-
-
-def sees_all(who: Principal, needed: str = READ) -> bool:
-    """Returns whether the user or token holds the verb or role everywhere, so that rows need no filter."""
-    return scope(who, needed).wide
 
 
 def needs(needed: str) -> frozenset[str]:

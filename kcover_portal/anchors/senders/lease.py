@@ -5,8 +5,7 @@ from kcover_portal.anchors import signed_heads
 from kcover_portal.anchors.signed_heads import SignedHeads
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import signatures
 
 NAME = "kcover-ledger"

@@ -12,11 +12,9 @@ from kcover_portal.anchors import queries, senders, signed_heads
 from kcover_portal.anchors.models import Divergence, Publication
 from kcover_portal.anchors.services import lease_publication
 from kcover_portal.anchors.signed_heads import SignedHeads
-from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet import services as fleet_services
+from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.incidents import services as incidents
-from kcover_portal.ledger import services as ledger
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import services as ledger, signatures
 
 log = logging.getLogger(__name__)
 

@@ -4,6 +4,4 @@ This is a plain ASGI application, because thousands of agents hold a connection 
 scale to that.
 """
 
-from kcover_portal.api.agent.app import application, stay_open, stop
-
-__all__ = ["application", "stay_open", "stop"]
+from kcover_portal.api.agent.app import application as application, stay_open as stay_open, stop as stop

@@ -11,8 +11,7 @@ from urllib.parse import parse_qs
 import msgspec
 from asgiref.sync import sync_to_async
 from django.db import close_old_connections
-from django.db.utils import DataError
-from django.db.utils import Error as DatabaseError
+from django.db.utils import DataError, Error as DatabaseError
 from django.utils import timezone
 
 from kcover import reasons, wire

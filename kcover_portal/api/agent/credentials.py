@@ -15,8 +15,7 @@ from django.db.utils import Error as DatabaseError
 from django.utils import timezone
 
 from kcover import reasons
-from kcover_portal.accounts import queries as account_queries
-from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts import queries as account_queries, services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.agent.group_commit import GroupCommit
 from kcover_portal.api.agent.problem_responses import Refusal

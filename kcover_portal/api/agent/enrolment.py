@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeAlias
 
 from django.db import close_old_connections
-from django.db.utils import Error as DatabaseError
-from django.db.utils import InterfaceError, OperationalError
+from django.db.utils import Error as DatabaseError, InterfaceError, OperationalError
 from django.utils import timezone
 
 from kcover import reasons

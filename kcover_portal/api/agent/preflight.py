@@ -12,8 +12,7 @@ from rest_framework.exceptions import ValidationError
 from kcover import reasons, strict_json
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
-from kcover_portal.api.v1 import base
-from kcover_portal.api.v1 import preflight as door
+from kcover_portal.api.v1 import base, preflight as door
 from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight import services

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover_portal.audit_stream.models import Issue, Refusal, Sink
-from kcover_portal.audit_stream.queries import healing, topics
+from kcover_portal.audit_stream.queries import healing as healing, topics  # healing registers its topic
 from kcover_portal.audit_stream.queries.topics import Record
 
 MAX_RECORDS = 500  # in one batch
@@ -20,7 +20,6 @@ LAG_LATE = timedelta(minutes=5)  # age of the oldest record that a healthy sink 
 
 JIRA = Sink.Kind.JIRA
 Part = tuple[str, str]  # topic, part
-BUILT_IN_TOPICS = (topics.AUDIT, healing.HEALING)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

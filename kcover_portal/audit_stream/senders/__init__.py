@@ -15,12 +15,10 @@ from kcover_portal import outgoing, private_files
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.senders import bucket, cloud_events, jira, loki, mail, syslog
-from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
+from kcover_portal.audit_stream.senders.delivery_error import DeliveryError as DeliveryError
 
 SEND_TIMEOUT_SECONDS = 10.0  # for one batch
 VERSION = 1  # of a webhook's body
-
-__all__ = ["SEND_TIMEOUT_SECONDS", "DeliveryError", "finish", "send", "text"]
 
 
 def send(sink: Sink, records: Sequence[Record], *, now: datetime) -> None:

@@ -5,36 +5,24 @@ whether or not a client waits for it. A check that needs idle GPUs is requested 
 run at a time per node; the agent verifies it again before it starts.
 """
 
-from kcover_portal.checks.services.deep_checks import begin_again
-from kcover_portal.checks.services.iperf_rings import MAX_RING_NODES, PLANES, Traffic
-from kcover_portal.checks.services.iperf_rings import step_count as ring_step_count
-from kcover_portal.checks.services.job_ends import look as look_at_jobs
-from kcover_portal.checks.services.job_ends import prune as prune_jobs
-from kcover_portal.checks.services.node_checks import results_of
+from kcover_portal.checks.services import iperf_rings, job_ends
+from kcover_portal.checks.services.deep_checks import begin_again as begin_again
+from kcover_portal.checks.services.iperf_rings import (
+    MAX_RING_NODES as MAX_RING_NODES,
+    PLANES as PLANES,
+    Traffic as Traffic,
+)
+from kcover_portal.checks.services.node_checks import results_of as results_of
 from kcover_portal.checks.services.runs import (
-    CLUSTER_CALL_LEASE,
-    MAX_RUNS,
-    CheckRunRefused,
-    advance,
-    begin,
-    prune,
-    stop,
+    CLUSTER_CALL_LEASE as CLUSTER_CALL_LEASE,
+    MAX_RUNS as MAX_RUNS,
+    CheckRunRefused as CheckRunRefused,
+    advance as advance,
+    begin as begin,
+    prune as prune,
+    stop as stop,
 )
 
-__all__ = [
-    "CLUSTER_CALL_LEASE",
-    "MAX_RING_NODES",
-    "MAX_RUNS",
-    "PLANES",
-    "CheckRunRefused",
-    "Traffic",
-    "advance",
-    "begin",
-    "begin_again",
-    "look_at_jobs",
-    "prune",
-    "prune_jobs",
-    "results_of",
-    "ring_step_count",
-    "stop",
-]
+ring_step_count = iperf_rings.step_count
+look_at_jobs = job_ends.look
+prune_jobs = job_ends.prune

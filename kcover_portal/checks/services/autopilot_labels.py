@@ -22,8 +22,7 @@ from kcover_portal.checks.models import CheckTarget
 from kcover_portal.checks.services import node_checks
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import CheckResult, Cluster, Node
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 
 log = logging.getLogger(__name__)

@@ -5,8 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover_portal.accounts.models import User
 from kcover_portal.console.forms import widgets

@@ -6,8 +6,7 @@ from typing import Any
 
 from django import forms
 from django.utils.functional import SimpleLazyObject
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.notify import events
 from kcover_portal.console import presentation

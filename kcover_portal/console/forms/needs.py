@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django import forms
-from django.utils.translation import gettext_lazy as _
-from django.utils.translation import ngettext_lazy
+from django.utils.translation import gettext_lazy as _, ngettext_lazy
 
 from kcover_portal.accounts.models import User
 

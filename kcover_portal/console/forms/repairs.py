@@ -5,8 +5,7 @@ from datetime import datetime, tzinfo
 from typing import Any, Final
 
 from django import forms
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.repairs import Part, Terms, Verb
 from kcover_portal.console import part_names

@@ -10,8 +10,7 @@ from urllib.parse import urlencode
 from django.db.models import Model
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext
-from django.utils.translation import gettext_lazy as _
+from django.utils.translation import gettext, gettext_lazy as _
 
 from kcover import need_causes
 from kcover.needs import Need

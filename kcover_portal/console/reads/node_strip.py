@@ -8,8 +8,7 @@ from urllib.parse import urlencode
 
 from django.urls import reverse
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover import node_history
 from kcover.node_history import DAY, DAYS, Happening, Kind, Mark, Out

@@ -6,8 +6,7 @@ from typing import Final
 
 from django.utils.formats import number_format
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy, pgettext_lazy
 
 from kcover.reports.downtime import Phase
 from kcover.reports.records import By

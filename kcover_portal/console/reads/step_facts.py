@@ -7,8 +7,7 @@ from typing import Any, Final
 from django.urls import reverse
 from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext as _, ngettext
 
 from kcover import actions, masked_addresses, reasons
 from kcover_portal import localization

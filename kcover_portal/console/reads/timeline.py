@@ -14,8 +14,7 @@ from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_message, incident_name, symptom
-from kcover_portal.console.reads import entries as records
-from kcover_portal.console.reads import rescues
+from kcover_portal.console.reads import entries as records, rescues
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident

@@ -9,8 +9,7 @@ from typing import Final
 from django.db.models import Avg, Count, DurationField, ExpressionWrapper, F, Q
 from django.db.models.functions import TruncDay, TruncHour
 from django.utils.functional import Promise
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.fault_names import incident_name

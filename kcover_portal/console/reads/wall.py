@@ -8,8 +8,7 @@ from typing import Final, Generic, TypeVar
 from kcover_portal import localization
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.badge import Badge
-from kcover_portal.console.reads import fleet, overview
-from kcover_portal.console.reads import needs as need_cards
+from kcover_portal.console.reads import fleet, needs as need_cards, overview
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.needs import queries as needs

@@ -20,8 +20,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.console.reads import approvals as reads
-from kcover_portal.console.reads import job_requests
+from kcover_portal.console.reads import approvals as reads, job_requests
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
 from kcover_portal.rescue.models import Rescue

@@ -11,8 +11,7 @@ from django.views.decorators.http import require_GET
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.forms.cluster_settings import DOMAINS
-from kcover_portal.console.reads import fleet, fleet_map, needs, safety, standbys, trends
-from kcover_portal.console.reads import overview as reads
+from kcover_portal.console.reads import fleet, fleet_map, needs, overview as reads, safety, standbys, trends
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.policies import queries as policies
 from kcover_portal.views import pack_previews

@@ -27,8 +27,7 @@ from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.fleet.models import Node
 from kcover_portal.parts import queries as parts
-from kcover_portal.parts.models import Part as PartRow
-from kcover_portal.parts.models import Placement
+from kcover_portal.parts.models import Part as PartRow, Placement
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.views import audit

@@ -19,9 +19,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, dialog, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.console.reads import approvals, bulk_actions, waits
-from kcover_portal.console.reads import entries as records
-from kcover_portal.console.reads import rescues as reads
+from kcover_portal.console.reads import approvals, bulk_actions, entries as records, rescues as reads, waits
 from kcover_portal.console.rescue_tabs import TABS
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence

@@ -21,9 +21,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.forms.scopes import FIELDS
-from kcover_portal.console.reads import headroom as breaker_history
-from kcover_portal.console.reads import safety as reads
-from kcover_portal.console.reads import trends
+from kcover_portal.console.reads import headroom as breaker_history, safety as reads, trends
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.console.views import cluster_settings as setting_views
 from kcover_portal.errors import FieldError

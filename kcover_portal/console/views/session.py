@@ -14,8 +14,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts import services as account_services
+from kcover_portal.accounts import queries as accounts, services as account_services
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.accounts.services import oidc
 from kcover_portal.console import admission, forms

@@ -19,8 +19,7 @@ from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import passkeys, pending_sign_ins, second_factors, throttle
 from kcover_portal.console import admission, factor_setup
 from kcover_portal.console.access import later
-from kcover_portal.console.forms import second_factors as forms
-from kcover_portal.console.forms import sign_in
+from kcover_portal.console.forms import second_factors as forms, sign_in
 
 P = ParamSpec("P")
 PendingView = Callable[Concatenate[HttpRequest, User, P], HttpResponse]

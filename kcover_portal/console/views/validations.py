@@ -15,8 +15,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries
 from kcover_portal.checks.models import Validation
-from kcover_portal.checks.services import validation_profiles
-from kcover_portal.checks.services import validations as services
+from kcover_portal.checks.services import validation_profiles, validations as services
 from kcover_portal.console import form_dialog, forms, lists, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.confirmation import confirm

@@ -15,8 +15,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 from django_htmx.http import HttpResponseClientRedirect
 
-from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts import services
+from kcover_portal.accounts import queries as accounts, services
 from kcover_portal.accounts.models import ApiToken, Role, User
 from kcover_portal.console import context as frame
 from kcover_portal.console.access import Request

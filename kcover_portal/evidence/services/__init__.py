@@ -1,7 +1,10 @@
 """Changes to bundles: the request, the upload, the deletion."""
 
-from kcover_portal.evidence.services.requests import request
-from kcover_portal.evidence.services.retention import prune
-from kcover_portal.evidence.services.uploads import AnotherBundle, UnknownBundle, WrongChunk, take
-
-__all__ = ["AnotherBundle", "UnknownBundle", "WrongChunk", "prune", "request", "take"]
+from kcover_portal.evidence.services.requests import request as request
+from kcover_portal.evidence.services.retention import prune as prune
+from kcover_portal.evidence.services.uploads import (
+    AnotherBundle as AnotherBundle,
+    UnknownBundle as UnknownBundle,
+    WrongChunk as WrongChunk,
+    take as take,
+)

@@ -16,47 +16,19 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence, teller
 from kcover_portal.incidents.queries.seen import (
-    LateReport,
-    seen_after,
-    seen_in,
-    seen_since,
-    seen_within,
-    told_late,
+    LateReport as LateReport,
+    seen_after as seen_after,
+    seen_in as seen_in,
+    seen_since as seen_since,
+    seen_within as seen_within,
+    told_late as told_late,
 )
-from kcover_portal.incidents.queries.told_codes import dismissed_codes, is_by_person, open_codes
+from kcover_portal.incidents.queries.told_codes import (
+    dismissed_codes as dismissed_codes,
+    is_by_person as is_by_person,
+    open_codes as open_codes,
+)
 from kcover_portal.prepared import Prepared
-
-__all__ = [
-    "MAX_DUE_INCIDENTS",
-    "MAX_PROGRAM_FAULTS",
-    "_DUE",
-    "_DUE_IN_CLUSTER",
-    "_FAULTS_IN_BOOT",
-    "_FAULTS_SINCE",
-    "_OPEN",
-    "_PROGRAM_CODES",
-    "LateReport",
-    "NodeHealth",
-    "Witness",
-    "dismissed_codes",
-    "due_for_decision",
-    "faults_since",
-    "has_fatal_fault",
-    "health_of",
-    "is_by_person",
-    "open_codes",
-    "open_on",
-    "open_on_nodes",
-    "program_context_of",
-    "program_faults",
-    "seen_after",
-    "seen_in",
-    "seen_since",
-    "seen_within",
-    "told_late",
-    "undecided",
-    "witnesses",
-]
 
 MAX_DUE_INCIDENTS = 200  # incidents that one sweep takes up
 MAX_PROGRAM_FAULTS = 5_000  # of programs' faults in a cluster; the latest

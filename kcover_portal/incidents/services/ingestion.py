@@ -14,8 +14,7 @@ from django.db import connection, transaction
 
 from kcover import wire
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import queries as fleet_queries, services as fleet
 from kcover_portal.fleet.models import CheckChange
 from kcover_portal.fleet.services import agent_reports, bulk_sql
 from kcover_portal.fleet.services.agent_reports import IncomingReport

@@ -10,8 +10,7 @@ from kcover import audit, reasons
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import order_guards, recovery
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import call_answers, recheck_guards
 from kcover_portal.rescue.step.node_lock import LEASE_TIME

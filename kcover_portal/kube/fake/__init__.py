@@ -5,7 +5,5 @@ implements the port, ``hands`` plays kubelet, controllers and people, and ``obje
 and patched by the same code as in the live client. Never here: behaviour that no API server has.
 """
 
-from kcover_portal.kube.fake.calls import Call
-from kcover_portal.kube.fake.cluster import FakeCluster
-
-__all__ = ["Call", "FakeCluster"]
+from kcover_portal.kube.fake.calls import Call as Call
+from kcover_portal.kube.fake.cluster import FakeCluster as FakeCluster

@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 
 from kcover import reasons
-from kcover_portal.kube import change as changes
-from kcover_portal.kube import errors, values
+from kcover_portal.kube import change as changes, errors, values
 from kcover_portal.kube.fake.custom_objects import CustomObjects
 from kcover_portal.kube.fake.objects import Manifest, stamp
 from kcover_portal.kube.fake.workloads import Workloads
-from kcover_portal.kube.verbs import events as event_verbs
-from kcover_portal.kube.verbs import jobs as job_verbs
-from kcover_portal.kube.verbs import leases as lease_verbs
-from kcover_portal.kube.verbs import pvcs as claim_verbs
-from kcover_portal.kube.wire import events, jobs, nodes, pods, pvcs
-from kcover_portal.kube.wire import leases as lease_wire
+from kcover_portal.kube.verbs import (
+    events as event_verbs,
+    jobs as job_verbs,
+    leases as lease_verbs,
+    pvcs as claim_verbs,
+)
+from kcover_portal.kube.wire import events, jobs, leases as lease_wire, nodes, pods, pvcs
 
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5

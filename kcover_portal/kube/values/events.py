@@ -4,9 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from kcover.sources.kube_events import OWN_COMPONENT, SeenEvent
-
-__all__ = ["COMPONENT", "EventDraft", "EventEvent", "EventList", "SeenEvent"]
+from kcover.sources.kube_events import OWN_COMPONENT, SeenEvent as SeenEvent
 
 COMPONENT: Final = OWN_COMPONENT
 

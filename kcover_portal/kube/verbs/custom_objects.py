@@ -6,8 +6,7 @@ from typing import Any
 
 from kcover_portal.kube import bounds, errors, http, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import custom_objects as wire
+from kcover_portal.kube.wire import base, custom_objects as wire
 
 
 class CustomObjects(list_watch.Verbs):

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import events as wire
+from kcover_portal.kube.wire import base, events as wire
 
 _AT: Final = "/api/v1/events"
 _FALLBACK: Final = "default"

@@ -4,8 +4,7 @@ from typing import Any, Final
 
 from kcover_portal.kube import errors, http, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import jobs as wire
+from kcover_portal.kube.wire import base, jobs as wire
 
 _KEEP_SECONDS: Final = 24 * 3600  # finished Jobs are kept as evidence for a day
 

@@ -5,8 +5,7 @@ from typing import Any, Final
 
 from kcover_portal.kube import errors, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import leases as wire
+from kcover_portal.kube.wire import base, leases as wire
 
 MICRO_TIME: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 

@@ -5,11 +5,9 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from kcover import reasons
-from kcover_portal.kube import change as changes
-from kcover_portal.kube import errors, values
+from kcover_portal.kube import change as changes, errors, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import nodes as wire
+from kcover_portal.kube.wire import base, nodes as wire
 
 _AT: Final = "/api/v1/nodes"
 # Nodes change every few minutes by themselves. Five lost races in a row mean that another writer is competing.

@@ -9,8 +9,7 @@ from typing import Any, Final
 from kcover import reasons
 from kcover_portal.kube import bounds, errors, http, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import pods as wire
+from kcover_portal.kube.wire import base, pods as wire
 
 # The cause of a blocked eviction, and the name in its message: «The disruption budget NAME needs 2 healthy pods …».
 _BUDGET_CAUSE: Final = "DisruptionBudget"

@@ -4,8 +4,7 @@ from typing import Any
 
 from kcover_portal.kube import errors, http, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import pvcs as wire
+from kcover_portal.kube.wire import base, pvcs as wire
 
 
 class PersistentVolumeClaims(list_watch.Verbs):

@@ -9,8 +9,7 @@ from typing import Any
 from kcover import reasons
 from kcover_portal.kube import errors, http, node_exclusion, values
 from kcover_portal.kube.verbs import list_watch
-from kcover_portal.kube.wire import base
-from kcover_portal.kube.wire import workloads as wire
+from kcover_portal.kube.wire import base, workloads as wire
 
 _TRIES = 4
 _MERGE = "application/merge-patch+json"

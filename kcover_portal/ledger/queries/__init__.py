@@ -1,36 +1,22 @@
 """Reads the ledger: timelines, verification and the replay of a rescue."""
 
 from kcover_portal.ledger.queries.chain import (
-    ChainCheck,
-    Position,
-    about,
-    chains,
-    content,
-    content_digest,
-    digest,
-    heads,
-    start,
-    timeline,
-    verify,
-    verify_part,
+    ChainCheck as ChainCheck,
+    Position as Position,
+    about as about,
+    chains as chains,
+    content as content,
+    content_digest as content_digest,
+    digest as digest,
+    heads as heads,
+    start as start,
+    timeline as timeline,
+    verify as verify,
+    verify_part as verify_part,
 )
-from kcover_portal.ledger.queries.rescue_replay import RescueState, StepState, replay, replay_entries
-
-__all__ = [
-    "ChainCheck",
-    "Position",
-    "RescueState",
-    "StepState",
-    "about",
-    "chains",
-    "content",
-    "content_digest",
-    "digest",
-    "heads",
-    "replay",
-    "replay_entries",
-    "start",
-    "timeline",
-    "verify",
-    "verify_part",
-]
+from kcover_portal.ledger.queries.rescue_replay import (
+    RescueState as RescueState,
+    StepState as StepState,
+    replay as replay,
+    replay_entries as replay_entries,
+)

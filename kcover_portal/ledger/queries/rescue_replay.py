@@ -14,22 +14,6 @@ from kcover_portal.ledger.models import Entry
 
 PAUSES = {"waiting": "running"}  # states of a rescue that the audit log does not distinguish
 UNFINISHED = ("pending", "running", "waiting")  # the same for a step
-# Acts that change the state.
-HANDLED = (
-    audit.RescueOpened,
-    audit.RescueApproved,
-    audit.RescueHeld,
-    audit.RescueEnded,
-    audit.StepRetried,
-    audit.StepSkipped,
-    audit.StepDone,
-    audit.StepAttemptFailed,
-    audit.StepHeld,
-    audit.StepFailed,
-    audit.StepStartedOver,
-    audit.StepOverruled,
-    audit.StepReplaced,
-)
 # Acts that do not change the state of the rescue and its steps. A rejection is followed by the rescue's end and a
 # callback by the step's end; a guard's refusal leaves the step unfinished.
 IRRELEVANT = (

@@ -10,9 +10,13 @@ from types import MappingProxyType
 from typing import Any, Final, Protocol
 
 from kcover_portal.machines.drivers import ipmi, nvsentinel, redfish, webhook
-from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable
-
-__all__ = ["DRIVERS", "REQUESTED", "Machine", "MachineDriver", "Power", "Seen", "Switched", "Unreadable"]
+from kcover_portal.machines.drivers.values import (
+    Machine as Machine,
+    Power as Power,
+    Seen as Seen,
+    Switched as Switched,
+    Unreadable as Unreadable,
+)
 
 
 class MachineDriver(Protocol):

@@ -1,16 +1,13 @@
 """Writes of machine drivers, and the calls to controllers."""
 
-from kcover_portal.machines.services.controllers import Controller, Unusable, controller_of
-from kcover_portal.machines.services.driver_settings import change_driver, delete_driver, make_driver
-from kcover_portal.machines.services.replacements import Replacer, replacer_of
-
-__all__ = [
-    "Controller",
-    "Replacer",
-    "Unusable",
-    "change_driver",
-    "controller_of",
-    "delete_driver",
-    "make_driver",
-    "replacer_of",
-]
+from kcover_portal.machines.services.controllers import (
+    Controller as Controller,
+    Unusable as Unusable,
+    controller_of as controller_of,
+)
+from kcover_portal.machines.services.driver_settings import (
+    change_driver as change_driver,
+    delete_driver as delete_driver,
+    make_driver as make_driver,
+)
+from kcover_portal.machines.services.replacements import Replacer as Replacer, replacer_of as replacer_of

@@ -12,9 +12,7 @@ from kcover import reasons
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import chat, mail, pagers, webhook
-from kcover_portal.notify.senders.message import Message, PagerEvent, SendError
-
-__all__ = ["Message", "PagerEvent", "SendError", "page", "send", "send_alerts"]
+from kcover_portal.notify.senders.message import Message as Message, PagerEvent as PagerEvent, SendError as SendError
 
 
 def page(channel: Channel, event: PagerEvent, *, key: str) -> reasons.Reason:

@@ -14,8 +14,7 @@ from django.db.models import F
 from django.utils.translation import gettext as _
 
 from kcover.faults import catalog
-from kcover.notify import events as core_events
-from kcover.notify import pager
+from kcover.notify import events as core_events, pager
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Alert, Channel, Delivery, Notice
 from kcover_portal.notify.senders import PagerEvent

@@ -14,8 +14,7 @@ from django.db.models import F, Q, QuerySet
 from django.utils import translation
 from django.utils.translation import gettext as _
 
-from kcover.notify import alertmanager
-from kcover.notify import events as core_events
+from kcover.notify import alertmanager, events as core_events
 from kcover_portal import doorbell
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Alert, Channel, Delivery

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.utils import translation
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
+from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover.notify import events
 from kcover_portal import localization

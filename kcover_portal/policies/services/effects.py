@@ -17,7 +17,7 @@ def effects(reading: ValidationResult) -> tuple[Problem, ...]:
     return tuple(problem for problem in found if digests.digest(problem.reason.to_json()) not in present)
 
 
-def digest(found: tuple[Problem, ...]) -> str:
+def digest_of_effects(found: tuple[Problem, ...]) -> str:
     """Identifies these effects, so that a person agrees to what they read; "" for none."""
     return digests.digest([problem.reason.to_json() for problem in found]) if found else ""
 

@@ -108,11 +108,6 @@ def dismiss_first_choice(*, author: str, now: datetime) -> None:
             ledger.record("", audit.FirstChoiceDismissed(), actor=author, now=now)
 
 
-def missing_defaults() -> list[str]:
-    """Returns the names of built-in policies that were never installed here. A disabled one is not missing."""
-    return [parsed.policy.name for parsed in _missing()]
-
-
 def install_defaults(*, author: str, reason: str, now: datetime, update: bool = False) -> list[Policy]:
     """Publishes the built-in policies that were never installed and returns them.
 

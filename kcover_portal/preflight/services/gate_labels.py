@@ -14,8 +14,7 @@ from kcover.decisions import guards
 from kcover.preflight import gate
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PreflightGate

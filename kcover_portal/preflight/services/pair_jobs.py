@@ -19,8 +19,7 @@ from kcover.preflight import bandwidth
 from kcover.preflight.bandwidth import Bandwidth
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight.models import PairPlan, PairTest
 

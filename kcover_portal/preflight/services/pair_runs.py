@@ -20,8 +20,16 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import nccl_plans, pair_verdicts, testable
-from kcover_portal.preflight.services.pair_jobs import Clock, Ended, PairJobs, Pods, Stopped, end_of, names
-from kcover_portal.preflight.services.pair_jobs import names_of_places as names_of
+from kcover_portal.preflight.services.pair_jobs import (
+    Clock,
+    Ended,
+    PairJobs,
+    Pods,
+    Stopped,
+    end_of,
+    names,
+    names_of_places as names_of,
+)
 
 log = logging.getLogger(__name__)
 

@@ -17,10 +17,8 @@ from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import moves
 from kcover_portal.repairs.services.machine_proof import Proof, proof_of
-from kcover_portal.repairs.services.moves import Occasion, RepairRefused
+from kcover_portal.repairs.services.moves import Occasion, RepairRefused as RepairRefused
 from kcover_portal.rescue.models import Rescue
-
-__all__ = ["RepairRefused", "act", "change", "report"]
 
 PART_KIND: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
 MAX_PART_KIND: Final = 32  # characters

@@ -8,8 +8,7 @@ call and waits.
 from datetime import timedelta
 
 from kcover import audit, reasons
-from kcover.actions import offline as core
-from kcover.actions import webhook
+from kcover.actions import offline as core, webhook
 from kcover.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import handover, ladder, node_marks, plan_steps

@@ -10,12 +10,10 @@ from datetime import timedelta
 from django.db import transaction
 
 from kcover import actions, audit, plan, reasons
-from kcover.actions import repair
-from kcover.actions import validate as core
+from kcover.actions import repair, validate as core
 from kcover.node_stage import Stage
 from kcover.validation import fault_classes
-from kcover_portal.incidents import queries as incidents
-from kcover_portal.incidents import services
+from kcover_portal.incidents import queries as incidents, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import seen as when_seen
 from kcover_portal.kube import port

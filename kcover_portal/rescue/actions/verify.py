@@ -12,14 +12,12 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from kcover import plan, reasons
-from kcover.actions import validate
-from kcover.actions import verify as core
+from kcover.actions import validate, verify as core
 from kcover.decisions import health
 from kcover.node_stage import Stage
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
-from kcover_portal.incidents import queries as incidents
-from kcover_portal.incidents import services
+from kcover_portal.incidents import queries as incidents, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.prepared import Prepared

@@ -12,8 +12,7 @@ from django.db import transaction
 
 from kcover import audit
 from kcover_portal.fleet.models import Node
-from kcover_portal.ledger import queries as ledger_queries
-from kcover_portal.ledger import services as ledger
+from kcover_portal.ledger import queries as ledger_queries, services as ledger
 from kcover_portal.rescue.lifecycle import create
 
 REPEAT_AFTER = timedelta(minutes=10)  # the same request of the same requester with the same answer

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from kcover import lifecycle, reasons
-from kcover.decisions import decide as core
-from kcover.decisions import guards
+from kcover.decisions import decide as core, guards
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
@@ -42,7 +41,7 @@ class HeldByStorm:
     asks: bool
 
 
-def preview(storm: Incident, *, now: datetime) -> Sequence[AfterStorm]:
+def after_storm(storm: Incident, *, now: datetime) -> Sequence[AfterStorm]:
     """The decisions about the nodes whose faults the storm holds back, the oldest fault first; at most MAX_NODES.
 
     Slots go to the oldest faults, as they do when the storm is closed.
@@ -63,7 +62,7 @@ def preview(storm: Incident, *, now: datetime) -> Sequence[AfterStorm]:
     return found
 
 
-def held_rescues(storm: Incident, *, now: datetime) -> Sequence[HeldByStorm]:
+def held_by_storm(storm: Incident, *, now: datetime) -> Sequence[HeldByStorm]:
     """The rescues that the storm holds before their next step, the oldest first; at most MAX_NODES.
 
     A storm lets nodes with hardware faults be isolated. Their rescues are open, so nothing is decided about them; once

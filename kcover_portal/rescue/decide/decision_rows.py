@@ -9,8 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from kcover import audit, digests, reasons
-from kcover.decisions import decide as core
-from kcover.decisions import guards, match
+from kcover.decisions import decide as core, guards, match
 from kcover.faults import catalog
 from kcover.faults.fault import NUMERIC_KINDS
 from kcover_portal import doorbell, tracing

@@ -16,8 +16,7 @@ from django.db import transaction
 from kcover.decisions import decide as core
 from kcover_portal import doorbell, log_context
 from kcover_portal.fleet import queries as fleet
-from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries

@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from kcover import actions
-from kcover.decisions import decide as core
-from kcover.decisions import guards, match
+from kcover.decisions import decide as core, guards, match
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident

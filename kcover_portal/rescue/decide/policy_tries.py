@@ -16,8 +16,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from kcover import reasons
-from kcover.decisions import decide as core
-from kcover.decisions import match
+from kcover.decisions import decide as core, match
 from kcover_portal import doorbell
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import services as policies

@@ -11,8 +11,7 @@ from typing import Final
 
 from django.db import transaction
 
-from kcover import audit, lifecycle, reasons
-from kcover import marks as core_marks
+from kcover import audit, lifecycle, marks as core_marks, reasons
 from kcover.actions import quarantine_device
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node

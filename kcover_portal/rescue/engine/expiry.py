@@ -7,8 +7,7 @@ Nothing is left to do if the fault has cleared (invariants 15, 32).
 
 from datetime import datetime
 
-from kcover import marks as core_marks
-from kcover import reasons
+from kcover import marks as core_marks, reasons
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue.control import approvals

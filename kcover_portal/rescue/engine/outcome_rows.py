@@ -8,8 +8,7 @@ from kcover import reasons
 from kcover.actions import JobsProgress
 from kcover.actions.webhook import Progress as WebhookProgress
 from kcover.reasons import Reason
-from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.queries import seen
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.lifecycle import create, replaced_machine, second_round

@@ -10,8 +10,7 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import actions, audit, lifecycle, plan, reasons
-from kcover.decisions import decide as core
-from kcover.decisions import match
+from kcover.decisions import decide as core, match
 from kcover.policy import document
 from kcover_portal import doorbell, tracing
 from kcover_portal.fleet.models import Node

@@ -11,8 +11,7 @@ from typing import Final
 from kcover import reasons
 from kcover.actions import replace
 from kcover_portal.fleet.models import Node
-from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Rescue

@@ -25,8 +25,7 @@ from kcover.actions import validate
 from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover_portal import doorbell
-from kcover_portal.fleet import queries as fleet
-from kcover_portal.fleet import services as fleet_services
+from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Rescue, Step

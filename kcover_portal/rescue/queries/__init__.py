@@ -9,30 +9,14 @@ from kcover import lifecycle, turns
 from kcover_portal.fleet.models import Node
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.queries.situations import Situations, seen_within, situation
+from kcover_portal.rescue.queries.situations import (
+    Situations as Situations,
+    seen_within as seen_within,
+    situation as situation,
+)
 
 MAX_DUE = 200  # rescues that one sweep takes up
 MAX_TO_WITHDRAW = 100  # steps
-
-__all__ = [
-    "Situations",
-    "active",
-    "at_odds",
-    "claimable",
-    "current_step",
-    "due",
-    "is_replaced",
-    "marked_on",
-    "open_on",
-    "open_on_nodes",
-    "replaced",
-    "seen_within",
-    "situation",
-    "steps_of",
-    "to_withdraw",
-    "with_node",
-    "with_withdrawal",
-]
 
 
 def open_on(node: Node, *, lock: bool = False) -> Rescue | None:

@@ -2,8 +2,7 @@
 
 from datetime import datetime
 
-from kcover import actions, lifecycle
-from kcover import marks as core_marks
+from kcover import actions, lifecycle, marks as core_marks
 from kcover.decisions import decide, guards
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.fleet.queries import boots

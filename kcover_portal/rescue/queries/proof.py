@@ -14,8 +14,7 @@ from django.db.models import QuerySet
 
 from kcover import audit, digests, lifecycle
 from kcover.decisions import match
-from kcover_portal.ledger import queries as ledger
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import queries as ledger, signatures
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Rescue, Step

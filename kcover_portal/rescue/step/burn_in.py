@@ -3,8 +3,7 @@
 The rescue has no cordon. So the node takes work again only if the taint is removed, by the rescue or by a person.
 """
 
-from kcover import audit, readiness_taint, reasons
-from kcover import marks as core_marks
+from kcover import audit, marks as core_marks, readiness_taint, reasons
 from kcover.node_stage import Stage
 from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port

@@ -2,8 +2,7 @@
 
 from collections.abc import Collection
 
-from kcover import audit, reasons
-from kcover import marks as core_marks
+from kcover import audit, marks as core_marks, reasons
 from kcover_portal.kube import port
 
 

@@ -1,8 +1,7 @@
 """The errors that end a run of a step, and errors as reasons."""
 
 from kcover import reasons
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 
 
 class LeaseLost(reasons.ExplainedError):

@@ -14,8 +14,7 @@ from kcover.evidence import bundle as core
 from kcover.reasons import Reason
 from kcover_portal.evidence import queries, services
 from kcover_portal.evidence.models import Bundle
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import queries as fleet_queries, services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import plan_steps

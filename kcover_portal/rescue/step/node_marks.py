@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kcover import actions, audit, probation_mark, readiness_taint, reasons
-from kcover import marks as core_marks
+from kcover import actions, audit, marks as core_marks, probation_mark, readiness_taint, reasons
 from kcover.decisions import decide
 from kcover.node_stage import Stage
 from kcover_portal.kube import port

@@ -8,8 +8,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import audit, probation_mark, reasons
-from kcover import marks as core_marks
+from kcover import audit, marks as core_marks, probation_mark, reasons
 from kcover.decisions import standby
 from kcover.probation_mark import ProbationMark
 from kcover_portal import doorbell

@@ -14,8 +14,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.jobs import services as jobs
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, source_settings

@@ -19,8 +19,7 @@ from kcover.sources import log_lines, pod_log
 from kcover.sources.observation import Reading, Rejected
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.kube import port
-from kcover_portal.kube import reasons as kube_reasons
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake, pull_position, source_faults, source_settings
 from kcover_portal.sources.services.pull_position import Clock

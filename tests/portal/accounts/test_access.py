@@ -49,7 +49,6 @@ def test_a_role_includes_the_ones_before_it(held: str, asked: str, east: Cluster
     assert queries.may(who, asked, east) is expected
     assert queries.may_somewhere(who, asked) is expected
     assert (names(who, asked) == ["east"]) is expected
-    assert queries.sees_all(who, asked) is expected
 
 
 def test_a_binding_to_one_cluster_ends_at_its_border(east: Cluster, west: Cluster, now: datetime) -> None:
@@ -60,7 +59,6 @@ def test_a_binding_to_one_cluster_ends_at_its_border(east: Cluster, west: Cluste
     assert queries.may_somewhere(who, "operator")
     assert not queries.may_somewhere(who, "approver")
     assert names(who) == ["east"]
-    assert not queries.sees_all(who)
 
 
 def test_the_strongest_binding_that_covers_a_cluster_counts(east: Cluster, west: Cluster, now: datetime) -> None:

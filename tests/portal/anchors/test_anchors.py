@@ -16,9 +16,7 @@ from kcover_portal.anchors.models import Divergence, Publication
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
-from kcover_portal.ledger import queries as ledger
-from kcover_portal.ledger import services as ledger_services
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import queries as ledger, services as ledger_services, signatures
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.operate import health, metrics
 from kcover_portal.runtime import queries as runtime

@@ -15,8 +15,7 @@ from kcover import audit
 from kcover_portal import env, setting_values
 from kcover_portal.anchors import senders, services
 from kcover_portal.anchors.models import Publication
-from kcover_portal.ledger import services as ledger
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import services as ledger, signatures
 from tests.codes import code_of
 
 pytestmark = pytest.mark.django_db

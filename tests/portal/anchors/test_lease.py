@@ -14,8 +14,7 @@ from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import port
-from kcover_portal.ledger import services as ledger
-from kcover_portal.ledger import signatures
+from kcover_portal.ledger import services as ledger, signatures
 from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.runtime import queries as runtime
 from tests.codes import code_of

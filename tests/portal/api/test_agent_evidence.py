@@ -9,8 +9,7 @@ from urllib.parse import urlencode
 import pytest
 
 from kcover.evidence import bundle as core
-from kcover_portal.api.agent import app, body_room
-from kcover_portal.api.agent import evidence as endpoint
+from kcover_portal.api.agent import app, body_room, evidence as endpoint
 from kcover_portal.evidence import services
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.fleet.models import Cluster, Node

@@ -15,8 +15,7 @@ import pytest
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.agent import app
-from kcover_portal.api.agent import body as bodies
+from kcover_portal.api.agent import app, body as bodies
 from kcover_portal.api.agent.report_rates import BURST_REPORTS
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents

@@ -10,8 +10,7 @@ import pytest
 from django.db import OperationalError, connection, connections
 
 from kcover import reasons
-from kcover_portal.accounts import services as accounts
-from kcover_portal.accounts import tasks
+from kcover_portal.accounts import services as accounts, tasks
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import renewal, tokens
 from kcover_portal.api.agent import app

@@ -10,8 +10,7 @@ import pytest
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app, report_decoder
 from kcover_portal.fleet import services as fleet
-from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Node
-from kcover_portal.fleet.models import Gpu as GpuRow
+from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu as GpuRow, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from tests.portal.api.door import Answer, Door, check, encoded, fault, moment, report

@@ -13,8 +13,7 @@ from kcover_portal.api.v1.status import responses
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.checks.services import pvc_check
-from kcover_portal.fleet import queries
-from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import queries, services as fleet
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Node
 from kcover_portal.kube.fake import FakeCluster
 from tests.portal.api.conftest import Api, add_node, caller, fields, person, problem

@@ -7,8 +7,7 @@ from django.test import Client
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.accounts.services import enrolment as enrolment_service
-from kcover_portal.accounts.services import parked_names
+from kcover_portal.accounts.services import enrolment as enrolment_service, parked_names
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import node_rows, parked_nodes

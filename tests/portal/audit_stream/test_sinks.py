@@ -11,8 +11,7 @@ from django.core.management import CommandError, call_command
 
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.ledger.models import Entry
-from tests.portal.api.conftest import Api, fields, problem
-from tests.portal.api.conftest import person as account
+from tests.portal.api.conftest import Api, fields, person as account, problem
 from tests.portal.audit_stream.conftest import SECRET
 
 pytestmark = pytest.mark.django_db

@@ -9,8 +9,7 @@ import pytest
 
 from kcover import autopilot
 from kcover.faults.fault import Check
-from kcover_portal.checks import services as check_runs
-from kcover_portal.checks import tasks
+from kcover_portal.checks import services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.checks.services import autopilot_labels
 from kcover_portal.fleet import services as fleet

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from kcover import audit
-from kcover_portal.checks import services as check_runs
-from kcover_portal.checks import tasks
+from kcover_portal.checks import services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import pvc_check
 from kcover_portal.errors import FieldError

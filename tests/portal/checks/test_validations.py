@@ -8,8 +8,7 @@ import pytest
 
 from kcover.faults.fault import Check
 from kcover.validation import profiles
-from kcover_portal.checks import queries, tasks
-from kcover_portal.checks import services as check_runs
+from kcover_portal.checks import queries, services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.checks.services import validation_profiles, validations
 from kcover_portal.errors import FieldError, FieldErrors
@@ -100,8 +99,6 @@ def test_one_failure_fails_the_validation_but_not_the_other_node(world: World) -
         "gpu-2": ("passed", "hardware", []),
     }
     assert entries(row)[1].data["not_passed"] == {"gpu-1": "failed"}
-    assert queries.last_passed_validation(world.node("gpu-1")) is None
-    assert queries.last_passed_validation(world.node("gpu-2")) is not None
 
 
 def test_busy_gpus_prove_nothing(world: World) -> None:
@@ -183,26 +180,6 @@ def test_another_machine_of_that_name_is_not_validated(world: World) -> None:
     Node.objects.filter(name="gpu-1").update(uid="another")
     assert conclude(world, row).state == "error"
     assert verdicts(row)["gpu-1"] == ("error", "none", ["validation_other_machine"])
-
-
-def test_the_last_passed_validation_is_of_this_machine_and_time(world: World) -> None:
-    row = begin(world, "gpu-1")
-    passes(world, "gpu-1")
-    world.now += timedelta(minutes=1)
-    conclude(world, row)
-    node, began = world.node("gpu-1"), row.requested_at
-    found = queries.last_passed_validation(node, since=began, profile="light")
-    assert found is not None
-    assert found.validation == row
-    assert queries.last_passed_validation(node, since=began + timedelta(seconds=1)) is None
-    assert queries.last_passed_validation(node, profile="full") is None
-    later = begin(world, "gpu-1")
-    assert queries.last_passed_validation(node) == found
-    last = queries.last_validation(node)
-    assert last is not None
-    assert last.validation == later
-    node.uid = "another"
-    assert queries.last_passed_validation(node) is None
 
 
 def test_a_cancelled_validation_withdraws_its_checks(world: World) -> None:
@@ -311,3 +288,14 @@ def test_a_bad_profile_is_refused_by_its_path(world: World) -> None:
     with pytest.raises(FieldErrors) as refused:
         validation_profiles.change("light", {"checks": [{"check": "dcgm", "level": 9}]}, **ADMIN, now=world.now)
     assert [(one.field, one.reason.code) for one in refused.value.errors] == [("checks/0/level", "number_out_of_range")]
+
+
+def test_the_last_validation_of_a_node_may_be_open(world: World) -> None:
+    row = begin(world, "gpu-1")
+    passes(world, "gpu-1")
+    world.now += timedelta(minutes=1)
+    conclude(world, row)
+    later = begin(world, "gpu-1")
+    last = queries.last_validation(world.node("gpu-1"))
+    assert last is not None
+    assert last.validation == later

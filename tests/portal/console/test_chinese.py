@@ -23,8 +23,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
-from kcover_portal.parts.models import Part as HardwarePart
-from kcover_portal.parts.models import Placement
+from kcover_portal.parts.models import Part as HardwarePart, Placement
 from kcover_portal.preflight import services as preflight
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightRun
 from kcover_portal.preflight.services import pair_plans

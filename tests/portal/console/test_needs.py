@@ -9,8 +9,7 @@ from kcover.needs import Need
 from kcover_portal import needs_person
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.console.reads import fleet as tiles
-from kcover_portal.console.reads import needs
+from kcover_portal.console.reads import fleet as tiles, needs
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident

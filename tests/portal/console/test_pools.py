@@ -14,8 +14,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from kcover_portal import doorbell
-from kcover_portal.accounts import queries
-from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts import queries, services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Maintenance, Node

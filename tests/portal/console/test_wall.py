@@ -10,8 +10,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover_portal.accounts import queries
-from kcover_portal.accounts import services as accounts
+from kcover_portal.accounts import queries, services as accounts
 from kcover_portal.accounts.models import ApiToken, RoleBinding, User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident

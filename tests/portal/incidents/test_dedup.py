@@ -3,8 +3,7 @@
 import random
 from collections.abc import Iterator, Sequence
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from kcover import sequence_ranges
 from kcover.faults.fault import Fault

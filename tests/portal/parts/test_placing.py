@@ -9,8 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from kcover import parts as core
-from kcover.repairs import Part as RepairPart
-from kcover.repairs import Verb
+from kcover.repairs import Part as RepairPart, Verb
 from kcover_portal.fleet.models import Cluster, Hardware, Node
 from kcover_portal.fleet.services import parked_nodes
 from kcover_portal.ledger.models import Entry

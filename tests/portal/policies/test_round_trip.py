@@ -4,8 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kcover.policy import document
 from kcover_portal.fleet.models import Cluster

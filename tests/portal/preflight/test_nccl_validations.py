@@ -6,8 +6,7 @@ import pytest
 from django.test import Client
 
 from kcover_portal.accounts.models import User
-from kcover_portal.checks import queries, tasks
-from kcover_portal.checks import services as check_runs
+from kcover_portal.checks import queries, services as check_runs, tasks
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import validation_profiles, validations
 from kcover_portal.fleet.models import Cluster, Node

@@ -15,8 +15,7 @@ from django.utils import timezone
 from kcover import jira, repairs, vendor_events
 from kcover.repairs import State, Verb
 from kcover_portal.api.v1 import ticket_doors
-from kcover_portal.audit_stream import queries
-from kcover_portal.audit_stream import services as sinks
+from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node

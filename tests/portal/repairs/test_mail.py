@@ -22,8 +22,7 @@ from kcover.repairs import Verb
 from kcover.vendor_events import VendorEvent
 from kcover_portal.accounts.models import FailedAttempts
 from kcover_portal.api.v1 import ticket_doors
-from kcover_portal.audit_stream import queries
-from kcover_portal.audit_stream import services as sinks
+from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Refusal, Sink
 from kcover_portal.audit_stream.queries import mail_tokens
 from kcover_portal.audit_stream.services import refusals

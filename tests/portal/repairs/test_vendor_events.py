@@ -17,8 +17,7 @@ from django.utils import timezone
 from kcover.repairs import Verb
 from kcover.vendor_events import SCOPES, VendorEvent
 from kcover_portal.accounts.models import AttemptCounter
-from kcover_portal.api.v1 import ticket_doors
-from kcover_portal.api.v1 import vendor_events as door
+from kcover_portal.api.v1 import ticket_doors, vendor_events as door
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Node

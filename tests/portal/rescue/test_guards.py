@@ -10,8 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from kcover import audit, reasons
 from kcover.faults.fault import Fault
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import queries as fleet_queries, services as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents

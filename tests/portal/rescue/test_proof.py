@@ -11,8 +11,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.actions import verify
 from tests.codes import code_of, codes_of
 from tests.portal.rescue import agents
-from tests.portal.rescue.test_actions_reset import POLICY as RESET
-from tests.portal.rescue.test_actions_reset import asked
+from tests.portal.rescue.test_actions_reset import POLICY as RESET, asked
 from tests.portal.rescue.world import HEAL, NODE, PCI, World
 
 pytestmark = pytest.mark.django_db

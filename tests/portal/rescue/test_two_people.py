@@ -5,8 +5,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover_portal.accounts import queries as accounts
-from kcover_portal.accounts import services as account_services
+from kcover_portal.accounts import queries as accounts, services as account_services
 from kcover_portal.accounts.models import User
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents

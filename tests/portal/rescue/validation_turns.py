@@ -1,7 +1,6 @@
 """Validations in engine tests: what workers and the node's agent do with them."""
 
-from kcover_portal.checks import queries as checks
-from kcover_portal.checks import services as check_runs
+from kcover_portal.checks import queries as checks, services as check_runs
 from kcover_portal.checks.services import validations
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import NODE, World

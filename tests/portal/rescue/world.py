@@ -14,8 +14,7 @@ from kcover.faults.fault import Check, CommandResult, Fault
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.fleet.services import node_rows
-from kcover_portal.incidents import queries as incident_queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import services as policies

@@ -12,8 +12,7 @@ from kcover import reasons
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import closure
-from kcover_portal.notify import queries as notify_queries
-from kcover_portal.notify import services as notify
+from kcover_portal.notify import queries as notify_queries, services as notify
 from kcover_portal.notify.models import Delivery
 from tests import waiting
 from tests.contract import scripted

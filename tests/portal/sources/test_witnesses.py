@@ -10,8 +10,7 @@ from kcover import reasons, wire
 from kcover.faults.fault import Fault
 from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster, Gpu, Node
-from kcover_portal.incidents import queries
-from kcover_portal.incidents import services as incidents
+from kcover_portal.incidents import queries, services as incidents
 from kcover_portal.incidents.models import Incident
 
 LINE = "NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus."

@@ -8,12 +8,10 @@ a record means.
 import pathlib
 import stat
 
-from agents.probes.log.sources.kmsg_device import KmsgDevice
-from agents.probes.log.sources.log_file import LogFile
-from agents.probes.log.sources.memory_log import MemoryLog
-from agents.probes.log.sources.source import Chunk, Position, Source
-
-__all__ = ["Chunk", "KmsgDevice", "LogFile", "MemoryLog", "Position", "Source", "source_for"]
+from agents.probes.log.sources.kmsg_device import KmsgDevice as KmsgDevice
+from agents.probes.log.sources.log_file import LogFile as LogFile
+from agents.probes.log.sources.memory_log import MemoryLog as MemoryLog
+from agents.probes.log.sources.source import Chunk as Chunk, Position as Position, Source as Source
 
 
 def source_for(path: pathlib.Path) -> Source:

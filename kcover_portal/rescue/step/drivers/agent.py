@@ -8,8 +8,7 @@ from django.db import transaction
 
 from kcover import reasons
 from kcover.reasons import Reason
-from kcover_portal.fleet import queries as fleet_queries
-from kcover_portal.fleet import services as fleet
+from kcover_portal.fleet import queries as fleet_queries, services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step.context import Context
