@@ -65,7 +65,6 @@ def url(name: str, value: str) -> str:
 
 
 def seconds(name: str, value: str) -> timedelta:
-    """A time in seconds."""
     try:
         seconds = float(value)
     except ValueError:

@@ -27,7 +27,6 @@ class Collected:
     sections: tuple[Section, ...]
 
     def output(self) -> dict[str, Any]:
-        """The output of the command."""
         return {"size": self.size, "sha256": self.sha256, "sections": [asdict(section) for section in self.sections]}
 
 

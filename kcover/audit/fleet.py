@@ -27,7 +27,6 @@ class ClusterAct(Act):
 
     @property
     def subject(self) -> str:
-        """The cluster."""
         return f"cluster {self.cluster}" if self.cluster else "installation"
 
 

@@ -51,7 +51,6 @@ class SignedOutByProvider(UserAct, verb="user.signed_out_by_provider"):
 
     @property
     def explanation(self) -> Reason | None:
-        """The provider."""
         return reasons.of("by_provider", issuer=self.issuer)
 
 
@@ -65,7 +64,6 @@ class GroupAct(Act):
 
     @property
     def subject(self) -> str:
-        """The group."""
         return subjects.group(self.group)
 
 

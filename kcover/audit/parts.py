@@ -16,7 +16,6 @@ class PartAct(Act):
 
     @property
     def subject(self) -> str:
-        """The part."""
         return subjects.part(self.part)
 
 

@@ -19,7 +19,6 @@ class RepairAct(Act):
 
     @property
     def subject(self) -> str:
-        """The repair."""
         return subjects.repair(self.repair)
 
 

@@ -32,7 +32,6 @@ class RoleAct(Act):
 
     @property
     def subject(self) -> str:
-        """The role."""
         return subjects.role(self.role)
 
 

@@ -33,7 +33,6 @@ class PolicyAct(Act):
 
     @property
     def subject(self) -> str:
-        """The policy."""
         return f"standby policy {self.policy}" if self.standby else f"policy {self.policy}"
 
 
@@ -95,7 +94,6 @@ class UserAct(Act):
 
     @property
     def subject(self) -> str:
-        """The user."""
         return subjects.user(self.user)
 
 

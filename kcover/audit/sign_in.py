@@ -42,7 +42,6 @@ class FailedAttempts(UserAct):
 
     @property
     def subject(self) -> str:
-        """The user."""
         return subjects.user(self.user) if self.user else "unknown user"
 
     @property
@@ -66,7 +65,6 @@ class VendorSignatureFailed(FailedAttempts, verb="vendor_event.signature_failed"
 
     @property
     def subject(self) -> str:
-        """The sink."""
         return f"audit sink {self.user}" if self.user else "unknown audit sink"
 
 

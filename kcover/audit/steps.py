@@ -81,7 +81,6 @@ class GuardPassed(Act, verb="guard.passed"):
 
     @property
     def subject(self) -> str:
-        """The act."""
         return self.act if self.step is None else f"step {self.step} {self.act}"
 
 

@@ -76,7 +76,6 @@ class SecretRead(Act, verb="secret.read"):
 
     @property
     def subject(self) -> str:
-        """The policy."""
         return f"standby policy {self.policy}" if self.standby else f"policy {self.policy}"
 
 

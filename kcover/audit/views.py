@@ -13,7 +13,6 @@ class ViewAct(Act):
 
     @property
     def subject(self) -> str:
-        """The view."""
         return subjects.view(self.listing, self.name)
 
 

@@ -52,7 +52,6 @@ class SignedHeads:
         return {"kind": KIND, "at": at, "heads": [asdict(head) for head in self.heads]}
 
     def document(self) -> dict[str, Any]:
-        """The whole document."""
         signature = self.signature or signatures.Signature(key_id="", signature="")
         return {**self.content(), **asdict(signature)}
 

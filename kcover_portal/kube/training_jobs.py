@@ -148,7 +148,6 @@ def is_swapped(pods: Sequence[port.Pod]) -> bool:
 
 
 def pods_of(cluster: port.Cluster, job: Job) -> list[port.Pod]:
-    """All pods of the job."""
     return among(cluster, job, pods_that_say_so(cluster, job))
 
 

@@ -153,7 +153,6 @@ def events_of(delivery: Delivery) -> list[events.Event]:
 
 
 def event_of(row: Notice) -> events.Event:
-    """The event of a notice."""
     return events.Event(
         kind=row.kind,
         at=row.at,

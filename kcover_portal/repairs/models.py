@@ -74,7 +74,6 @@ class Repair(models.Model):
 
     @property
     def part(self) -> repairs.Part:
-        """The part."""
         return repairs.Part(kind=self.part_kind, serial=self.part_serial, slot=self.part_slot)
 
     @property
@@ -163,5 +162,4 @@ class VendorTerms(models.Model):
 
     @property
     def terms(self) -> repairs.Terms:
-        """The terms."""
         return repairs.Terms(accept_days=self.accept_days, return_days=self.return_days)

@@ -20,7 +20,6 @@ CENT: Final = Decimal("0.01")
 
 
 def group(row: Sum) -> Row:
-    """The sums of one group."""
     between = row.between_faults
     return {
         "key": row.key,
@@ -76,7 +75,6 @@ def lemon(row: Lemon, outlook: Outlook) -> Row:
 
 
 def figures(of: Figures) -> Row:
-    """The figures of a period."""
     total = of.total
     return {
         "from": of.since,
@@ -100,7 +98,6 @@ def hours(time: timedelta) -> float:
 
 
 def seconds(time: timedelta | None) -> float | None:
-    """A time in seconds."""
     return None if time is None else round(time.total_seconds(), 1)
 
 

@@ -198,7 +198,6 @@ class Step(models.Model):
 
     @property
     def spec(self) -> actions.ActionSpec:
-        """The spec of its action."""
         return actions.ACTIONS[self.name]
 
     @property
@@ -316,7 +315,6 @@ class Probation(models.Model):
 
     @property
     def basis(self) -> reasons.Reason:
-        """The basis of its length."""
         return reasons.from_json(self.because)
 
 

@@ -56,7 +56,6 @@ _exporter: "otlp.Exporter | None" = None
 
 
 def incident(pk: int) -> Subject:
-    """The trace of an incident."""
     return Subject("incident", pk)
 
 

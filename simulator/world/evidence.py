@@ -23,7 +23,6 @@ class VirtualBundle:
     sections: tuple[Section, ...]
 
     def output(self) -> dict[str, Any]:
-        """The output of the command."""
         return {
             "size": len(self.content),
             "sha256": hashlib.sha256(self.content).hexdigest(),
@@ -31,7 +30,6 @@ class VirtualBundle:
         }
 
     def uploads(self) -> Iterator[tuple[bundle.Upload, bytes]]:
-        """The requests that upload it."""
         size, sha256 = len(self.content), hashlib.sha256(self.content).hexdigest()
         for offset in range(0, size, bundle.MAX_CHUNK_BYTES):
             upload = bundle.Upload(bundle=self.name, offset=offset, size=size, sha256=sha256)

@@ -100,7 +100,6 @@ class LogReader:
         return any(windows.is_holding for windows in self._windows.values())
 
     def close(self) -> None:
-        """Close the sources."""
         for source in self.sources:
             source.close()
 

@@ -52,7 +52,6 @@ class _Repeats:
             self.records = [list(pair) for pair in self._ranges()]
 
     def fault(self) -> Fault:
-        """The fault as it is reported."""
         ranges = self._ranges()
         return replace(self.fault_shown, count=self.count, records=ranges if sequence_ranges.total(ranges) > 1 else ())
 

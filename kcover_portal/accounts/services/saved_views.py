@@ -62,7 +62,6 @@ def change(view: SavedView, *, name: str, shared: bool, opens_first: bool, now: 
 
 
 def delete(view: SavedView, *, now: datetime) -> None:
-    """Deletes a view."""
     with transaction.atomic():
         view.delete()
         if view.shared:

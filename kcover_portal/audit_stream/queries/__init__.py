@@ -88,7 +88,6 @@ class Heads:
 
 
 def lag(sink: Sink, *, now: datetime, heads: Heads | None = None) -> Lag:
-    """The lag of the sink."""
     unread = list((heads or Heads()).unread(sink))
     first = itertools.chain.from_iterable(topics.TOPICS[topic].read(part, at, 1) for (topic, part), at, _ in unread)
     oldest = min((record.at for record in first), default=now)

@@ -41,7 +41,6 @@ class Client:
 
     @property
     def host(self) -> str:
-        """The host, for messages."""
         return urlsplit(self.address).netloc
 
     def search(self, jql: str) -> list[tuple[str, str]]:
@@ -59,7 +58,6 @@ class Client:
         return self._text(made, "key", "create"), self._text(made, "id", "create")
 
     def comment(self, issue: str, body: dict[str, Any]) -> None:
-        """Adds a comment."""
         self._post(f"issue/{quote(issue, safe='')}/comment", {"body": body}, "comment")
 
     def comments(self, issue: str) -> list[Any]:

@@ -35,7 +35,6 @@ GROUPS: Final[Mapping[By, str | Promise]] = {
 
 
 def group_name(by: By, key: str) -> str:
-    """The name of a group for people."""
     if by is By.PHASE:
         return str(PHASES[Phase(key)])
     if by is By.CODE:

@@ -159,7 +159,6 @@ def reachable_without_gap(*, since: datetime, now: datetime) -> QuerySet[Cluster
 
 
 def clusters_with_labels() -> list[Cluster]:
-    """Returns the clusters with Autopilot labels."""
     return list(Cluster.objects.filter(autopilot_labels=True).order_by("pk"))
 
 

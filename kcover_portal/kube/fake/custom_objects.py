@@ -47,7 +47,6 @@ class CustomObjects(Recorder):
         self.objects.create({"kind": key, "metadata": metadata, "spec": dict(spec), "status": dict(status)})
 
     def remove_custom_object(self, kind: values.CustomKind, name: str, *, namespace: str = "") -> None:
-        """Deletes an object."""
         self.objects.remove(_key(kind), namespace, name)
 
     def serves(self, kind: values.CustomKind) -> bool:

@@ -127,7 +127,6 @@ class OutsideChanges:
         return msgspec.convert(self.create(manifest), pods.PodObject).value()
 
     def _owner(self, namespace: str, kind: str, name: str) -> dict[str, Any]:
-        """An owner reference."""
         found = {"apiVersion": "apps/v1", "kind": kind, "name": name, "controller": True, "uid": str(uuid.uuid4())}
         for known in values.WORKLOADS.values():
             owner = self.objects.find(known.kind, namespace, name) if known.api_kind == kind else None
@@ -252,7 +251,6 @@ class OutsideChanges:
         self.logs.setdefault((uid, previous), []).append((at, line))
 
     def bind_claim(self, namespace: str, name: str) -> None:
-        """Binds a claim to storage."""
         self.objects.merge("PersistentVolumeClaim", namespace, name, {"status": {"phase": "Bound"}})
 
     def set_ready(self, node: str, ready: bool) -> None:

@@ -48,7 +48,6 @@ def kind_of(rescue: Rescue) -> str:
 
 
 def open_storms() -> QuerySet[Incident]:
-    """Storms that are still open."""
     return Incident.objects.filter(node=None, kind=STORM, state=Incident.State.OPEN)
 
 

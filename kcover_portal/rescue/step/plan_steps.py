@@ -13,7 +13,6 @@ def named(steps: Sequence[Step], name: str) -> Step | None:
 
 
 def before(steps: Sequence[Step], step: Step) -> list[Step]:
-    """The steps before this one."""
     return [other for other in steps if other.index < step.index]
 
 

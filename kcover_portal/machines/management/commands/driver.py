@@ -140,7 +140,6 @@ def _find(name: str) -> Driver:
 
 
 def _columns(options: dict[str, Any]) -> dict[str, Any]:
-    """The columns that were given."""
     given = {name: options[name] for name in ("url", "username") if options[name] is not None}
     if options["password_file"] is not None:
         given["password"] = _text(options["password_file"], "password").strip()
