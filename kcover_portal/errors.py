@@ -1,6 +1,7 @@
 """Errors that pages, REST and commands report in the same way."""
 
 from collections.abc import Sequence
+from http import HTTPStatus
 
 from kcover import reasons
 
@@ -16,6 +17,15 @@ class FieldError(reasons.ExplainedError):
         super().__init__(reason)
         self.field = field
         self.conflict = conflict
+
+
+class Refused(reasons.ExplainedError):
+    """A request that a service refuses: it does not fit the present state, unless ``status`` says something else.
+
+    REST answers with ``status``; a dialog of the console shows the reason.
+    """
+
+    status: HTTPStatus = HTTPStatus.CONFLICT
 
 
 class FieldErrors(Exception):

@@ -12,9 +12,11 @@ from kcover_portal import localization
 class HttpError(exceptions.APIException):
     """A request that is refused. ``detail`` is the sentence of ``reason`` in the language of the request."""
 
-    def __init__(self, reason: reasons.Reason) -> None:
+    def __init__(self, reason: reasons.Reason, *, status: HTTPStatus | None = None) -> None:
         super().__init__(localization.say(reason), reason.code)
         self.reason = reason
+        if status is not None:
+            self.status_code = status
 
 
 class BadRequest(HttpError):
@@ -75,6 +77,5 @@ class RetryAfter(HttpError):
     """A request that may succeed after ``retry_after`` seconds; ``status`` is 429 or 503."""
 
     def __init__(self, reason: reasons.Reason, *, status: HTTPStatus, retry_after: float) -> None:
-        super().__init__(reason)
-        self.status_code = status
+        super().__init__(reason, status=status)
         self.wait = math.ceil(retry_after)  # DRF sends it as Retry-After

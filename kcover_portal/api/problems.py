@@ -18,46 +18,16 @@ from kcover import mail_replies, reasons
 from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
-from kcover_portal.checks import services as check_runs
-from kcover_portal.checks.services import validations
 from kcover_portal.encryption import KeysUnusable, SecretUnreadable
-from kcover_portal.errors import FieldError, FieldErrors
+from kcover_portal.errors import FieldError, FieldErrors, Refused
 from kcover_portal.fleet.services import node_selection
-from kcover_portal.incidents import services as incidents
-from kcover_portal.jobs import services as jobs
-from kcover_portal.needs import services as needs
-from kcover_portal.parts import services as parts
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import yaml_reader
-from kcover_portal.preflight.services import pair_plans
-from kcover_portal.repairs import services as repairs
-from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.runtime.services import concurrency_limits
 
 MEDIA_TYPE = "application/problem+json"
 BODY = "body"  # the field of an error that concerns the whole body
-
-# What a service refuses, and how REST answers.
-ANSWERS: dict[type[reasons.ExplainedError], type[http_errors.HttpError]] = {
-    rescue.RescueRefused: http_errors.Conflict,
-    jobs.OrderRefused: http_errors.Conflict,
-    jobs.JobUnknown: http_errors.NotFound,
-    incidents.CloseRefused: http_errors.Conflict,
-    needs.NeedRefused: http_errors.Conflict,
-    repairs.RepairRefused: http_errors.Conflict,
-    mail_replies.ReplyInvalid: http_errors.Unprocessable,
-    repairs.EventForbidden: http_errors.Forbidden,
-    repairs.RepairUnknown: http_errors.NotFound,
-    repairs.DeliveryReused: http_errors.Unprocessable,
-    parts.ReviewRefused: http_errors.Conflict,
-    check_runs.CheckRunRefused: http_errors.Conflict,
-    validations.ValidationRefused: http_errors.Conflict,
-    pair_plans.PlanRefused: http_errors.Conflict,
-    policies.Conflict: http_errors.PreconditionFailed,
-    policies.NotFound: http_errors.NotFound,
-    accounts.Refused: http_errors.Unprocessable,
-}
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -142,9 +112,10 @@ def _known(error: Exception, context: dict[str, Any]) -> Exception:
     if isinstance(error, accounts.RetryLater | concurrency_limits.Busy | policy_tries.TryRefused):
         status = HTTPStatus.TOO_MANY_REQUESTS
         return http_errors.RetryAfter(error.reason, status=status, retry_after=error.retry_after)
-    for kind, answer in ANSWERS.items():
-        if isinstance(error, kind):
-            return answer(error.reason)
+    if isinstance(error, Refused):
+        return http_errors.HttpError(error.reason, status=error.status)
+    if isinstance(error, mail_replies.ReplyInvalid):
+        return http_errors.Unprocessable(error.reason)
     if isinstance(error, FieldError):
         return http_errors.Conflict(error.reason)
     if isinstance(error, node_selection.Unanswered):

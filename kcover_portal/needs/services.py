@@ -8,7 +8,7 @@ from kcover import actors, audit, need_causes, reasons
 from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.errors import FieldError
+from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.needs.models import NeedAct
@@ -18,7 +18,7 @@ MAX_SNOOZE = timedelta(days=7)
 RETENTION = timedelta(days=30)  # of acts; a cause that lasts longer forgets them
 
 
-class NeedRefused(reasons.ExplainedError):
+class NeedRefused(Refused):
     """The need does not allow this act."""
 
 

@@ -5,12 +5,14 @@ import ipaddress
 import secrets
 from collections.abc import Collection
 from datetime import datetime, timedelta
+from http import HTTPStatus
 
 from django.db import connection, transaction
 from django.db.models import Q
 
 from kcover import audit, reasons
 from kcover.quote import short_repr
+from kcover_portal import errors
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.fleet.models import Cluster
@@ -30,8 +32,10 @@ SHOWN_CHARACTERS = 8  # characters of a secret that stay readable: the prefix an
 LOCK_TIMEOUT_MS = 5_000  # for each lock; the agent endpoints poll only for revocations of the last two minutes
 
 
-class Refused(reasons.ExplainedError, ValueError):
+class Refused(errors.Refused, ValueError):
     """The request is invalid. The reason says why and what is accepted."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 class OwnerWithoutRole(Refused):

@@ -70,13 +70,10 @@ class ChangeAct(base.ActionView):
         if verb == "confirm":
             step_up(request)
         reason, now, actor = base.body_of(request, base.ActSerializer)["reason"], timezone.now(), accounts.actor(who)
-        try:
-            if verb == "confirm":
-                row = pending_changes.confirm(row, actor=actor, names=accounts.counted_as(who, at=now), now=now)
-            else:
-                row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
-        except pending_changes.ChangeRefused as error:
-            raise http_errors.Conflict(error.reason) from error
+        if verb == "confirm":
+            row = pending_changes.confirm(row, actor=actor, names=accounts.counted_as(who, at=now), now=now)
+        else:
+            row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
         return Response(PendingChangeSerializer(row).data)
 
 

@@ -10,6 +10,7 @@ from kcover import audit, autopilot, reasons
 from kcover_portal import doorbell
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import iperf_rings, node_checks, pvc_check, requests, results
+from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.ledger import services as ledger
 
@@ -19,7 +20,7 @@ MAX_RUNS = 20  # running at one time in a cluster
 PRUNE_BATCH = 1_000  # rows per DELETE
 
 
-class CheckRunRefused(reasons.ExplainedError):
+class CheckRunRefused(Refused):
     """The request conflicts with the present state: the run is over, or too many are running."""
 
 

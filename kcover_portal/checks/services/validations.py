@@ -16,7 +16,7 @@ from kcover_portal import doorbell
 from kcover_portal.checks import queries
 from kcover_portal.checks.models import CheckRun, ValidatedNode, Validation
 from kcover_portal.checks.services import nccl_checks, runs, validation_profiles, validation_verdicts
-from kcover_portal.errors import FieldError
+from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
@@ -29,7 +29,7 @@ MAX_NODES = 256  # of one validation
 State = Validation.State
 
 
-class ValidationRefused(reasons.ExplainedError):
+class ValidationRefused(Refused):
     """The request conflicts with the present state: the validation is over, or too many are open."""
 
 

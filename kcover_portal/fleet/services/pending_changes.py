@@ -13,6 +13,7 @@ from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover.policy import document
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings
@@ -27,7 +28,7 @@ JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
 
-class ChangeRefused(reasons.ExplainedError):
+class ChangeRefused(Refused):
     """The change cannot be confirmed or rejected; the reason says why."""
 
 

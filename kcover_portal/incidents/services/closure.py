@@ -9,12 +9,13 @@ from django.db.models import QuerySet
 from kcover import audit, reasons
 from kcover.reasons import Reason
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.incidents import queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 
 
-class CloseRefused(reasons.ExplainedError):
+class CloseRefused(Refused):
     """The request conflicts with the present state; the reason says why."""
 
 

@@ -3,12 +3,14 @@
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 
 from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
@@ -20,12 +22,14 @@ from kcover_portal.rescue.step import recheck_guards
 ALIASES = {"vcjob": "VolcanoJob", "sts": "StatefulSet", "lws": "LeaderWorkerSet"}
 
 
-class OrderRefused(reasons.ExplainedError):
+class OrderRefused(Refused):
     """Something is in the way of the order."""
 
 
-class JobUnknown(reasons.ExplainedError):
+class JobUnknown(Refused):
     """There is no such kind or job."""
+
+    status = HTTPStatus.NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,11 +6,12 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.ledger import services as ledger
 from kcover_portal.parts.models import Placement
 
 
-class ReviewRefused(reasons.ExplainedError):
+class ReviewRefused(Refused):
     """The placement is not flagged, or no longer."""
 
 

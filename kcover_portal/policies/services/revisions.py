@@ -4,6 +4,7 @@ A new text becomes a revision only if its content differs from the active revisi
 """
 
 from datetime import datetime
+from http import HTTPStatus
 
 from django.db import IntegrityError, transaction
 from django.db.models import Max
@@ -11,6 +12,7 @@ from django.db.models import Max
 from kcover import audit, masked_addresses, reasons
 from kcover.reasons import Reason
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.policies import queries
@@ -21,12 +23,16 @@ from kcover_portal.policies.services.yaml_reader import Problem
 Key = tuple[str, str]  # kind and name
 
 
-class Conflict(reasons.ExplainedError):
+class Conflict(Refused):
     """The active revision is not the one that the author edited."""
 
+    status = HTTPStatus.PRECONDITION_FAILED
 
-class NotFound(reasons.ExplainedError, LookupError):
+
+class NotFound(Refused, LookupError):
     """The policy or revision does not exist."""
+
+    status = HTTPStatus.NOT_FOUND
 
 
 def apply(

@@ -14,7 +14,7 @@ from kcover import audit, reasons
 from kcover.preflight import pair_tests, rounds
 from kcover.quote import short_text
 from kcover_portal import doorbell
-from kcover_portal.errors import FieldError
+from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
@@ -34,7 +34,7 @@ RULES = (PairPlan.Rule.KCOVER, PairPlan.Rule.CONFIRMED)  # that a person may ask
 State, TestState = PairPlan.State, PairTest.State
 
 
-class PlanRefused(reasons.ExplainedError):
+class PlanRefused(Refused):
     """The request conflicts with the present state: the plan is over, too many are running, or the mode forbids it."""
 
 

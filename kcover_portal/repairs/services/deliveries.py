@@ -7,19 +7,23 @@ sent again.
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 
 from kcover import reasons
 from kcover_portal.audit_stream.models import Sink
+from kcover_portal.errors import Refused
 from kcover_portal.repairs.models import Repair, VendorDelivery
 
 RETENTION: Final = timedelta(days=30)
 
 
-class DeliveryReused(reasons.ExplainedError):
+class DeliveryReused(Refused):
     """The delivery's id belongs to an event with another body."""
+
+    status = HTTPStatus.UNPROCESSABLE_ENTITY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,12 +11,13 @@ from kcover import audit, reasons, repairs
 from kcover.audit import codec
 from kcover.reasons import Reason
 from kcover_portal import doorbell
+from kcover_portal.errors import Refused
 from kcover_portal.ledger import services as ledger
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import ticket_events
 
 
-class RepairRefused(reasons.ExplainedError):
+class RepairRefused(Refused):
     """The present state of a repair is in the way."""
 
 

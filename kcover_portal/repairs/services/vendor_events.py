@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from typing import Any, Final
 
 from kcover import actors, audit, reasons, repairs, vendor_events
@@ -14,7 +15,7 @@ from kcover_portal import outgoing
 from kcover_portal.accounts.services import failed_attempts, throttle
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendor_signatures, vendors
-from kcover_portal.errors import FieldError, FieldErrors
+from kcover_portal.errors import FieldError, FieldErrors, Refused
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import deliveries, desk, moves
 from kcover_portal.repairs.services.deliveries import Delivery
@@ -25,12 +26,16 @@ MAX_TIMESTAMP_DIGITS: Final = 11
 PREFIXES: Final = ("part", "machine")  # details that have details
 
 
-class EventForbidden(reasons.ExplainedError):
+class EventForbidden(Refused):
     """The event is not signed by a vendor that may send events, or its time is wrong."""
 
+    status = HTTPStatus.FORBIDDEN
 
-class RepairUnknown(reasons.ExplainedError):
+
+class RepairUnknown(Refused):
     """The vendor has no such repair. The answer is the same whether the repair exists or not."""
+
+    status = HTTPStatus.NOT_FOUND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

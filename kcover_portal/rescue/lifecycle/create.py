@@ -13,6 +13,7 @@ from kcover import actions, audit, lifecycle, plan, reasons
 from kcover.decisions import decide as core, match
 from kcover.policy import document
 from kcover_portal import doorbell, tracing
+from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
@@ -24,7 +25,7 @@ REPAIRS = "repairs.sweep"  # the task that opens the repairs of nodes left to pe
 APPROVAL_TIME = timedelta(days=1)  # default of rules: long enough for every shift
 
 
-class RescueRefused(reasons.ExplainedError):
+class RescueRefused(Refused):
     """The request conflicts with the present state; the reason says why and what would help."""
 
 

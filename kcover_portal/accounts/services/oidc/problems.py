@@ -4,6 +4,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
+from http import HTTPStatus
 
 from kcover import reasons
 from kcover_portal.accounts.services.tokens import Refused, RetryLater
@@ -20,7 +21,7 @@ class SignOnRefused(Refused):
 
     def __init__(self, reason: reasons.Reason, *, status: int = 400) -> None:
         super().__init__(reason)
-        self.status = status
+        self.status = HTTPStatus(status)
 
 
 class Busy(RetryLater):
