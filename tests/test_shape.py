@@ -64,6 +64,21 @@ def test_packages_export_by_import_as() -> None:
     assert listed == [ROOT / "kcover_portal" / "__init__.py"]  # Celery's name for its app
 
 
+# Views with a form that is no dialog: pages for people who are not signed in, pages that read, and editors.
+PAGES_WITH_FORMS = {
+    *("approvals.py", "invitations.py", "sign_in_factor.py"),
+    *("demo.py", "logs.py", "clusters.py"),
+    *("policies/editor.py", "policies/rule_form.py", "policies/tries.py"),
+}
+
+
+def test_each_dialog_acts_by_the_kit() -> None:
+    """``form_dialog.act`` knows every refusal; a view that validates by itself forgets the next one."""
+    folder = ROOT / "kcover_portal" / "console" / "views"
+    found = {path for path in folder.rglob("*.py") if "is_valid()" in path.read_text(encoding="utf-8")}
+    assert {str(path.relative_to(folder)) for path in found} == PAGES_WITH_FORMS
+
+
 def layers() -> dict[str, int]:
     """The layer of each part of the portal, from import contract 4: 0 is the highest."""
     (contract,) = [entry for entry in CONFIG["tool"]["importlinter"]["contracts"] if entry["name"].startswith("4.")]

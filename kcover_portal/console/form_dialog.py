@@ -1,63 +1,73 @@
 """A form in a dialog, or on a page of its own without JavaScript: display, validation and execution."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from http import HTTPStatus
+from typing import Any, Protocol, runtime_checkable
 
 from django import forms
 from django.http import HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
 
+from kcover.decisions import guards
 from kcover_portal import localization
-from kcover_portal.accounts import services
-from kcover_portal.checks.services import CheckRunRefused
-from kcover_portal.checks.services.validations import ValidationRefused
-from kcover_portal.console.access import Request, dialog, lead
-from kcover_portal.errors import FieldError
-from kcover_portal.needs.services import NeedRefused
-from kcover_portal.parts.services import ReviewRefused
-from kcover_portal.preflight.services.pair_plans import PlanRefused
-from kcover_portal.repairs.services import RepairRefused
-from kcover_portal.rescue.services import RescueRefused
+from kcover_portal.accounts.services import RetryLater
+from kcover_portal.console.access import Request, dialog, later, lead
+from kcover_portal.console.confirmation import confirm
+from kcover_portal.errors import FieldError, Refused
 
-REFUSALS = (
-    services.Refused,
-    CheckRunRefused,
-    NeedRefused,
-    PlanRefused,
-    RepairRefused,
-    RescueRefused,
-    ReviewRefused,
-    ValidationRefused,
-)
+PAGE = "console/pages/ask.html"
+
+Do = Callable[[dict[str, Any], datetime], HttpResponse | None]
 
 
-def ask(request: Request, form: forms.BaseForm, *, back: str, **shown: Any) -> HttpResponse:
+@runtime_checkable
+class Refusable(Protocol):
+    """A form that finds the field of a service's error itself."""
+
+    def refuse(self, error: Any) -> None: ...
+
+
+def ask(request: Request, form: forms.BaseForm, *, back: str, page: str = PAGE, **shown: Any) -> HttpResponse:
     """Show the form; 422 if it has errors. ``back``: where Cancel leads. ``shown``: title, verb, icon, address."""
     context = {"form": form, "back": back, "base": dialog(request), **shown}
-    return render(request, "console/pages/ask.html", context, status=422 if form.errors else 200)
+    return render(request, page, context, status=HTTPStatus.UNPROCESSABLE_ENTITY if form.errors else HTTPStatus.OK)
 
 
 def act(
     request: Request,
     form: forms.BaseForm,
-    do: Callable[[dict[str, Any], datetime], HttpResponse | None],
+    do: Do,
     *,
     back: str,
+    step_up: bool = False,
+    more: Callable[[], Mapping[str, Any]] = dict,
     **shown: Any,
 ) -> HttpResponse:
     """Show the form (GET), or act (POST) and lead back, unless ``do`` returns a page.
 
-    A FieldError and the refusal of a service (REFUSALS) become errors of the form.
+    ``step_up``: the act needs a fresh second factor, which is asked for before ``do``. What a service refuses becomes
+    an error of the form; 429 if it can be repeated later. ``more``: what the form shows, if it is costly to find out.
     """
+    refusal: RetryLater | None = None
     if request.method == "POST" and form.is_valid():
+        if step_up:
+            confirm(request)
         try:
-            answer = do(form.cleaned_data, timezone.now())
-        except FieldError as error:
-            form.add_error(error.field if error.field in form.fields else None, localization.say(error.reason))
-        except REFUSALS as error:
+            return do(form.cleaned_data, timezone.now()) or lead(request, back)
+        except (FieldError, guards.SettingError) as error:
+            _refuse(form, error)
+        except Refused as error:
+            refusal = error if isinstance(error, RetryLater) else None
             form.add_error(None, localization.say(error.reason))
-        else:
-            return answer or lead(request, back)
-    return ask(request, form, back=back, **shown)
+    response = ask(request, form, back=back, **shown, **more())
+    return later(response, refusal) if refusal else response
+
+
+def _refuse(form: forms.BaseForm, error: FieldError | guards.SettingError) -> None:
+    if isinstance(form, Refusable):
+        form.refuse(error)
+        return
+    field = error.field if isinstance(error, FieldError) and error.field in form.fields else None
+    form.add_error(field, localization.say(error.reason))

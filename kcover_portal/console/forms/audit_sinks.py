@@ -5,12 +5,10 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from kcover_portal import localization
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import healing, topics
 from kcover_portal.audit_stream.services import kinds, options
 from kcover_portal.console.forms import widgets
-from kcover_portal.errors import FieldError
 
 ADDRESSES = {
     Sink.Kind.FILE: gettext_lazy("The name of a file in KCOVER_AUDIT_FOLDER, e.g. audit.jsonl."),
@@ -165,7 +163,3 @@ class SinkForm(forms.Form):
         }
         given["options"] = {name: self.cleaned_data[name] for name in options.known(self.kind)}
         return given | ({"enabled": self.cleaned_data["enabled"] == "yes"} if "enabled" in self.cleaned_data else {})
-
-    def refuse(self, error: FieldError) -> None:
-        """Attach a service's error to its field."""
-        self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))

@@ -8,11 +8,9 @@ from django.db.models import QuerySet
 from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.notify import events
-from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.console import presentation
 from kcover_portal.console.forms import Somewhere
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify.models import Channel, Route
 from kcover_portal.notify.senders import pagers
@@ -198,10 +196,6 @@ class ChannelForm(forms.Form):
             given.pop("for_owners", None)
         given |= {name: given[name] == "yes" for name in ("for_owners", "enabled") if name in given}
         return {name: value for name, value in given.items() if name not in ("url", "secret") or value}
-
-    def refuse(self, error: FieldError) -> None:
-        """Attach a service's error to its field."""
-        self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))
 
 
 class NamespaceRouteForm(forms.Form):

@@ -86,10 +86,6 @@ class TwoPeople(Act):
         given = {name: self.cleaned_data[name] for name in self.SETTINGS}
         return {name: value for name, value in given.items() if value not in ("", getattr(self.cluster, name))}
 
-    def refuse(self, error: FieldError) -> None:
-        """Attach the service's error to its field."""
-        self.add_error(error.field if error.field in self.fields else None, localization.say(error.reason))
-
 
 class Price(Act):
     """What an hour of one GPU costs."""

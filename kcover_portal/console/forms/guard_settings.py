@@ -18,6 +18,7 @@ from kcover.recurrence import Recurrence, RecurrenceError
 from kcover_portal import localization
 from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.console.forms.scopes import ScopeFields
+from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.runtime.models import Mode
 
@@ -181,6 +182,10 @@ class Window(Somewhere, ScopeFields, Act):
         "repeats.zone": "repeats",
         "repeats.until": "repeats_until",
     }
+
+    def refuse(self, error: FieldError) -> None:
+        """Attach the service's error to its field."""
+        self.add_error(self.placed.get(error.field, error.field), localization.say(error.reason))
 
     def __init__(
         self,

@@ -1,5 +1,8 @@
 """The person's own account: password, second factors and sessions."""
 
+from datetime import datetime
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.http import Http404, HttpResponse
@@ -10,12 +13,11 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import TotpDevice
 from kcover_portal.accounts.services import recovery_codes, sessions
 from kcover_portal.console import form_dialog, home_pages
-from kcover_portal.console.access import Request, later, lead, signed_in
+from kcover_portal.console.access import Request, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
 from kcover_portal.errors import FieldError
@@ -52,38 +54,34 @@ def password(request: Request) -> HttpResponse:
     if not request.user.has_usable_password():
         return lead(request, reverse("console:account"))
     form = sign_in.OwnPassword(request.POST or None)
-    refusal: services.RetryLater | None = None
-    if request.method == "POST" and form.is_valid():
+
+    def change(given: dict[str, Any], now: datetime) -> None:
         try:
             services.change_own_password(
                 request.user,
-                old=form.cleaned_data["old_password"],
-                new=form.cleaned_data["new_password"],
+                old=given["old_password"],
+                new=given["new_password"],
                 address=services.client_address(request),
-                now=timezone.now(),
+                now=now,
                 keep_session=request.session.session_key or "",
             )
-        except FieldError as error:
-            form.add_error(error.field, localization.say(error.reason))
-        except services.RetryLater as error:
-            refusal = error
-            form.add_error(None, localization.say(error.reason))
+        except services.RetryLater:
+            raise
         except services.Refused as error:
-            form.add_error("new_password", localization.say(error.reason))
-        else:
-            update_session_auth_hash(request, request.user)
-            messages.success(request, _("Password changed. Your other sessions have ended."))
-            return lead(request, reverse("console:account"))
-    response = form_dialog.ask(
+            raise FieldError("new_password", error.reason) from error
+        update_session_auth_hash(request, request.user)
+        messages.success(request, _("Password changed. Your other sessions have ended."))
+
+    return form_dialog.act(
         request,
         form,
+        change,
         back=reverse("console:account"),
         address=reverse("console:own-password"),
         title=_("Change password"),
         verb=_("Change password"),
         icon="lock",
     )
-    return later(response, refusal) if refusal else response
 
 
 @require_POST

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from typing import Any
 
 from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
@@ -17,9 +18,8 @@ from kcover import reasons
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms
-from kcover_portal.console.access import Request, dialog, place, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console import form_dialog, forms
+from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.reads import approvals as reads, job_requests
 from kcover_portal.rescue import services
 from kcover_portal.rescue.control import approval_links
@@ -72,17 +72,15 @@ def link(request: Request, pk: int) -> HttpResponse:
     row = _find(request, pk)
     require(request, Verb.APPROVE, row.node)
     form = forms.Approver(request.POST or None, people=reads.approvers(row, maker=request.user))
-    context = {"rescue": row, "form": form, "base": dialog(request)}
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        person = form.cleaned_data["approver"]
-        try:
-            address = approval_links.invite(row, person, maker=request.user, now=timezone.now())
-        except services.RescueRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            context |= {"person": person, "link": request.build_absolute_uri(address)}
-    return render(request, "console/pages/approval_link.html", context, status=422 if form.errors else 200)
+    shown: dict[str, Any] = {"rescue": row, "page": "console/pages/approval_link.html"}
+    shown["back"] = reverse("console:rescue", args=(pk,))
+
+    def make(given: dict[str, Any], now: datetime) -> HttpResponse:
+        person = given["approver"]
+        address = approval_links.invite(row, person, maker=request.user, now=now)
+        return form_dialog.ask(request, form, **shown, person=person, link=request.build_absolute_uri(address))
+
+    return form_dialog.act(request, form, make, step_up=True, **shown)
 
 
 @never_cache
@@ -158,7 +156,8 @@ def _invalid_link(request: HttpRequest, error: approval_links.LinkError) -> Http
 
 
 def _page(request: HttpRequest, context: Mapping[str, object], *, status: int = 200) -> HttpResponse:
-    shown = {**context, "user": AnonymousUser()}  # the page belongs to the link's person, not to whoever is signed in
+    # The page belongs to the link's person, not to whoever is signed in.
+    shown = {**context, "user": AnonymousUser()}
     response = render(request, "console/pages/by_link.html", shown, status=status)
     response.headers["X-Robots-Tag"] = "noindex"
     return response

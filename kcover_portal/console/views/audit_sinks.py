@@ -1,5 +1,9 @@
 """Sinks of the audit stream, for admins of all clusters."""
 
+from datetime import datetime
+from typing import Any
+
+from django.forms import BaseForm
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -13,10 +17,8 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.console import form_dialog, forms
-from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.forms.audit_sinks import SinkForm
-from kcover_portal.errors import FieldError
 
 
 @require_GET
@@ -55,19 +57,13 @@ def new_sink(request: Request, kind: str) -> HttpResponse:
     if label is None:
         raise Http404
     form = SinkForm(request.POST or None, kind=kind)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, given = accounts.actor(request.user), form.cleaned_data
-        try:
-            services.make_sink(
-                given["name"], kind, form.settings(), whole=given["whole"] == "yes", actor=actor, now=timezone.now()
-            )
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:audit-sinks"))
+
+    def make(given: dict[str, Any], now: datetime) -> None:
+        actor, whole = accounts.actor(request.user), given["whole"] == "yes"
+        services.make_sink(given["name"], kind, form.settings(), whole=whole, actor=actor, now=now)
+
     address = reverse("console:audit-sink-new", args=(kind,))
-    return _ask(request, form, title=_("New sink: %(kind)s") % {"kind": label}, verb=_("Create"), address=address)
+    return _act(request, form, make, title=_("New sink: %(kind)s") % {"kind": label}, verb=_("Create"), address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -76,17 +72,13 @@ def sink(request: Request, name: str) -> HttpResponse:
     require(request, Verb.STREAM_AUDIT, None)
     row = get_object_or_404(Sink, name=name)
     form = SinkForm(request.POST or None, kind=row.kind, sink=row)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            services.change_sink(row, form.settings(), actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:audit-sinks"))
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        actor = accounts.actor(request.user)
+        services.change_sink(row, form.settings(), actor=actor, reason=given["reason"], now=now)
+
     address = reverse("console:audit-sink", args=(name,))
-    return _ask(request, form, title=_("Sink %(name)s") % {"name": name}, verb=_("Save"), address=address)
+    return _act(request, form, change, title=_("Sink %(name)s") % {"name": name}, verb=_("Save"), address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -95,16 +87,18 @@ def delete_sink(request: Request, name: str) -> HttpResponse:
     require(request, Verb.STREAM_AUDIT, None)
     row = get_object_or_404(Sink, name=name)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        services.delete_sink(row, actor=actor, reason=reason, now=timezone.now())
-        return lead(request, reverse("console:audit-sinks"))
+
+    def delete(given: dict[str, Any], now: datetime) -> None:
+        services.delete_sink(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
     title = _("Delete sink %(name)s…") % {"name": name}
     text = _("Records that it has not received are not sent to it any more.")
     address = reverse("console:audit-sink-delete", args=(name,))
-    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+    return _act(
+        request, form, delete, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True
+    )
 
 
-def _ask(request: Request, form: forms.Act | SinkForm, **shown: object) -> HttpResponse:
-    return form_dialog.ask(request, form, back=reverse("console:audit-sinks"), **{"icon": "send", **shown})
+def _act(request: Request, form: BaseForm, do: form_dialog.Do, **shown: Any) -> HttpResponse:
+    look = {"icon": "send", **shown}
+    return form_dialog.act(request, form, do, back=reverse("console:audit-sinks"), step_up=True, **look)

@@ -2,16 +2,17 @@
 
 import secrets
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from kcover_portal.console import forms, lists
+from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, dialog, place_for_preview, signed_in
-from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.reads import bulk_actions
 from kcover_portal.rescue.services import MAX_NODES_AT_ONCE
 
@@ -37,10 +38,15 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
     # Rows that a mistyped filter did not leave out were not meant.
     rows = found.rows.none() if "all" in query and found.problems else found.rows
     number = rows.count()
-    context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": MAX_ROWS, "base": dialog(request)}
+    context: dict[str, Any] = {"name": name, "verb": verb, "number": number, "limit": MAX_ROWS}
     context["problems"] = found.problems if "all" in query else []
     if not 0 < number <= MAX_ROWS:
-        return render(request, "console/pages/many.html", {**context, "too_many": number > MAX_ROWS}, status=422)
+        return render(
+            request,
+            "console/pages/many.html",
+            {**context, "too_many": number > MAX_ROWS, "base": dialog(request)},
+            status=422,
+        )
     now = timezone.now()
     chosen = list(kind.read(rows))
     with place_for_preview(request):
@@ -54,14 +60,12 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         typed=f"{verb} {shown}" if shown > CONFIRM_FROM_ROWS or pods >= forms.CONFIRM_FROM_PODS else "",
     )
     once = request.POST.get("once", "").replace("\0", "")[:40] or secrets.token_hex(8)
-    if posted and form.is_valid():
-        if verb == "approve":
-            confirm(request)
-        reason = form.cleaned_data["reason"]
-        answers = kind.act(chosen, verb, user=request.user, reason=reason, seen=seen, once=once, now=now)
-        return render(request, "console/pages/many_done.html", {**context, "answers": answers})
+
+    def do(given: dict[str, Any], _now: datetime) -> HttpResponse:
+        answers = kind.act(chosen, verb, user=request.user, reason=given["reason"], seen=seen, once=once, now=now)
+        return render(request, "console/pages/many_done.html", {**context, "answers": answers, "base": dialog(request)})
+
     context |= {
-        "form": form,
         "hits": hits,
         "scope_names": _names(hits) if name == "nodes" else "",
         "willing": len(willing),
@@ -69,7 +73,8 @@ def act(request: Request, name: str, verb: str) -> HttpResponse:
         "picked": request.POST.get("picked") or ",".join(hit.key for hit in willing),
         "once": once,
     }
-    return render(request, "console/pages/many.html", context, status=422 if form.errors else 200)
+    context |= {"page": "console/pages/many.html", "back": reverse(f"console:{name}")}
+    return form_dialog.act(request, form, do, step_up=verb == "approve", **context)
 
 
 def _names(hits: Sequence[bulk_actions.BulkTarget]) -> str:

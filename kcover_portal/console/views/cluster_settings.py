@@ -3,6 +3,7 @@ admin.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpResponse
@@ -12,15 +13,12 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import cluster_settings as setting_forms
 from kcover_portal.console.reads import safety as reads
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 
@@ -57,20 +55,15 @@ def _change(
     page: str,
     **look: Any,
 ) -> HttpResponse:
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        changes, reason = form.changes(), form.cleaned_data["reason"]
+    def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
+        changes, reason = form.changes(), given["reason"]
         if pending_changes.loosens_settings(row, changes) and pending_changes.needs_second(row):
             return ask_second(request, row, pending_changes.SETTINGS, changes, reason=reason)
-        actor = accounts.actor(request.user)
-        try:
-            cluster_settings.set_cluster(row, changes, actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:safety"))
-    address = reverse(f"console:{page}", args=(row.name,))
-    return form_dialog.ask(request, form, back=reverse("console:safety"), verb=_("Save"), address=address, **look)
+        cluster_settings.set_cluster(row, changes, actor=accounts.actor(request.user), reason=reason, now=now)
+        return None
+
+    shown: dict[str, Any] = {"verb": _("Save"), "address": reverse(f"console:{page}", args=(row.name,)), **look}
+    return form_dialog.act(request, form, change, back=reverse("console:safety"), step_up=True, **shown)
 
 
 @require_http_methods(["GET", "POST"])
@@ -82,25 +75,19 @@ def answer(request: Request, pk: int, verb: str) -> HttpResponse:
     row = get_object_or_404(reads.open_changes(list(accounts.clusters_of(request.user)), now=timezone.now()), pk=pk)
     require(request, Verb.CONFIGURE, row.cluster)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
+
+    def settle(given: dict[str, Any], now: datetime) -> None:
+        actor = accounts.actor(request.user)
         if verb == "confirm":
-            confirm(request)
-        actor, now = accounts.actor(request.user), timezone.now()
-        try:
-            if verb == "confirm":
-                names = accounts.counted_as(request.user, at=now)
-                pending_changes.confirm(row, actor=actor, names=names, now=now)
-            else:
-                pending_changes.reject(row, actor=actor, reason=form.cleaned_data["reason"], now=now)
-        except pending_changes.ChangeRefused as error:
-            form.add_error(None, localization.say(error.reason))
+            pending_changes.confirm(row, actor=actor, names=accounts.counted_as(request.user, at=now), now=now)
         else:
-            return lead(request, reverse("console:safety"))
+            pending_changes.reject(row, actor=actor, reason=given["reason"], now=now)
+
     title = _("Confirm the change") if verb == "confirm" else _("Reject the change")
-    shown = {"title": title, "icon": "shield-check", "verb": title, "text": row.reason}
-    return form_dialog.ask(
-        request, form, back=reverse("console:safety"), address=reverse("console:change", args=(pk, verb)), **shown
-    )
+    shown: dict[str, Any] = {"title": title, "icon": "shield-check", "verb": title, "text": row.reason}
+    shown["address"] = reverse("console:change", args=(pk, verb))
+    back, grave = reverse("console:safety"), verb == "confirm"
+    return form_dialog.act(request, form, settle, back=back, step_up=grave, **shown)
 
 
 def open_changes(request: Request, clusters: list[Cluster]) -> list[dict[str, Any]]:

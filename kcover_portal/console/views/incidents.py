@@ -1,5 +1,6 @@
 """Incidents, their events and decisions."""
 
+from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Page, Paginator
@@ -14,11 +15,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover import audit
 from kcover.evidence import excerpt
 from kcover.faults import catalog, fault
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, incident_groups, lists
-from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.reads import dashboards, needs, past_remedies, storms
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
@@ -156,25 +156,25 @@ def close(request: Request, pk: int) -> HttpResponse:
     require(request, Verb.APPROVE if rescue.question_about(row) else Verb.CLOSE, row.node or row.cluster)
     form = forms.Act(request.POST or None)
     page = reverse("console:incident", args=(pk,))
-    if request.method == "POST" and form.is_valid():
-        reason = form.cleaned_data["reason"]
-        try:
-            services.close_by_hand(row, actor=accounts.actor(request.user), reason=reason, now=timezone.now())
-        except services.CloseRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, page)
-    shown: dict[str, Any] = {}
+
+    def close_it(given: dict[str, Any], now: datetime) -> None:
+        services.close_by_hand(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
     if row.node is None:
         title = _("Close the storm")
         text = _("Confirms that the cause is gone. Its nodes are evaluated again at once.")
-        shown["is_storm"] = row.kind == STORM
-        if row.kind == STORM and row.state == Incident.State.OPEN:
-            now = timezone.now()
-            shown |= {"held": rescue.held_by_storm(row, now=now), "after": rescue.after_storm(row, now=now)}
     else:
         title = _("Close the incident")
         text = _("Closes the incident without verification. If the fault recurs, a new incident is opened.")
     address = reverse("console:incident-close", args=(pk,))
-    shown |= {"address": address, "title": title, "text": text, "verb": title, "icon": "check"}
-    return form_dialog.ask(request, form, back=page, **shown)
+    shown: dict[str, Any] = {"address": address, "title": title, "text": text, "verb": title, "icon": "check"}
+    return form_dialog.act(request, form, close_it, back=page, more=lambda: _held(row), **shown)
+
+
+def _held(row: Incident) -> dict[str, Any]:
+    """What a storm holds back, and what its end leads to."""
+    if row.kind != STORM or row.state != Incident.State.OPEN:
+        return {"is_storm": row.kind == STORM}
+    now = timezone.now()
+    held, after = rescue.held_by_storm(row, now=now), rescue.after_storm(row, now=now)
+    return {"is_storm": True, "held": held, "after": after}

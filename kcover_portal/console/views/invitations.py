@@ -3,6 +3,9 @@
 The token stands behind ``#`` in the link, so no server and no log sees it until the page sends it in a POST.
 """
 
+from datetime import datetime
+from typing import Any
+
 from django.contrib import messages
 from django.forms import BaseForm
 from django.http import HttpRequest, HttpResponse
@@ -20,7 +23,6 @@ from kcover_portal.accounts.models import Invitation, User, Verb
 from kcover_portal.accounts.services import invitations
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
-from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import roles, sign_in
 
 
@@ -30,24 +32,20 @@ def invite(request: Request) -> HttpResponse:
     """Create an account without a password, and a link for its owner. The response shows the link once."""
     require(request, Verb.ADMINISTER, None)
     form = roles.Invite(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        given = form.cleaned_data
-        try:
-            made = invitations.invite_new(
-                given["username"],
-                role=given["role"],
-                cluster=given["cluster"],
-                pool=given["pool"],
-                giver=request.user,
-                actor=queries.actor(request.user),
-                now=timezone.now(),
-            )
-        except services.Refused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return _made(request, *made)
-    return _ask(request, form, title=_("Invite a person"), address=reverse("console:user-invite"))
+
+    def do(given: dict[str, Any], now: datetime) -> HttpResponse:
+        made = invitations.invite_new(
+            given["username"],
+            role=given["role"],
+            cluster=given["cluster"],
+            pool=given["pool"],
+            giver=request.user,
+            actor=queries.actor(request.user),
+            now=now,
+        )
+        return _made(request, *made)
+
+    return _act(request, form, do, title=_("Invite a person"), address=reverse("console:user-invite"))
 
 
 @require_http_methods(["GET", "POST"])
@@ -57,17 +55,13 @@ def invite_again(request: Request, pk: int) -> HttpResponse:
     require(request, Verb.ADMINISTER, None)
     user = get_object_or_404(User, pk=pk)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        try:
-            services.check_may_change(request.user, user)
-            made = invitations.invite(user, actor=queries.actor(request.user), now=timezone.now())
-        except services.Refused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return _made(request, *made)
+
+    def do(_given: dict[str, Any], now: datetime) -> HttpResponse:
+        services.check_may_change(request.user, user)
+        return _made(request, *invitations.invite(user, actor=queries.actor(request.user), now=now))
+
     title = _("New invitation for %(name)s") % {"name": user.username}
-    return _ask(request, form, title=title, address=reverse("console:user-invite-again", args=(pk,)))
+    return _act(request, form, do, title=title, address=reverse("console:user-invite-again", args=(pk,)))
 
 
 @sensitive_post_parameters()
@@ -103,6 +97,6 @@ def _made(request: Request, invitation: Invitation, secret: str) -> HttpResponse
     return render(request, "console/pages/invitation_made.html", context)
 
 
-def _ask(request: Request, form: BaseForm, **shown: str) -> HttpResponse:
-    look = {"verb": _("Create the link"), "icon": "mail", **shown}
-    return form_dialog.ask(request, form, back=reverse("console:access"), **look)
+def _act(request: Request, form: BaseForm, do: form_dialog.Do, **shown: str) -> HttpResponse:
+    look: dict[str, Any] = {"verb": _("Create the link"), "icon": "mail", **shown}
+    return form_dialog.act(request, form, do, back=reverse("console:access"), step_up=True, **look)

@@ -1,5 +1,6 @@
 """Training jobs: the list, and orders to restart or stop one."""
 
+from datetime import datetime
 from typing import Any
 
 from django.http import Http404, HttpResponse
@@ -9,11 +10,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
-from kcover_portal.console.access import Request, lead, place, require, signed_in
+from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
@@ -88,18 +88,16 @@ def act(request: Request, cluster: str, namespace: str, kind: str, name: str, ac
     row: Cluster = get_object_or_404(accounts.clusters_of(request.user), name=cluster)
     require(request, Verb.REPAIR, row)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        about = {"kind": kind, "namespace": namespace, "name": name, "reason": form.cleaned_data["reason"]}
-        try:
-            _carry_out(request, row, action, about)
-        except (services.OrderRefused, services.JobUnknown) as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:jobs"))
+
+    def order(given: dict[str, Any], now: datetime) -> None:
+        about = {"kind": kind, "namespace": namespace, "name": name, "reason": given["reason"], "now": now}
+        _carry_out(request, row, action, about)
+
     verb, icon = LOOKS[action]
-    return form_dialog.ask(
+    return form_dialog.act(
         request,
         form,
+        order,
         back=reverse("console:jobs"),
         address=reverse("console:job-act", args=(cluster, namespace, kind, name, action)),
         title=_("%(verb)s %(job)s") % {"verb": verb, "job": f"{namespace}/{name}"},
@@ -111,9 +109,9 @@ def act(request: Request, cluster: str, namespace: str, kind: str, name: str, ac
 
 def _carry_out(request: Request, row: Cluster, action: str, about: dict[str, Any]) -> None:
     """Raises OrderRefused, JobUnknown, and Interruption if an approver's second factor is due."""
-    now, actor = timezone.now(), accounts.actor(request.user)
+    actor, now = accounts.actor(request.user), about["now"]
     may_approve = accounts.may(request.user, Verb.APPROVE, row)
-    asked = {**about, "people": accounts.counted_as(request.user, at=now), "may_approve": may_approve, "now": now}
+    asked = {**about, "people": accounts.counted_as(request.user, at=now), "may_approve": may_approve}
     if action == DECLINE:
         services.decline(row, actor=actor, **asked)
         return

@@ -19,7 +19,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries as checks
 from kcover_portal.console import form_dialog, forms, lists
-from kcover_portal.console.access import Request, dialog, lead, place, place_for_preview, require, signed_in
+from kcover_portal.console.access import Request, lead, place, place_for_preview, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import (
@@ -184,27 +184,17 @@ def act(request: Request, cluster: str, name: str, verb: str) -> HttpResponse:
     passes = accounts.may(request.user, Verb.OVERRIDE, row)
     typed = row.name if forms.hits_much(plan.pods) else ""
     form = forms.NodeAct(request.POST or None, typed=typed, passable=guards.GUARDS if passes else ())
-    if request.method == "POST" and form.is_valid():
-        if form.cleaned_data["override"]:
+
+    def do(given: dict[str, Any], _now: datetime) -> HttpResponse:
+        if given["override"]:
             confirm(request)
-        try:
-            rescue = services.request(
-                row,
-                verb,
-                actor=accounts.actor(request.user),
-                reason=form.cleaned_data["reason"],
-                now=now,
-                override=form.cleaned_data["override"],
-            )
-        except services.RescueRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            target = reverse("console:rescue", args=(rescue.pk,))
-            return lead(request, target)
-    context: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "form": form, "base": dialog(request)}
-    context |= {"holding": holding, "passes": passes, "chosen": request.POST.getlist("override")}
-    status = 422 if form.errors else 200
-    return render(request, "console/pages/node_act.html", context, status=status)
+        actor, reason = accounts.actor(request.user), given["reason"]
+        rescue = services.request(row, verb, actor=actor, reason=reason, now=now, override=given["override"])
+        return lead(request, reverse("console:rescue", args=(rescue.pk,)))
+
+    shown: dict[str, Any] = {"node": row, "verb": verb, "plan": plan, "holding": holding, "passes": passes}
+    shown |= {"chosen": request.POST.getlist("override"), "page": "console/pages/node_act.html"}
+    return form_dialog.act(request, form, do, back=reverse("console:node", args=(cluster, name)), **shown)
 
 
 @require_http_methods(["GET", "POST"])

@@ -1,5 +1,9 @@
 """Notifications: channels, routes, tests and the delivery log, for admins of all clusters."""
 
+from datetime import datetime
+from typing import Any
+
+from django.forms import BaseForm
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -7,14 +11,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, lists
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import channels
-from kcover_portal.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, Delivery, Route
 
@@ -63,17 +64,14 @@ def new_channel(request: Request, kind: str) -> HttpResponse:
     if label is None:
         return redirect("console:notifications")
     form = channels.ChannelForm(request.POST or None, kind=kind)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor = accounts.actor(request.user)
-        try:
-            services.make_channel(form.cleaned_data["name"], kind, form.settings(), actor=actor, now=timezone.now())
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:notifications"))
+
+    def make(given: dict[str, Any], now: datetime) -> None:
+        services.make_channel(given["name"], kind, form.settings(), actor=accounts.actor(request.user), now=now)
+
     address = reverse("console:channel-new", args=(kind,))
-    return _ask(request, form, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Create"), address=address)
+    return _act(
+        request, form, make, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Create"), address=address
+    )
 
 
 @require_http_methods(["GET", "POST"])
@@ -82,17 +80,13 @@ def channel(request: Request, name: str) -> HttpResponse:
     require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Channel.objects.select_related("person"), name=name)
     form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            services.change_channel(row, form.settings(), actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:notifications"))
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        actor = accounts.actor(request.user)
+        services.change_channel(row, form.settings(), actor=actor, reason=given["reason"], now=now)
+
     address = reverse("console:channel", args=(name,))
-    return _ask(request, form, title=_("Channel %(name)s") % {"name": name}, verb=_("Save"), address=address)
+    return _act(request, form, change, title=_("Channel %(name)s") % {"name": name}, verb=_("Save"), address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -102,19 +96,16 @@ def delete_channel(request: Request, name: str) -> HttpResponse:
     require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Channel, name=name)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            services.delete_channel(row, actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:notifications"))
+
+    def delete(given: dict[str, Any], now: datetime) -> None:
+        services.delete_channel(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
     title = _("Delete channel %(name)s…") % {"name": name}
     text = _("Its routes are deleted with it. The delivery log is kept.")
     address = reverse("console:channel-delete", args=(name,))
-    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+    return _act(
+        request, form, delete, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True
+    )
 
 
 @require_POST
@@ -133,24 +124,18 @@ def new_route(request: Request) -> HttpResponse:
     require(request, Verb.WRITE_CHANNELS, None)
     clusters = accounts.clusters_of(request.user)
     form = channels.RouteForm(request.POST or None, clusters=clusters, channel=request.GET.get("channel", ""))
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        given = form.cleaned_data
-        try:
-            services.make_route(
-                given["channel"],
-                kinds=given["kinds"],
-                cluster=given["cluster"],
-                least=given["least"],
-                actor=accounts.actor(request.user),
-                now=timezone.now(),
-            )
-        except FieldError as error:
-            form.add_error(error.field, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:notifications"))
-    context = {"form": form, "base": dialog(request)}
-    return render(request, "console/pages/route_new.html", context, status=422 if form.errors else 200)
+
+    def make(given: dict[str, Any], now: datetime) -> None:
+        services.make_route(
+            given["channel"],
+            kinds=given["kinds"],
+            cluster=given["cluster"],
+            least=given["least"],
+            actor=accounts.actor(request.user),
+            now=now,
+        )
+
+    return _act(request, form, make, page="console/pages/route_new.html")
 
 
 @require_http_methods(["GET", "POST"])
@@ -159,14 +144,13 @@ def delete_route(request: Request, pk: int) -> HttpResponse:
     require(request, Verb.WRITE_CHANNELS, None)
     row = get_object_or_404(Route.objects.select_related("channel", "cluster"), pk=pk)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        services.delete_route(row, actor=actor, reason=reason, now=timezone.now())
-        return lead(request, reverse("console:notifications"))
+
+    def delete(given: dict[str, Any], now: datetime) -> None:
+        services.delete_route(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
     title = _("Delete this route to %(name)s…") % {"name": row.channel.name}
     address = reverse("console:route-delete", args=(pk,))
-    return _ask(request, form, title=title, verb=_("Delete"), address=address, icon="trash", grave=True)
+    return _act(request, form, delete, title=title, verb=_("Delete"), address=address, icon="trash", grave=True)
 
 
 @require_POST
@@ -177,5 +161,6 @@ def retry(request: Request, pk: int) -> HttpResponse:
     return lead(request, reverse("console:notifications"))
 
 
-def _ask(request: Request, form: forms.Act | channels.ChannelForm, **shown: object) -> HttpResponse:
-    return form_dialog.ask(request, form, back=reverse("console:notifications"), **{"icon": "bell", **shown})
+def _act(request: Request, form: BaseForm, do: form_dialog.Do, **shown: Any) -> HttpResponse:
+    look = {"icon": "bell", **shown}
+    return form_dialog.act(request, form, do, back=reverse("console:notifications"), step_up=True, **look)

@@ -20,7 +20,6 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import action_labels, form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import repairs as repair_forms
 from kcover_portal.console.forms.repairs import RepairForm
 from kcover_portal.console.views.saved_views import opens_first
@@ -169,7 +168,6 @@ def terms(request: Request) -> HttpResponse:
     form = repair_forms.TermsForm(request.POST or None, initial=initial)
 
     def do(given: dict[str, Any], now: datetime) -> None:
-        confirm(request)
         actor = accounts.actor(request.user)
         services.set_terms(given["vendor"], form.terms(), actor=actor, reason=given["reason"], now=now)
 
@@ -183,6 +181,7 @@ def terms(request: Request) -> HttpResponse:
         text=_("Sets the next date of a repair if nobody names one. Leave both fields blank to remove the terms."),
         verb=_("Save"),
         icon="calendar",
+        step_up=True,
     )
 
 

@@ -16,16 +16,13 @@ from django.views.decorators.http import require_GET, require_http_methods
 from kcover.reports.lemons import Lemon
 from kcover.reports.records import By
 from kcover.reports.report import Report
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import exports, form_dialog, report_choice
-from kcover_portal.console.access import Request, lead, place, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.access import Request, place, require, signed_in
 from kcover_portal.console.forms.cluster_settings import LemonRepairs, Price
 from kcover_portal.console.reads import report_charts, report_figures, report_words
 from kcover_portal.console.views import export as export_view
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.reports import lemon_repairs, reliability, tables
@@ -143,17 +140,13 @@ def _settable(request: Request, cluster: str) -> Cluster:
 
 def _set(request: Request, form: Price | LemonRepairs, row: Cluster, setting: str, **shown: str) -> HttpResponse:
     """Show the form of a setting (GET), then change it (POST)."""
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        changes, reason = {setting: form.cleaned_data[setting]}, form.cleaned_data["reason"]
-        actor = accounts.actor(request.user)
-        try:
-            cluster_settings.set_cluster(row, changes, actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:reports"))
-    return form_dialog.ask(request, form, back=reverse("console:reports"), verb=_("Save"), icon="settings", **shown)
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        changes, actor = {setting: given[setting]}, accounts.actor(request.user)
+        cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=now)
+
+    look: dict[str, Any] = {"verb": _("Save"), "icon": "settings", **shown}
+    return form_dialog.act(request, form, change, back=reverse("console:reports"), step_up=True, **look)
 
 
 def _rows(table: str, scope: accounts.Scope, asked: report_choice.Asked, *, now: datetime) -> list[tables.Row]:

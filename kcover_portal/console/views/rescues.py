@@ -1,6 +1,7 @@
 """Rescues: the list by tabs, one rescue step by step, and actions on it."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from django.core.paginator import Paginator
@@ -13,12 +14,10 @@ from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover import lifecycle
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import forms, lists
-from kcover_portal.console.access import Request, dialog, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.reads import approvals, bulk_actions, entries as records, rescues as reads, waits
 from kcover_portal.console.rescue_tabs import TABS
 from kcover_portal.console.views.saved_views import opens_first
@@ -132,32 +131,29 @@ def act(request: Request, pk: int, verb: str) -> HttpResponse:
     row = _find(request, pk)
     require(request, _needed(request, verb, row), row.node)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        if verb in CONFIRMED:
-            confirm(request)
+
+    def do(given: dict[str, Any], now: datetime) -> HttpResponse:
         say: Callable[..., Rescue] = getattr(services, verb)
-        try:
-            say(
-                row,
-                actor=accounts.actor(request.user),
-                reason=form.cleaned_data["reason"],
-                now=timezone.now(),
-                plan_hash=request.POST.get("plan_hash") or None,
-                **({"via": "console"} if verb in ("approve", "reject") else {}),
-                **({"approver": accounts.may(request.user, Verb.APPROVE, row.node)} if verb == "cancel" else {}),
-                **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
-            )
-        except services.RescueRefused as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, _after(request, row, verb))
-    steps = list(row.steps.all())
-    context = {"rescue": row, "verb": verb, "form": form, "steps": steps, "step": reads.current(steps)}
-    context["base"] = dialog(request)
-    context["presets"] = PRESETS.get(verb, ())
-    if verb in ("approve", "reject"):
-        context["question"] = approvals.question(row, user=request.user)
-    return render(request, "console/pages/rescue_act.html", context, status=422 if form.errors else 200)
+        say(
+            row,
+            actor=accounts.actor(request.user),
+            reason=given["reason"],
+            now=now,
+            plan_hash=request.POST.get("plan_hash") or None,
+            **({"via": "console"} if verb in ("approve", "reject") else {}),
+            **({"approver": accounts.may(request.user, Verb.APPROVE, row.node)} if verb == "cancel" else {}),
+            **({"step": _number(request.POST.get("step", ""))} if verb in ("retry", "skip") else {}),
+        )
+        return lead(request, _after(request, row, verb))
+
+    def more() -> dict[str, Any]:
+        steps = list(row.steps.all())
+        asked = approvals.question(row, user=request.user) if verb in ("approve", "reject") else None
+        return {"steps": steps, "step": reads.current(steps), "question": asked}
+
+    page = {"page": "console/pages/rescue_act.html", "back": reverse("console:rescue", args=(pk,))}
+    shown: dict[str, Any] = {"rescue": row, "verb": verb, "presets": PRESETS.get(verb, ()), **page}
+    return form_dialog.act(request, form, do, step_up=verb in CONFIRMED, more=more, **shown)
 
 
 def _after(request: Request, row: Rescue, verb: str) -> str:

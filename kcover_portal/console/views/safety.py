@@ -1,7 +1,8 @@
 """Safety: the guards of each cluster with their counts, and changing them."""
 
 import zoneinfo
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
@@ -12,11 +13,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.decisions import guards
 from kcover.policy import document
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, presentation, scope_choice
-from kcover_portal.console.access import Request, lead, require, signed_in
+from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import guard_settings
 from kcover_portal.console.forms.cluster_settings import DOMAINS
@@ -24,7 +24,6 @@ from kcover_portal.console.forms.scopes import FIELDS
 from kcover_portal.console.reads import headroom as breaker_history, safety as reads, trends
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.console.views import cluster_settings as setting_views
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
@@ -112,20 +111,18 @@ def guard(request: Request, cluster: str, guard: str) -> HttpResponse:
     row = _cluster(request, cluster)
     require(request, Verb.CONFIGURE, row)
     form = guard_settings.Guard(request.POST or None, guard=guard, settings=fleet.guards_of(row))
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
-                return setting_views.ask_second(request, row, "guards", form.patch(), reason=reason)
-            cluster_settings.set_guards(row, form.patch(), actor=actor, reason=reason, now=timezone.now())
-        except guards.SettingError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:safety"))
+
+    def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
+        if pending_changes.loosens_guards(row, form.patch()) and pending_changes.needs_second(row):
+            return setting_views.ask_second(request, row, "guards", form.patch(), reason=given["reason"])
+        actor = accounts.actor(request.user)
+        cluster_settings.set_guards(row, form.patch(), actor=actor, reason=given["reason"], now=now)
+        return None
+
     look = presentation.GUARDS[guard]
     address = reverse("console:safety-guard", args=(row.name, guard))
-    return _ask(request, form, title=f"{look.label} · {row.name}", icon=look.icon, text=look.help, address=address)
+    title = f"{look.label} · {row.name}"
+    return _act(request, form, change, step_up=True, title=title, icon=look.icon, text=look.help, address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -137,8 +134,8 @@ def mode(request: Request, cluster: str) -> HttpResponse:
     form = guard_settings.ClusterMode(
         request.POST or None, mode=wanted if wanted in presentation.TABLES["mode"] else row.mode
     )
-    if request.method == "POST" and form.is_valid():
-        given = form.cleaned_data
+
+    def change(given: dict[str, Any], now: datetime) -> HttpResponse | None:
         actor, changes = accounts.actor(request.user), {"mode": given["mode"]}
         if row.mode == Mode.PAUSED and given["mode"] != Mode.PAUSED:
             require(request, Verb.RESUME, row)
@@ -148,15 +145,12 @@ def mode(request: Request, cluster: str) -> HttpResponse:
             require(request, Verb.CONFIGURE, row)
             if pending_changes.needs_second(row):
                 return setting_views.ask_second(request, row, "settings", changes, reason=given["reason"])
-        try:
-            cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=timezone.now())
-        except FieldError as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:safety"))
+        cluster_settings.set_cluster(row, changes, actor=actor, reason=given["reason"], now=now)
+        return None
+
     title = _("Mode of %(cluster)s") % {"cluster": row.name}
     address = reverse("console:safety-mode", args=(row.name,))
-    return _ask(request, form, title=title, icon="shield-check", address=address)
+    return _act(request, form, change, title=title, icon="shield-check", address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -175,29 +169,27 @@ def announce(request: Request) -> HttpResponse:
             zone=zone.key,
             initial=initial,
         )
-        if request.method == "POST" and form.is_valid():
-            given, now = form.cleaned_data, timezone.now()
+
+        def schedule(given: dict[str, Any], now: datetime) -> None:
             require(request, Verb.MAINTAIN, given["cluster"])
             starts_at, ends_at = form.span(now=now)
-            try:
-                cluster_settings.open_maintenance(
-                    given["cluster"],
-                    selection=given["scope"].to_json(),
-                    fields=FIELDS,
-                    starts_at=starts_at,
-                    ends_at=ends_at,
-                    repeats=given["recurrence"],
-                    reason=given["reason"],
-                    actor=accounts.actor(request.user),
-                    now=now,
-                )
-            except FieldError as error:
-                form.add_error(form.placed.get(error.field, error.field), localization.say(error.reason))
-            else:
-                return lead(request, reverse("console:safety"))
+            cluster_settings.open_maintenance(
+                given["cluster"],
+                selection=given["scope"].to_json(),
+                fields=FIELDS,
+                starts_at=starts_at,
+                ends_at=ends_at,
+                repeats=given["recurrence"],
+                reason=given["reason"],
+                actor=accounts.actor(request.user),
+                now=now,
+            )
+
         text = presentation.GUARDS["maintenance"].help
         address = reverse("console:maintenance-new")
-        return _ask(request, form, title=_("Schedule maintenance"), icon="tool", text=text, note=note, address=address)
+        shown: dict[str, Any] = {"title": _("Schedule maintenance"), "icon": "tool", "text": text, "note": note}
+        shown["address"] = address
+        return _act(request, form, schedule, **shown)
 
 
 @require_http_methods(["GET", "POST"])
@@ -208,22 +200,18 @@ def end_maintenance(request: Request, pk: int) -> HttpResponse:
     row = get_object_or_404(reads.windows(list(accounts.clusters_of(request.user)), now=now), pk=pk)
     require(request, Verb.MAINTAIN, row.cluster)
     form = guard_settings.EndWindow(request.POST or None, repeats=row.series is not None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        cluster_settings.end_maintenance(
-            row,
-            actor=accounts.actor(request.user),
-            reason=form.cleaned_data["reason"],
-            now=now,
-            whole_series=form.whole_series,
-        )
-        return lead(request, reverse("console:safety"))
+
+    def end(given: dict[str, Any], now: datetime) -> None:
+        actor, whole = accounts.actor(request.user), form.whole_series
+        cluster_settings.end_maintenance(row, actor=actor, reason=given["reason"], now=now, whole_series=whole)
+
     address = reverse("console:maintenance-end", args=(pk,))
-    return _ask(request, form, title=_("End this maintenance"), icon="tool", text=row.reason, address=address)
+    shown: dict[str, Any] = {"title": _("End this maintenance"), "icon": "tool", "text": row.reason, "address": address}
+    return _act(request, form, end, step_up=True, **shown)
 
 
-def _ask(request: Request, form: forms.Act, **shown: object) -> HttpResponse:
-    return form_dialog.ask(request, form, back=reverse("console:safety"), **{"verb": _("Save"), **shown})
+def _act(request: Request, form: forms.Act, do: form_dialog.Do, **shown: Any) -> HttpResponse:
+    return form_dialog.act(request, form, do, back=reverse("console:safety"), **{"verb": _("Save"), **shown})
 
 
 def _cluster(request: Request, name: str) -> Cluster:

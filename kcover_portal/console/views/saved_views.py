@@ -61,7 +61,7 @@ def save(request: Request, name: str) -> HttpResponse:
 
     back = f"{reverse(PAGES[name])}?{found.view_query or 'view=none'}"
     address = f"{reverse('console:view-new', args=(name,))}?{found.view_query}"
-    look = {"title": _("Save view"), "verb": _("Save"), "icon": "device-floppy"}
+    look: dict[str, Any] = {"title": _("Save view"), "verb": _("Save"), "icon": "device-floppy"}
     text = _("Keeps the filters, the order and the columns of this list.")
     return form_dialog.act(request, form, do, back=back, address=address, text=text, **look)
 
@@ -78,7 +78,7 @@ def change(request: Request, pk: int) -> HttpResponse:
         saved_views.change(row, now=now, **given)
 
     address = reverse("console:view-change", args=(pk,))
-    look = {"title": _("View %(name)s") % {"name": row.name}, "verb": _("Save"), "icon": "edit"}
+    look: dict[str, Any] = {"title": _("View %(name)s") % {"name": row.name}, "verb": _("Save"), "icon": "edit"}
     return form_dialog.act(request, form, do, back=_page(row.listing, QueryDict(row.query)), address=address, **look)
 
 
@@ -92,7 +92,11 @@ def delete(request: Request, pk: int) -> HttpResponse:
         saved_views.delete(row, now=now)
 
     address = reverse("console:view-delete", args=(pk,))
-    look = {"title": _("Delete view %(name)s?") % {"name": row.name}, "verb": _("Delete"), "icon": "trash"}
+    look: dict[str, Any] = {
+        "title": _("Delete view %(name)s?") % {"name": row.name},
+        "verb": _("Delete"),
+        "icon": "trash",
+    }
     text = _("The rows of the list stay as they are.")
     back = _page(row.listing, QueryDict(row.query))
     form = Form(request.POST if request.method == "POST" else None)
@@ -110,7 +114,11 @@ def withdraw(request: Request, pk: int) -> HttpResponse:
         saved_views.withdraw(row, actor=accounts.actor(request.user), now=now)
 
     address = reverse("console:view-withdraw", args=(pk,))
-    look = {"title": _("Stop sharing view %(name)s?") % {"name": row.name}, "verb": _("Stop sharing"), "icon": "users"}
+    look: dict[str, Any] = {
+        "title": _("Stop sharing view %(name)s?") % {"name": row.name},
+        "verb": _("Stop sharing"),
+        "icon": "users",
+    }
     text = _("%(person)s keeps the view.") % {"person": row.user.get_username()}
     form = Form(request.POST if request.method == "POST" else None)
     return form_dialog.act(

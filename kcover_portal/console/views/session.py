@@ -1,6 +1,8 @@
 """Signing in and out, preferences, and the button that pauses everything."""
 
 import zoneinfo
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -8,7 +10,7 @@ from django.contrib.auth import logout
 from django.contrib.auth.views import LoginView
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import reverse
+from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
@@ -17,14 +19,16 @@ from django.views.decorators.http import require_http_methods, require_POST
 from kcover_portal.accounts import queries as accounts, services as account_services
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.accounts.services import oidc
-from kcover_portal.console import admission, forms
-from kcover_portal.console.access import Request, dialog, later, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console import admission, form_dialog, forms
+from kcover_portal.console.access import Request, later, require, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 from kcover_portal.views import pack_previews
+
+PAUSE: Mapping[str, Any] = {"page": "console/pages/pause.html", "back": reverse_lazy("console:overview")}
+PAUSED: Mapping[str, Any] = {**PAUSE, "page": "console/pages/paused.html"}
 
 
 class SignIn(LoginView):
@@ -94,14 +98,14 @@ def pause(request: Request) -> HttpResponse:
     """
     require(request, Verb.PAUSE, None)
     form = forms.Pause(request.POST if request.method == "POST" else None)
-    if request.method == "POST" and form.is_valid():
-        reason = form.cleaned_data["reason"]
-        services.pause(cluster=None, reason=reason, actor=accounts.actor(request.user), now=timezone.now())
-        if reason or not request.htmx:
-            return lead(request, reverse("console:overview"))
-        return render(request, "console/pages/paused.html", {"form": forms.Act(), "base": dialog(request)})
-    context = {"verb": "pause", "form": form, "base": dialog(request)}
-    return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)
+
+    def do(given: dict[str, Any], now: datetime) -> HttpResponse | None:
+        services.pause(cluster=None, reason=given["reason"], actor=accounts.actor(request.user), now=now)
+        if given["reason"] or not request.htmx:
+            return None
+        return form_dialog.ask(request, forms.Act(), **PAUSED)
+
+    return form_dialog.act(request, form, do, verb="pause", **PAUSE)
 
 
 @require_http_methods(["GET", "POST"])
@@ -110,15 +114,15 @@ def pause_reason(request: Request) -> HttpResponse:
     """Add the reason to a pause that is in force."""
     require(request, Verb.PAUSE, None)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        paused = runtime.installation().mode == Mode.PAUSED
-        if paused:
-            actor = accounts.actor(request.user)
-            services.pause(cluster=None, reason=form.cleaned_data["reason"], actor=actor, now=timezone.now())
-            return lead(request, reverse("console:overview"))
-        form.add_error(None, _("Automation is no longer paused. Nothing was changed."))
-    context = {"form": form, "base": dialog(request)}
-    return render(request, "console/pages/paused.html", context, status=422 if form.errors else 200)
+
+    def do(given: dict[str, Any], now: datetime) -> HttpResponse | None:
+        if runtime.installation().mode != Mode.PAUSED:
+            form.add_error(None, _("Automation is no longer paused. Nothing was changed."))
+            return form_dialog.ask(request, form, **PAUSED)
+        services.pause(cluster=None, reason=given["reason"], actor=accounts.actor(request.user), now=now)
+        return None
+
+    return form_dialog.act(request, form, do, **PAUSED)
 
 
 @require_http_methods(["GET", "POST"])
@@ -127,10 +131,8 @@ def resume(request: Request) -> HttpResponse:
     """Let the portal act again."""
     require(request, Verb.RESUME, None)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor = accounts.actor(request.user)
-        services.resume(cluster=None, reason=form.cleaned_data["reason"], actor=actor, now=timezone.now())
-        return lead(request, reverse("console:overview"))
-    context = {"verb": "resume", "form": form, "base": dialog(request)}
-    return render(request, "console/pages/pause.html", context, status=422 if form.errors else 200)
+
+    def do(given: dict[str, Any], now: datetime) -> None:
+        services.resume(cluster=None, reason=given["reason"], actor=accounts.actor(request.user), now=now)
+
+    return form_dialog.act(request, form, do, step_up=True, verb="resume", **PAUSE)

@@ -1,5 +1,9 @@
 """Sources of faults: everybody sees those of their clusters; admins of a cluster change them."""
 
+from datetime import datetime
+from typing import Any
+
+from django.forms import BaseForm
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
@@ -9,14 +13,11 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover import reasons
 from kcover.sources import settings
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
-from kcover_portal.console.access import Request, dialog, lead, place, require, signed_in
-from kcover_portal.console.confirmation import confirm
+from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.forms.sources import SourceForm
-from kcover_portal.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
@@ -67,27 +68,22 @@ def new_source(request: Request, kind: str) -> HttpResponse:
     if kind not in ADDED:
         raise Http404
     form = SourceForm(request.POST or None, kind=kind, clusters=clusters)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        cluster = clusters.get(name=form.cleaned_data["cluster"])
-        given = form.given()
-        try:
-            services.make_source(
-                form.cleaned_data["name"],
-                kind,
-                cluster,
-                url=given.get("url", ""),
-                token=given.get("token", ""),
-                given=given.get("settings", {}),
-                actor=accounts.actor(request.user),
-                now=timezone.now(),
-            )
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:sources"))
+
+    def make(given: dict[str, Any], now: datetime) -> None:
+        cluster, columns = clusters.get(name=given["cluster"]), form.given()
+        services.make_source(
+            given["name"],
+            kind,
+            cluster,
+            url=columns.get("url", ""),
+            token=columns.get("token", ""),
+            given=columns.get("settings", {}),
+            actor=accounts.actor(request.user),
+            now=now,
+        )
+
     title = _("New source: %(kind)s") % {"kind": Source.Kind(kind).label}
-    return _ask(request, form, title=title, verb=_("Add"), address=reverse("console:source-new", args=(kind,)))
+    return _act(request, form, make, title=title, verb=_("Add"), address=reverse("console:source-new", args=(kind,)))
 
 
 @require_http_methods(["GET", "POST"])
@@ -95,17 +91,13 @@ def new_source(request: Request, kind: str) -> HttpResponse:
 def source(request: Request, name: str) -> HttpResponse:
     row = _configurable(request, name)
     form = SourceForm(request.POST or None, kind=row.kind, source=row)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            services.change_source(row, form.given(), actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.refuse(error)
-        else:
-            return lead(request, reverse("console:sources"))
+
+    def change(given: dict[str, Any], now: datetime) -> None:
+        actor = accounts.actor(request.user)
+        services.change_source(row, form.given(), actor=actor, reason=given["reason"], now=now)
+
     address = reverse("console:source", args=(name,))
-    return _ask(request, form, title=_("Source %(name)s") % {"name": name}, verb=_("Save"), address=address)
+    return _act(request, form, change, title=_("Source %(name)s") % {"name": name}, verb=_("Save"), address=address)
 
 
 @require_http_methods(["GET", "POST"])
@@ -113,19 +105,16 @@ def source(request: Request, name: str) -> HttpResponse:
 def delete_source(request: Request, name: str) -> HttpResponse:
     row = _configurable(request, name)
     form = forms.Act(request.POST or None)
-    if request.method == "POST" and form.is_valid():
-        confirm(request)
-        actor, reason = accounts.actor(request.user), form.cleaned_data["reason"]
-        try:
-            services.delete_source(row, actor=actor, reason=reason, now=timezone.now())
-        except FieldError as error:
-            form.add_error(None, localization.say(error.reason))
-        else:
-            return lead(request, reverse("console:sources"))
+
+    def delete(given: dict[str, Any], now: datetime) -> None:
+        services.delete_source(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
+
     title = _("Delete source %(name)s…") % {"name": name}
     text = _("Its tokens are revoked. Incidents that it opened stay.")
     address = reverse("console:source-delete", args=(name,))
-    return _ask(request, form, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True)
+    return _act(
+        request, form, delete, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True
+    )
 
 
 @require_POST
@@ -150,5 +139,6 @@ def _configurable(request: Request, name: str) -> Source:
     return row
 
 
-def _ask(request: Request, form: forms.Act | SourceForm, **shown: object) -> HttpResponse:
-    return form_dialog.ask(request, form, back=reverse("console:sources"), **{"icon": "plug", **shown})
+def _act(request: Request, form: BaseForm, do: form_dialog.Do, **shown: Any) -> HttpResponse:
+    look = {"icon": "plug", **shown}
+    return form_dialog.act(request, form, do, back=reverse("console:sources"), step_up=True, **look)

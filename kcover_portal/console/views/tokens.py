@@ -63,7 +63,8 @@ def new_token(request: Request) -> HttpResponse:
         made = services.make_token(given["kind"], **rights, owner=request.user, created_by=actor, now=now)
         return _made(request, *made, back=reverse("console:access"))
 
-    shown = {"title": _("New token"), "verb": _("Create token"), "icon": "key", "address": reverse("console:token-new")}
+    shown: dict[str, Any] = {"title": _("New token"), "verb": _("Create token"), "icon": "key"}
+    shown["address"] = reverse("console:token-new")
     return form_dialog.act(request, form, create, back=reverse("console:access"), **shown)
 
 
@@ -81,20 +82,19 @@ def rotate_token(request: Request, pk: int) -> HttpResponse:
     form = tokens.Rotation(request.POST or None)
 
     def rotate(given: dict[str, Any], now: datetime) -> HttpResponse:
-        confirm(request)
         overlap, actor = timedelta(seconds=given["overlap"]), queries.actor(request.user)
         made, secret = services.rotate(token, overlap=overlap, owner=request.user, actor=actor, now=now)
         token.refresh_from_db()
         return _made(request, made, secret, back=back, replaced=token)
 
-    shown = {
+    shown: dict[str, Any] = {
         "title": _("Rotate token %(prefix)s…") % {"prefix": token.prefix},
         "text": _("Creates a token with the same rights and a new secret."),
         "verb": _("Rotate"),
         "icon": "refresh",
         "address": request.get_full_path(),
     }
-    return form_dialog.act(request, form, rotate, back=back, **shown)
+    return form_dialog.act(request, form, rotate, back=back, step_up=True, **shown)
 
 
 @require_http_methods(["GET", "POST"])
@@ -108,7 +108,7 @@ def withdraw_token(request: Request, pk: int) -> HttpResponse:
         services.revoke_token(token, actor=queries.actor(request.user), now=now, reason=given["reason"])
 
     title = _("Revoke token %(prefix)s…") % {"prefix": token.prefix}
-    shown = {"title": title, "verb": _("Revoke"), "icon": "ban", "grave": True}
+    shown: dict[str, Any] = {"title": title, "verb": _("Revoke"), "icon": "ban", "grave": True}
     address = reverse("console:token-withdraw", args=(pk,))
     return form_dialog.act(request, form, withdraw, back=reverse("console:access"), address=address, **shown)
 

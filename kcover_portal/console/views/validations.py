@@ -18,7 +18,6 @@ from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import validation_profiles, validations as services
 from kcover_portal.console import form_dialog, forms, lists, scope_choice
 from kcover_portal.console.access import Request, lead, require, signed_in
-from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms import checks
 from kcover_portal.console.forms.validation_profiles import ProfileText
 from kcover_portal.console.views.saved_views import opens_first
@@ -130,7 +129,6 @@ def profile(request: Request, name: str) -> HttpResponse:
     require(request, Verb.CONFIGURE, None)
 
     def change(given: dict[str, Any], now: datetime) -> None:
-        confirm(request)
         actor = accounts.actor(request.user)
         validation_profiles.change(name, given["document"], actor=actor, reason=given["reason"], now=now)
 
@@ -144,6 +142,7 @@ def profile(request: Request, name: str) -> HttpResponse:
         text=_("The profile applies to all clusters. Validations that are open keep the profile that they began with."),
         verb=_("Change"),
         icon="shield-check",
+        step_up=True,
     )
 
 
