@@ -1,9 +1,6 @@
 """Celery tasks about accounts: clean-up, and failed sign-ins in the audit log."""
 
-from datetime import timedelta
-
 from celery import shared_task
-from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal.accounts import services
@@ -16,7 +13,7 @@ def prune() -> None:
     old counters and challenges.
     """
     now = timezone.now()
-    services.prune(before=now - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    services.prune(now=now)
     parked_names.prune(now=now)
     sessions.prune(now=now)
     throttle.prune(now=now)

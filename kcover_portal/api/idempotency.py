@@ -8,7 +8,6 @@ A stored answer is given only while the caller still holds every right that the 
 
 import hashlib
 from collections.abc import Callable
-from datetime import timedelta
 from functools import wraps
 from http import HTTPStatus
 from typing import Any
@@ -26,9 +25,9 @@ from kcover_portal.api.models import Answered
 from kcover_portal.api.permissions import require_again, rights_of
 from kcover_portal.errors import FieldError
 from kcover_portal.rescue import services as rescue
+from kcover_portal.runtime.services import retention
 
 HEADER = "Idempotency-Key"
-RESPONSE_RETENTION = timedelta(days=7)
 MAX_KEY_CHARACTERS = 200
 
 View = Callable[..., Response]
@@ -95,7 +94,7 @@ def _first(
 ) -> Response | rescue.RescueRefused:
     """Returns the view's response. A refusal is returned, not raised, so that its audit log entry is committed."""
     now = timezone.now()
-    Answered.objects.filter(at__lt=now - RESPONSE_RETENTION).delete()
+    Answered.objects.filter(at__lt=retention.before(Answered, now=now)).delete()
     row = Answered.objects.create(**claim, request=digest, status=0, body={}, at=now)
     try:
         response = view(self, request, *args, **kwargs)

@@ -110,7 +110,7 @@ def look_at_jobs_in(cluster_id: int) -> None:
 @shared_task(name="checks.prune")
 def prune() -> None:
     """Deletes check runs that ended before the retention time."""
-    before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
-    validations.prune(before=before)
-    services.prune(before=before)
-    services.prune_jobs(before=before)
+    now = timezone.now()
+    validations.prune(now=now)
+    services.prune(now=now)
+    services.prune_jobs(now=now)

@@ -5,7 +5,6 @@ import uuid
 from datetime import timedelta
 
 from celery import shared_task
-from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal import doorbell
@@ -59,4 +58,4 @@ def look_in(cluster_id: int) -> None:
 @shared_task(name="jobs.prune")
 def prune() -> None:
     """Deletes orders that ended before the retention time."""
-    services.prune(before=timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS))
+    services.prune(now=timezone.now())

@@ -13,9 +13,9 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.needs.models import NeedAct
 from kcover_portal.needs.queries import Entry
+from kcover_portal.runtime.services import retention
 
 MAX_SNOOZE = timedelta(days=7)
-RETENTION = timedelta(days=30)  # of acts; a cause that lasts longer forgets them
 
 
 class NeedRefused(Refused):
@@ -76,8 +76,8 @@ def note(entry: Entry, *, text: str, actor: str, now: datetime) -> NeedAct:
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes acts that are older than RETENTION. Returns how many; the audit log keeps them."""
-    return NeedAct.objects.filter(at__lt=now - RETENTION).delete()[0]
+    """Deletes old acts. Returns how many; the audit log keeps them."""
+    return NeedAct.objects.filter(at__lt=retention.before(NeedAct, now=now)).delete()[0]
 
 
 def _record(

@@ -4,7 +4,6 @@ import logging
 from datetime import timedelta
 
 from celery import shared_task
-from django.conf import settings
 from django.utils import timezone
 
 from kcover_portal import doorbell
@@ -88,6 +87,5 @@ def read_objects() -> None:
 @shared_task(name="preflight.prune")
 def prune() -> None:
     """Deletes runs and plans that ended before the retention time."""
-    before = timezone.now() - timedelta(days=settings.KCOVER_KEEP_DAYS)
-    services.prune(before=before)
-    pair_runs.prune(before=before)
+    services.prune(now=timezone.now())
+    pair_runs.prune(now=timezone.now())

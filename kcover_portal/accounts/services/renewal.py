@@ -15,6 +15,7 @@ from kcover import actors, reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
 from kcover_portal.ledger import services as ledger
+from kcover_portal.runtime.services import retention
 
 MIN_RENEWAL_INTERVAL = timedelta(minutes=30)  # each renewal stays in the audit log; an agent retries once an hour
 RENEWABLE = (ApiToken.Origin.ENROLMENT, ApiToken.Origin.RENEWAL)
@@ -85,11 +86,12 @@ def begin_to_use(credential: ApiToken, *, now: datetime) -> bool:
     return True
 
 
-def prune(*, before: datetime) -> int:
-    """Deletes credentials from enrolments and renewals that ended before a time, and returns their number.
+def prune(*, now: datetime) -> int:
+    """Deletes credentials from enrolments and renewals that ended long ago, and returns their number.
 
     A node uses about two dozen a year. The audit log keeps them.
     """
+    before = retention.before(ApiToken, now=now)
     ended = Q(revoked_at__lt=before) | Q(expires_at__lt=before)
     return ApiToken.objects.filter(ended).exclude(origin=ApiToken.Origin.GIVEN).exclude(node="").delete()[0]
 

@@ -34,8 +34,9 @@ from kcover import reasons
 from kcover_portal.accounts.models import AttemptCounter, User
 from kcover_portal.accounts.services import proxies
 from kcover_portal.accounts.services.tokens import RetryLater
+from kcover_portal.runtime.services import retention
 
-FORGET_AFTER = timedelta(hours=1)  # without an attempt
+FORGET_AFTER = retention.time(AttemptCounter)
 MAX_OF_ACCOUNT = 300  # of guesses at one account, whatever their addresses
 MAX_ROWS = 100_000
 BATCH_ROWS = 1000  # rows deleted at a time

@@ -18,14 +18,13 @@ from kcover_portal import doorbell
 from kcover_portal.anchors.models import Verification
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Chain
-from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.runtime.services import concurrency_limits, retention
 
 MAX_OPEN = 20  # verifications of everybody
 SLICE_SECONDS = 5.0
 CHUNK_ENTRIES = 5_000  # entries between two writes of progress
 LEASE_TIME = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
-VERIFICATION_RETENTION = timedelta(days=1)
 
 Clock = Callable[[], datetime]
 State = Verification.State
@@ -57,8 +56,8 @@ def due(*, now: datetime) -> list[int]:
 
 
 def prune(*, now: datetime) -> None:
-    """Deletes the verifications that ended before VERIFICATION_RETENTION."""
-    Verification.objects.filter(ended_at__lt=now - VERIFICATION_RETENTION).delete()
+    """Deletes old verifications."""
+    Verification.objects.filter(ended_at__lt=retention.before(Verification, now=now)).delete()
 
 
 def advance(pk: int, *, clock: Clock) -> None:

@@ -23,6 +23,7 @@ from kcover_portal.checks.services.deep_checks import BATCHES
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port, training_jobs
+from kcover_portal.runtime.services import retention
 
 log = logging.getLogger(__name__)
 
@@ -66,9 +67,9 @@ def look(cluster: Cluster, *, now: datetime) -> None:
         raise problem
 
 
-def prune(*, before: datetime) -> None:
-    """Deletes jobs that ended before that time."""
-    WatchedJob.objects.filter(ended_at__lt=before).delete()
+def prune(*, now: datetime) -> None:
+    """Deletes jobs that ended long ago."""
+    WatchedJob.objects.filter(ended_at__lt=retention.before(WatchedJob, now=now)).delete()
 
 
 class _Look:

@@ -13,11 +13,11 @@ from kcover_portal.checks.services import iperf_rings, node_checks, pvc_check, r
 from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.runtime.services import retention
 
 CLUSTER_CALL_LEASE = timedelta(seconds=60)  # longer than one step's calls of the cluster
 RETRY_AFTER = timedelta(seconds=30)  # for a cluster that did not answer
 MAX_RUNS = 20  # running at one time in a cluster
-PRUNE_BATCH = 1_000  # rows per DELETE
 
 
 class CheckRunRefused(Refused):
@@ -180,20 +180,15 @@ def stop(run: CheckRun, *, actor: str, reason: str, because: reasons.Reason | No
         pvc_check.drop(run, now=now)
 
 
-def prune(*, before: datetime) -> int:
-    """Deletes runs that ended before ``before``, and their commands; returns the number of runs.
+def prune(*, now: datetime) -> int:
+    """Deletes old runs and their commands; returns the number of runs.
 
     Commands of rescues stay: their keys prevent a second request.
     """
-    past = CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before).order_by("pk")
-    removed = 0
-    while keys := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += len(keys)
-        CheckRun.objects.filter(pk__in=keys).delete()
+    before = retention.before(CheckRun, now=now)
+    removed = retention.delete(CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before))
     of_runs = Command.objects.filter(requester_kind=Command.Requester.CHECK_RUN, check_target=None)
-    commands = of_runs.filter(expires_at__lt=before).order_by("pk")
-    while of := list(commands.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        Command.objects.filter(pk__in=of).delete()
+    retention.delete(of_runs.filter(expires_at__lt=before))
     return removed
 
 

@@ -22,6 +22,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import services as rescues
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.runtime.services import retention
 
 MAX_OPEN = 50  # of a cluster
 MAX_NODES = 256  # of one validation
@@ -185,9 +186,10 @@ def is_invasive(profile: profiles.Profile) -> bool:
     return agents or bool(profile.nccl_limits)
 
 
-def prune(*, before: datetime) -> None:
-    """Deletes validations that ended before that time."""
-    Validation.objects.exclude(state__in=queries.OPEN_VALIDATION).filter(finished_at__lt=before).delete()
+def prune(*, now: datetime) -> None:
+    """Deletes old validations."""
+    ended = Validation.objects.exclude(state__in=queries.OPEN_VALIDATION)
+    ended.filter(finished_at__lt=retention.before(Validation, now=now)).delete()
 
 
 def _cancel(

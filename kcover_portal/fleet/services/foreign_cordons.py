@@ -3,15 +3,13 @@
 The watch has no part in this, so a start and an end are as exact as the pause between two looks.
 """
 
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from django.db import transaction
 
 from kcover import marks
 from kcover_portal.fleet.models import ForeignCordon, Node
-
-RETENTION: Final = timedelta(days=60)
+from kcover_portal.runtime.services import retention
 
 
 def look(*, now: datetime) -> None:
@@ -27,8 +25,8 @@ def look(*, now: datetime) -> None:
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes cordons that ended RETENTION ago; returns their number."""
-    return ForeignCordon.objects.filter(ended_at__lt=now - RETENTION).delete()[0]
+    """Deletes old cordons; returns their number."""
+    return ForeignCordon.objects.filter(ended_at__lt=retention.before(ForeignCordon, now=now)).delete()[0]
 
 
 def _by_portal(content: dict[str, object]) -> bool:

@@ -5,15 +5,16 @@ one when the watch lists it.
 """
 
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.runtime.services import retention
 
 MAX_PARKED_NODES = 200  # of one cluster; more names are not enrolled
-PARKED_NODE_RETENTION = timedelta(days=1)  # after the last report
+PARKED_NODE_RETENTION = retention.time(Node)
 
 
 def in_cluster(cluster: Cluster, name: str) -> bool:

@@ -5,7 +5,6 @@ of one node, because an agent may report any number of devices and changes.
 """
 
 from collections.abc import Collection, Sequence
-from datetime import timedelta
 from typing import NamedTuple
 
 from django.db.models import Exists, ExpressionWrapper, F, OuterRef, Q, QuerySet, TextField, Value
@@ -14,10 +13,11 @@ from django.db.models.functions import Cast, Concat
 from kcover.decisions import health
 from kcover_portal.fleet.models import CheckResult, Gpu
 from kcover_portal.fleet.services import bulk_sql
+from kcover_portal.runtime.services import retention as times
 
 MAX_RESULTS = 1_000  # per node; a node with sixteen GPUs has about half as many
 MAX_CHANGES = 2_000  # per node; beyond, half of them stay, so that not every change prunes
-RESULT_RETENTION = timedelta(days=7)  # after a result stops counting
+RESULT_RETENTION = times.time(CheckResult)  # after a result stops counting
 
 
 class GpuSlot(NamedTuple):

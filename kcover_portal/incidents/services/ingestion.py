@@ -7,9 +7,8 @@ and check results add a few more.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.conf import settings
 from django.db import connection, transaction
 
 from kcover import wire
@@ -21,17 +20,15 @@ from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
 from kcover_portal.incidents.services import agent_faults, overflow, record_faults, report_spans
 from kcover_portal.ledger import services as ledger
-
-JOB_RETENTION = timedelta(days=30)  # as long as a storm's window may be
-BATCH_RETENTION = timedelta(days=7)  # longer than any agent's spool is old
-PRUNE_BATCH = 5_000  # rows per DELETE
+from kcover_portal.runtime.services import retention
 
 
 def ingest(reports: Sequence[IncomingReport], *, now: datetime) -> list[wire.Answer]:
     """Stores reports in one transaction; returns an answer to each, in their order.
 
     When this returns, everything accepted is durable. A repeated batch changes nothing (invariant 2). Batches with
-    faults are recognized for BATCH_RETENTION, of the others the last ``agent_reports.REMEMBERED_BATCHES`` per node.
+    faults are recognized as long as their ids are kept (``retention``), of the others the last
+    ``agent_reports.REMEMBERED_BATCHES`` per node.
     """
     answers: dict[int, wire.Answer] = {}
     with transaction.atomic(), ledger.last():
@@ -128,17 +125,12 @@ def _repeated(reports: Mapping[int, IncomingReport], *, now: datetime) -> set[in
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes expired rows; returns how many.
+    """Deletes old batch ids, jobs, changes of checks, and occurrences of closed incidents; returns how many.
 
-    Expired are batch ids that no agent can send again, occurrences of incidents closed KCOVER_KEEP_DAYS ago, and older
-    changes of checks. Incidents and the audit log stay.
+    Incidents and the audit log stay.
     """
-    before = now - timedelta(days=settings.KCOVER_KEEP_DAYS)
-    removed, _ = Batch.objects.filter(at__lt=now - BATCH_RETENTION).delete()
-    removed += JobSeen.objects.filter(at__lt=now - JOB_RETENTION).delete()[0]
-    past = Occurrence.objects.filter(
-        incident__state=Incident.State.CLOSED, incident__closed_at__lt=before, at__lt=before
-    ).order_by()
-    while some := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += Occurrence.objects.filter(pk__in=some).delete()[0]
-    return removed + CheckChange.objects.filter(at__lt=before).delete()[0]
+    models: tuple[type[Batch | JobSeen | CheckChange], ...] = (Batch, JobSeen, CheckChange)
+    removed = sum(model.objects.filter(at__lt=retention.before(model, now=now)).delete()[0] for model in models)
+    before = retention.before(Occurrence, now=now)
+    closed = {"incident__state": Incident.State.CLOSED, "incident__closed_at__lt": before}
+    return removed + retention.delete(Occurrence.objects.filter(**closed, at__lt=before))

@@ -23,6 +23,7 @@ from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.step import job_window
 from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.runtime.services import retention
 
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)
@@ -61,10 +62,10 @@ def _go_on(work: "_Work") -> None:
         work.failed(kube_reasons.of(error), lasting=isinstance(error, port.RefusedByServer), is_open=is_open)
 
 
-def prune(*, before: datetime) -> None:
-    """Deletes orders that ended, and failures that were over, before that time."""
-    JobOrder.objects.filter(ended_at__lt=before, label_stays=False).delete()
-    PodFailure.objects.filter(over_at__lt=before).delete()
+def prune(*, now: datetime) -> None:
+    """Deletes old orders and failures of pods."""
+    JobOrder.objects.filter(ended_at__lt=retention.before(JobOrder, now=now), label_stays=False).delete()
+    PodFailure.objects.filter(over_at__lt=retention.before(PodFailure, now=now)).delete()
 
 
 def _take(pk: int, *, now: datetime) -> JobOrder | None:

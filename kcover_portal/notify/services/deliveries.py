@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet
 from django.utils import translation
@@ -25,6 +24,7 @@ from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
 from kcover_portal.notify.services import alerts, collect, delivery_spans, reminders, render
 from kcover_portal.rescue.control import notify_steps
+from kcover_portal.runtime.services import retention
 
 LEASE = timedelta(seconds=60)  # longer than any send may take
 PAGING_SECONDS = 40.0  # in which the events of one delivery may begin; the last one has its own time on top
@@ -91,9 +91,8 @@ def again(delivery: Delivery, *, now: datetime) -> bool:
 
 
 def prune(*, now: datetime) -> int:
-    """Deletes deliveries that ended KCOVER_KEEP_DAYS ago, with their notices; returns the number of rows."""
-    before = now - timedelta(days=settings.KCOVER_KEEP_DAYS)
-    removed, _ = Delivery.objects.filter(closed_at__lt=before).delete()
+    """Deletes old deliveries with their notices; returns the number of rows."""
+    removed, _ = Delivery.objects.filter(closed_at__lt=retention.before(Delivery, now=now)).delete()
     return removed
 
 

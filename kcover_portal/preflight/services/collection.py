@@ -23,6 +23,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 from kcover_portal.preflight.services import verdict_faults
+from kcover_portal.runtime.services import retention
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,6 @@ NUL = "\\u0000"  # PostgreSQL cannot store it
 MAX_REFUSALS = 100  # stored per workload
 MAX_OPEN_RUNS = 16  # that one node has reports in
 AGREED = 2  # nodes that report one size; another node that reports another size does not end their run
-PRUNE_BATCH = 500  # runs per DELETE
 
 Waiting, Complete, Expired = PreflightRun.State.WAITING, PreflightRun.State.COMPLETE, PreflightRun.State.EXPIRED
 Verdict = PreflightReport.Verdict
@@ -287,12 +287,8 @@ def _note(run: PreflightRun, kind: type[audit.PreflightAct], *, now: datetime) -
     ledger.record(run.cluster.name, entry, actor="system", now=now)
 
 
-def prune(*, before: datetime) -> int:
-    """Deletes runs that ended before a time, and older refusals; returns the number of runs."""
-    PreflightRefusal.objects.filter(at__lt=before, run=None).delete()
-    past = PreflightRun.objects.exclude(state=Waiting).filter(ended_at__lt=before).order_by("pk")
-    removed = 0
-    while ids := list(past.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += len(ids)
-        PreflightRun.objects.filter(pk__in=ids).delete()
-    return removed
+def prune(*, now: datetime) -> int:
+    """Deletes old runs and refusals; returns the number of runs."""
+    PreflightRefusal.objects.filter(at__lt=retention.before(PreflightRefusal, now=now), run=None).delete()
+    ended = PreflightRun.objects.exclude(state=Waiting)
+    return retention.delete(ended.filter(ended_at__lt=retention.before(PreflightRun, now=now)))

@@ -30,6 +30,7 @@ from kcover_portal.preflight.services.pair_jobs import (
     names,
     names_of_places as names_of,
 )
+from kcover_portal.runtime.services import retention
 
 log = logging.getLogger(__name__)
 
@@ -74,9 +75,9 @@ def advance(plan_id: int, *, clock: Clock) -> None:
         held.update(busy_until=None, worker="")
 
 
-def prune(*, before: datetime) -> None:
-    """Deletes plans that ended before that time."""
-    PairPlan.objects.filter(cleaned=True, finished_at__lt=before).delete()
+def prune(*, now: datetime) -> None:
+    """Deletes old plans."""
+    PairPlan.objects.filter(cleaned=True, finished_at__lt=retention.before(PairPlan, now=now)).delete()
 
 
 class _Work:

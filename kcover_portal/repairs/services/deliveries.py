@@ -6,9 +6,9 @@ sent again.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from django.db import IntegrityError, transaction
 
@@ -16,8 +16,7 @@ from kcover import reasons
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.errors import Refused
 from kcover_portal.repairs.models import Repair, VendorDelivery
-
-RETENTION: Final = timedelta(days=30)
+from kcover_portal.runtime.services import retention
 
 
 class DeliveryReused(Refused):
@@ -76,4 +75,4 @@ def once(sink: Sink, delivery: Delivery, carry_out: CarryOut, *, now: datetime) 
 
 def forget(*, now: datetime) -> None:
     """Deletes the answers that nobody asks for any more."""
-    VendorDelivery.objects.filter(received_at__lt=now - RETENTION).delete()
+    VendorDelivery.objects.filter(received_at__lt=retention.before(VendorDelivery, now=now)).delete()

@@ -24,7 +24,7 @@ from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import backtest
 from kcover_portal.rescue.decide.past_guards import Replay
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.runtime.services import concurrency_limits, retention
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,6 @@ CHUNK_INCIDENTS = 20  # incidents between two writes of progress
 LEASE_TIME = timedelta(seconds=60)
 MAX_SLICES = 3  # begun without progress: each lost its worker
 MAX_DURATION = timedelta(minutes=15)  # of the work, without the wait for a place
-TRY_RETENTION = timedelta(days=1)
 
 Clock = Callable[[], datetime]
 
@@ -86,8 +85,8 @@ def due(*, now: datetime) -> list[int]:
 
 
 def prune(*, now: datetime) -> None:
-    """Deletes the tries that ended before TRY_RETENTION."""
-    PolicyTry.objects.filter(ended_at__lt=now - TRY_RETENTION).delete()
+    """Deletes old tries."""
+    PolicyTry.objects.filter(ended_at__lt=retention.before(PolicyTry, now=now)).delete()
 
 
 def advance(pk: int, *, clock: Clock) -> None:

@@ -9,9 +9,9 @@ from kcover import reasons
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.models import JobRestart, Rescue
+from kcover_portal.runtime.services import retention
 
 WINDOW = timedelta(seconds=30)
-FORGET_AFTER = timedelta(days=30)
 
 
 def restarts_of(cluster: Cluster, *, namespace: str, kind: str, name: str) -> QuerySet[JobRestart]:
@@ -23,7 +23,7 @@ def claim(cluster: Cluster, job: Job, *, because: reasons.Reason, rescue: Rescue
     """Claims the job's only restart in this window, as part of the caller's transaction. False: it was restarted."""
     known = restarts_of(cluster, namespace=job.namespace, kind=job.kind, name=job.name)
     what = {"kind": job.kind, "at": now, "rescue": rescue, "because": because.to_json()}
-    JobRestart.objects.filter(at__lt=now - FORGET_AFTER).delete()
+    JobRestart.objects.filter(at__lt=retention.before(JobRestart, now=now)).delete()
     if known.filter(at__gt=now - WINDOW).exists():
         return False
     try:

@@ -19,11 +19,10 @@ from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
-from kcover_portal.sources.models import Source, TakenEvent
+from kcover_portal.runtime.services import retention
+from kcover_portal.sources.models import Source, TakenEvent, ToldSeries
 from kcover_portal.sources.services import source_faults, told_series
 
-REPEATS_KNOWN = timedelta(days=7)
-PRUNE_BATCH = 5_000
 MAX_NAMED = 5  # nodes in a reason
 
 
@@ -244,9 +243,8 @@ def _note(source: Source, taken: IntakeResult, new: Sequence[Observation], *, no
 
 
 def prune(*, now: datetime) -> int:
-    """Forgets events whose repetition nobody expects any more; returns how many."""
-    removed = 0
-    old = TakenEvent.objects.filter(at__lt=now - REPEATS_KNOWN).order_by()
-    while some := list(old.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += TakenEvent.objects.filter(pk__in=some).delete()[0]
-    return removed + told_series.forget(now=now)
+    """Forgets events whose repetition nobody expects any more, and series of long ago; returns how many."""
+    return sum(
+        retention.delete(model.objects.filter(at__lt=retention.before(model, now=now)))
+        for model in (TakenEvent, ToldSeries)
+    )

@@ -20,8 +20,6 @@ from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.sources.models import Source, ToldSeries
 
 SENDING: Final = (Source.Kind.ALERTMANAGER, Source.Kind.CLOUDEVENTS)
-KNOWN_FOR: Final = timedelta(days=14)  # longer than the repetition of an event is recognized
-PRUNE_BATCH: Final = 5_000
 PEERS_WITHIN: Final = timedelta(seconds=60)  # in which equal Prometheus see the same alert begin
 FIRES_AGAIN_AFTER: Final = timedelta(minutes=10)  # longer than a message that was overtaken is under way
 FIRES: Final = Q(fault_at__isnull=False) & (Q(passed_at=None) | Q(fault_at__gt=F("passed_at")))  # no end is known
@@ -173,12 +171,3 @@ def _store(source: Source, seen: Iterable[Observation], nodes: Mapping[str, Node
                 xid = coalesce(excluded.xid, sources_toldseries.xid)""",  # nosec B608
         [source.pk, bulk_sql.moment(now), bulk_sql.rows([{**empty, **given[digest]} for digest in sorted(given)])],
     )
-
-
-def forget(*, now: datetime) -> int:
-    """Deletes series that were told of long ago; returns how many."""
-    removed = 0
-    old = ToldSeries.objects.filter(at__lt=now - KNOWN_FOR).order_by()
-    while some := list(old.values_list("pk", flat=True)[:PRUNE_BATCH]):
-        removed += ToldSeries.objects.filter(pk__in=some).delete()[0]
-    return removed

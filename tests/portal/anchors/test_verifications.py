@@ -16,7 +16,7 @@ from kcover_portal.anchors.services import verifications
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.models import Entry
-from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.runtime.services import concurrency_limits, retention
 from tests.portal.ledger.tampered_rows import unguarded
 
 pytestmark = pytest.mark.django_db
@@ -137,5 +137,5 @@ def test_few_wait_and_one_runs_at_a_time(monkeypatch: pytest.MonkeyPatch) -> Non
     taken.give_back(now=timezone.now())
     work(pk)
     assert read(ann, pk)["state"] == "done"
-    verifications.prune(now=timezone.now() + verifications.VERIFICATION_RETENTION + timedelta(minutes=1))
+    verifications.prune(now=timezone.now() + retention.time(Verification) + timedelta(minutes=1))
     assert ann.get(f"{PATH}/{pk}").status_code == 404

@@ -12,7 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.runtime.services import concurrency_limits
+from kcover_portal.runtime.services import concurrency_limits, retention
 from tests.portal.api.conftest import Api, add_node, person, problem
 from tests.portal.api.test_policies_dry_run import add_incident
 from tests.portal.policies.texts import policy
@@ -180,5 +180,5 @@ def test_tries_are_deleted_after_a_day(viewer: Api, node: Node) -> None:
     policy_tries.prune(now=timezone.now())
     assert state(viewer, pk) == "done"
     with transaction.atomic():
-        policy_tries.prune(now=timezone.now() + policy_tries.TRY_RETENTION + timedelta(minutes=1))
+        policy_tries.prune(now=timezone.now() + retention.time(PolicyTry) + timedelta(minutes=1))
     problem(viewer.get(f"policies/tries/{pk}"), 404)

@@ -197,7 +197,7 @@ def test_a_caller_who_hangs_up_ends_the_answer_and_not_the_run(nodes: list[Node]
     hang_up(response)
     assert CheckRun.objects.get().state == "running"
     for _ in range(responses.MAX_LISTENERS + 1):  # its place is free again
-        check_runs.prune(before=timezone.now())
+        check_runs.prune(now=timezone.now())
         hang_up(operator.get("status?cluster=east&check=remapped"))
 
 

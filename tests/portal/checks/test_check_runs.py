@@ -16,6 +16,7 @@ from kcover_portal.fleet.models import Agent, Command, Node
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.runtime.services import retention
 from tests.codes import code_of
 from tests.portal.rescue import agents
 from tests.portal.rescue.world import World
@@ -212,8 +213,8 @@ def test_runs_are_bounded_and_forgotten(world: World) -> None:
         begin(world, "gpu-1")
     check_runs.stop(runs[0], actor="user:bo", reason="", now=world.now)
     begin(world, "gpu-1")
-    assert check_runs.prune(before=world.now) == 0
-    assert check_runs.prune(before=world.now + timedelta(seconds=1)) == 1
+    assert check_runs.prune(now=world.now + retention.time(CheckRun)) == 0
+    assert check_runs.prune(now=world.now + retention.time(CheckRun) + timedelta(seconds=1)) == 1
     assert not CheckTarget.objects.filter(run=runs[0].pk).exists()
 
 
@@ -223,10 +224,10 @@ def test_what_agents_were_asked_is_forgotten_with_the_run(world: World) -> None:
     advance(world, over)
     later = world.now + timedelta(days=400)
     fleet.ask_agent(world.node(), "reboot", key="reboot-1-0-0", args={}, expires_at=world.now, now=world.now)
-    assert check_runs.prune(before=later) == 1
+    assert check_runs.prune(now=later) == 1
     assert set(Command.objects.values_list("key", flat=True)) == {f"run-{going_on.pk}-0", "reboot-1-0-0"}
     check_runs.stop(going_on, actor="user:bo", reason="", now=world.now)
-    assert check_runs.prune(before=later) == 1
+    assert check_runs.prune(now=later) == 1
     assert list(Command.objects.values_list("key", flat=True)) == ["reboot-1-0-0"]  # it is asked once for all time
 
 

@@ -13,6 +13,7 @@ from kcover_portal.checks.services import job_ends
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.runtime.services import retention
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.test_actions_restart_jobs import add_job
 from tests.portal.rescue.world import World
@@ -326,7 +327,7 @@ def test_old_rows_are_deleted(world: World) -> None:
     look(world)
     end(world)
     look(world)
-    services.prune_jobs(before=world.now)
+    services.prune_jobs(now=world.now + retention.time(WatchedJob))
     assert WatchedJob.objects.count() == 0
     look(world, 3)
     assert len(runs()) == 1

@@ -15,6 +15,7 @@ from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Agent, CheckResult, Command, Node
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.ledger.models import Entry
+from kcover_portal.runtime.services import retention
 from tests.codes import code_of
 from tests.portal.checks.test_check_runs import answer
 from tests.portal.fleet.real_agent import RealAgent
@@ -248,11 +249,11 @@ def test_open_validations_and_nodes_are_bounded(world: World, monkeypatch: Any) 
 
 def test_ended_validations_are_forgotten(world: World) -> None:
     row = begin(world, "gpu-1")
-    validations.prune(before=world.now + timedelta(days=1))
+    validations.prune(now=world.now + timedelta(days=400))
     validations.cancel(row, actor="user:bo", reason="", now=world.now)
-    validations.prune(before=world.now)
+    validations.prune(now=world.now + retention.time(Validation))
     assert Validation.objects.exists()
-    validations.prune(before=world.now + timedelta(seconds=1))
+    validations.prune(now=world.now + retention.time(Validation) + timedelta(seconds=1))
     assert not Validation.objects.exists()
 
 

@@ -5,6 +5,7 @@ from datetime import timedelta
 from kcover.node_history import NODE, Out
 from kcover_portal.fleet.models import ForeignCordon
 from kcover_portal.fleet.services import foreign_cordons
+from kcover_portal.runtime.services import retention
 from kcover_portal.views import node_history
 from tests.portal.rescue.world import CORDON, World
 
@@ -36,8 +37,8 @@ def test_a_cordon_by_others_is_kept_from_its_start_to_its_end_and_shown(db):
         assert [(one.lane, one.why, one.since, one.until) for one in lane.spans] == [
             (NODE, Out.OTHERS, began, world.now)
         ]
-        assert foreign_cordons.prune(now=world.now + foreign_cordons.RETENTION) == 0
-        assert foreign_cordons.prune(now=world.now + foreign_cordons.RETENTION + timedelta(seconds=1)) == 1
+        assert foreign_cordons.prune(now=world.now + retention.time(ForeignCordon)) == 0
+        assert foreign_cordons.prune(now=world.now + retention.time(ForeignCordon) + timedelta(seconds=1)) == 1
         assert cordons(world) == [("gpu-3", False)]
     finally:
         world.uninstall()

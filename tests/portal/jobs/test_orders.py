@@ -298,7 +298,7 @@ def test_the_label_of_a_stateful_set_stays_and_counts_once(world: JobWorld) -> N
     assert deleted(world) == ["db-0"]
     assert world.kube.called("label_workload") == []
     assert look() == look() == []
-    services.prune(before=world.now + timedelta(days=1))
+    services.prune(now=world.now + timedelta(days=91))
     assert look() == []
     label(None)
     assert look() == []

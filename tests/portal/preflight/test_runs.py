@@ -15,6 +15,7 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.preflight import services, tasks
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 from kcover_portal.preflight.services import collection
+from kcover_portal.runtime.services import retention
 from tests.codes import codes_of
 from tests.portal.rescue.world import World
 
@@ -271,6 +272,6 @@ def test_runs_are_forgotten(world: World) -> None:
     receive(world, raw(1))
     for node in (1, 2):
         receive(world, raw(node, size=2), uid="u2")
-    assert services.prune(before=world.now) == 0
-    assert services.prune(before=world.now + timedelta(seconds=1)) == 1
+    assert services.prune(now=world.now + retention.time(PreflightRun)) == 0
+    assert services.prune(now=world.now + retention.time(PreflightRun) + timedelta(seconds=1)) == 1
     assert [run.state for run in PreflightRun.objects.all()] == ["waiting"]

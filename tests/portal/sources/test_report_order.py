@@ -10,6 +10,7 @@ import pytest
 from kcover.sources.observation import Observation
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.runtime.services import retention
 from kcover_portal.sources import services
 from kcover_portal.sources.models import ToldSeries
 from kcover_portal.sources.services import told_series
@@ -139,7 +140,7 @@ def test_a_clock_that_is_ahead_hides_no_later_fault(sentinel: Sender, health: Ma
 def test_what_was_told_is_forgotten(alertmanager: Sender, alert: Make, now: datetime) -> None:
     alertmanager.post(notification(fired(alert, now - 9 * MINUTE, now - MINUTE)))
     assert ToldSeries.objects.get().node == Node.objects.get(name="gpu-1")
-    services.prune(now=now + told_series.KNOWN_FOR - MINUTE)
+    services.prune(now=now + retention.time(ToldSeries) - MINUTE)
     assert ToldSeries.objects.exists()
-    services.prune(now=now + told_series.KNOWN_FOR + MINUTE)
+    services.prune(now=now + retention.time(ToldSeries) + MINUTE)
     assert not ToldSeries.objects.exists()
