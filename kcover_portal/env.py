@@ -1,6 +1,6 @@
 """The process settings: one table of environment variables, read and validated once.
 
-A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/settings.md`` contains this table.
+A secret can also come from a file named by ``NAME_FILE``. ``docs/operations/install/settings.md`` contains this table.
 """
 
 import os
@@ -358,7 +358,7 @@ def _text(variable: Variable, environ: Mapping[str, str]) -> str:
 
 
 def table() -> str:
-    """Returns the settings as the Markdown table of docs/operations/settings.md."""
+    """Returns the settings as the Markdown table of docs/operations/install/settings.md."""
     rows = ["| variable | accepts | default | what for |", "|---|---|---|---|"]
     for variable in VARIABLES:
         name = f"`{variable.name}`" + (f" or `{variable.name}_FILE`" if variable.secret else "")

@@ -14,7 +14,7 @@ VARIABLES = (
         setting_values.issuer,
         "",
         "https://HOST/PATH; http:// only for a loopback address",
-        "the OpenID Connect provider for [single sign-on](single-sign-on.md); empty: none",
+        "the OpenID Connect provider for [single sign-on](../people/single-sign-on.md); empty: none",
     ),
     Variable("KCOVER_OIDC_CLIENT_ID", str, "", "the client's id at the provider", "required with KCOVER_OIDC_ISSUER"),
     Variable(

@@ -2,7 +2,7 @@
 
 What is removed is replaced by its kind in brackets, such as ``[removed: password]``, so that a reader sees that it was
 there. What identifies hardware stays: serial numbers, UUIDs, PCI and MAC addresses, private IP addresses, and the names
-of the node and of programs. ``docs/operations/evidence.md`` lists the rules for operators.
+of the node and of programs. ``docs/operations/repair/evidence.md`` lists the rules for operators.
 """
 
 import functools

@@ -47,7 +47,7 @@ class ProfileInvalid(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProfileCheck:
-    """One check of a profile. ``arguments``: ``level`` of dcgm, and limits in the units of docs/operations/checks.md.
+    """One check of a profile. ``arguments``: ``level`` of dcgm, and limits in the units of ``agents/checks.md``.
 
     ``required``: the node passes only with a result of it; otherwise it may be skipped.
     """

@@ -32,7 +32,7 @@ class Stream:
     """The chunks of an export, which holds a place until it ends. Raises TooSlow.
 
     A slow reader ends after ``MAX_SECONDS``. One that stops reading occupies its place until the lease ends, and its
-    thread until the web server's write times out (see docs/operations/install.md).
+    thread until the web server's write times out (see docs/operations/install/install.md).
     """
 
     def __init__(

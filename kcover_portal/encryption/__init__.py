@@ -1,7 +1,7 @@
 """Encrypts secrets in the database: kubeconfigs, addresses and keys of channels, shared secrets, TOTP seeds.
 
 Belongs here: the keys, the format of an encrypted value, the model field, and rotation. Never here: who may see or
-change a secret. ``docs/operations/secrets.md`` describes keys and their rotation.
+change a secret. ``docs/operations/install/secrets.md`` describes keys and their rotation.
 """
 
 from kcover_portal.encryption.envelope import SecretUnreadable as SecretUnreadable, is_for_engine as is_for_engine

@@ -198,7 +198,7 @@ def test_nonsense_about_probes_is_refused_by_name(name, value):
 
 def test_every_setting_is_explained():
     """The settings page lists each setting, by its variable and by its key."""
-    text = (pathlib.Path(__file__).parents[2] / "docs/operations/settings.md").read_text()
+    text = (pathlib.Path(__file__).parents[2] / "docs/operations/install/settings.md").read_text()
     for variables, key in config.SETTINGS.values():
         assert f"`{variables[0]}`" in text
         assert f"`{key}`" in text

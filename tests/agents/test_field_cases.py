@@ -30,7 +30,7 @@ SWITCH = ("sxid", 22013, "0000:04:00.0")
         ),
         ("12.log", [("xid", 79, "0000:09:00"), ("xid", 79, "0000:09:00.0")]),
         ("14.log", [("other", "gpu_reset_required", None), ("other", "gpu_lost", None)]),
-        ("15.log", []),  # docs/operations/not-seen.md
+        ("15.log", []),  # docs/operations/agents/not-seen.md
         ("17.log", []),  # corrected
         ("21.log", [("xid", 95, "0000:4e:00"), ("xid", 79, "0000:5a:00"), ("xid", 154, "0000:5a:00")]),
         ("24.log", [("xid", 154, "0000:01:00")]),  # an all-clear comes first

@@ -87,8 +87,8 @@ An incident is closed too early if it is closed before its machine has rebooted.
 TAIL = """## Not covered
 
 - Data that PostgreSQL itself loses: a lost disk, a failover to a standby that lags behind, fsync switched off.
-- A real API server, kubelets and machines. [Install](operations/install.md#supported-kubernetes-versions) says what the
-  simulator was checked against.
+- A real API server, kubelets and machines. [Install](operations/install/install.md#supported-kubernetes-versions) says
+  what the simulator was checked against.
 - Several failures of one rescue at chosen moments.
 - The death of `live`, `beat` and `watch`. None of them calls a cluster on behalf of a rescue.
 - Clocks that jump.

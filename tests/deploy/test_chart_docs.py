@@ -20,8 +20,8 @@ COMMANDS = [
     for page in PAGES
     for command in re.findall(r"(?m)^ *`?(helm install (?:[^\n`]*\\\n)*[^\n`]+)", page.read_text(encoding="utf-8"))
 ]
-INSTALL = ROOT / "docs" / "operations" / "install.md"
-CHART_PAGE = ROOT / "docs" / "operations" / "chart.md"
+INSTALL = ROOT / "docs" / "operations" / "install" / "install.md"
+CHART_PAGE = ROOT / "docs" / "operations" / "install" / "chart.md"
 
 
 def documented_values() -> dict[str, Any]:

@@ -75,7 +75,7 @@ def test_the_documentation_makes_the_secret_that_is_mounted():
         {volume["secret"]["secretName"] for pod in PODS.values() for volume in pod["volumes"] if "secret" in volume}
     )
     written = re.search(
-        rf"create secret generic {name} (.+)", (ROOT / "docs" / "operations" / "install.md").read_text()
+        rf"create secret generic {name} (.+)", (ROOT / "docs" / "operations" / "install" / "install.md").read_text()
     )[1]
     assert set(re.findall(r"--from-file=(\S+)", written)) == files
 

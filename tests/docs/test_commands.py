@@ -76,7 +76,7 @@ def blocks(page: Path) -> Iterator[tuple[str, str]]:
 
 VALUES = next(
     yaml.safe_load(text)
-    for language, text in blocks(ROOT / "docs/operations/install.md")
+    for language, text in blocks(ROOT / "docs/operations/install/install.md")
     if language == "yaml" and "host:" in text
 )
 TYPED = "name:a-secret-that-a-person-types\n" * 9

@@ -6,7 +6,7 @@ import pytest
 
 from kcover_portal import env
 
-SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "settings.md"
+SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "install" / "settings.md"
 
 
 def test_defaults_need_no_environment() -> None:

@@ -1,7 +1,7 @@
 """How long the portal keeps its rows: the one table that every deletion of old rows reads.
 
 Rows that are not here are kept, such as the audit log, incidents, rescues, decisions, policies, repairs and parts; or
-they name the time of their own end, such as sessions. ``docs/operations/capacity.md`` has this table in words.
+they name the time of their own end, such as sessions. ``docs/operations/install/capacity.md`` has this table in words.
 """
 
 from collections.abc import Mapping

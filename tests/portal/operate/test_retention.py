@@ -27,7 +27,7 @@ def test_the_setting_is_read_in_one_place() -> None:
 
 
 def test_the_documentation_has_the_same_times() -> None:
-    text = (ROOT / "docs" / "operations" / "capacity.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "operations" / "install" / "capacity.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| [^|]+ \| (\d+ (?:day|hour)s?) \|$", text, re.MULTILINE)
     fixed = {time for time in retention.TIMES.values() if time is not retention.BY_SETTING}
     assert sorted(rows) == sorted(WORDS.get(time, f"{time.days} days") for time in fixed)

@@ -16,7 +16,7 @@ MANUAL = settings.BASE_DIR / "docs" / "operations"
 
 def policies(pages: str = "*.md") -> list[document.Policy | document.StandbyPolicy]:
     found = []
-    for text in BLOCK.findall("".join(page.read_text(encoding="utf-8") for page in sorted(MANUAL.glob(pages)))):
+    for text in BLOCK.findall("".join(page.read_text(encoding="utf-8") for page in sorted(MANUAL.rglob(pages)))):
         if "kind: RescuePolicy" not in text and "kind: WarmStandbyPolicy" not in text:
             continue  # the settings of another system
         documents, problems = yaml_reader.read(text)
@@ -40,7 +40,7 @@ def test_the_manual_shows_every_key_of_a_rule() -> None:
 
 @pytest.mark.parametrize("name", in_policies())
 def test_the_manual_names_every_action_and_every_step(name: str) -> None:
-    text = (MANUAL / "policies.md").read_text(encoding="utf-8")
+    text = (MANUAL / "rules" / "policies.md").read_text(encoding="utf-8")
     assert f"`{name}" in text
     attribute = dict.fromkeys(in_policies()[name].required, "a")
     rule = document.Rule(index=0, priority=0, actions=(document.Action(name=name, attribute=attribute),))

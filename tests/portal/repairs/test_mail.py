@@ -37,7 +37,7 @@ from tests.portal.repairs.conftest import Report
 
 pytestmark = pytest.mark.django_db
 SECRET = "a secret of some length"
-MANUAL = Path(__file__).resolve().parents[3] / "docs/operations/mail-tickets.md"
+MANUAL = Path(__file__).resolve().parents[3] / "docs/operations/repair/mail-tickets.md"
 TOKEN = f"[kcover 5.{'a2' * 13}]"
 DAY = timedelta(days=1)
 OPTIONS = {"vendors": "ACME", "senders": "ann@x.example; @acme.example", "reply_to": "in@portal.example"}

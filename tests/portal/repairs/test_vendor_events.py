@@ -29,7 +29,7 @@ from tests.portal.repairs.conftest import Report, add_validation
 
 pytestmark = pytest.mark.django_db
 SECRET = "a secret of some length"
-TICKETS = Path(__file__).resolve().parents[3] / "docs/operations/tickets.md"
+TICKETS = Path(__file__).resolve().parents[3] / "docs/operations/repair/tickets.md"
 DAY = timedelta(days=1)
 
 

@@ -54,7 +54,7 @@ class Command(BaseCommand):
         """Makes the restored database ready: current tables, the reason of the pause, a verified audit log."""
         call_command("migrate", verbosity=0)
         fleet.pause(cluster=None, reason=RESTORED, actor=accounts.shell_actor(), now=timezone.now())
-        self.stdout.write("restored; automation is paused. Read docs/operations/ledger.md#restore-a-backup")
+        self.stdout.write("restored; automation is paused. Read docs/operations/record/ledger.md#restore-a-backup")
         verification = LedgerVerification(say=self.stdout.write)
         verification.chains()
         verification.conclude()

@@ -92,7 +92,7 @@ def _migrate() -> None:
 
 
 def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
-    """Returns the five processes, as docs/operations/install.md lists them.
+    """Returns the five processes, as docs/operations/install/install.md lists them.
 
     This process owns the listening sockets. While a server restarts, its clients wait instead of being refused.
     """
