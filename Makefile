@@ -84,7 +84,7 @@ bench: packages .venv/.stamp-dev ## the measurements, written to bench/RESULTS.m
 soak: .venv/.stamp-dev ## a random walk over the engine, 1,000,000 steps; continues where it stopped (ARGS="--steps 5000")
 	$(BIN)/python -m bench.soak $(ARGS)
 
-mutants: .venv/.stamp-dev ## changes to the core that its tests miss, by mutmut; continues where it stopped (ARGS="kcover.durations*")
+mutants: .venv/.stamp-dev ## changes to the core that its tests miss, by mutmut; continues where it stopped (ARGS="kcover.values.durations*")
 	$(BIN)/python tools/mutants.py --workers 2 $(ARGS)
 
 fuzz: .venv/.stamp-dev ## random input for every parser, guided by coverage; installs atheris (ARGS="policy --seconds 3600" for one)

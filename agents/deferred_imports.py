@@ -21,7 +21,7 @@ DEFERRED_MODULES = (
     "ipaddress",  # urllib.parse, for IPv6 addresses
     "locale",  # subprocess, for text; the agent reads bytes
     "lzma",  # shutil, for archives
-    "pprint",  # kcover.autopilot, for the portal
+    "pprint",  # kcover.checks.autopilot, for the portal
     "ssl",  # http.client; needed for an https:// portal; loads OpenSSL
     "tempfile",  # ctypes.util, to find a library with the compiler's help
     "textwrap",  # traceback, for groups of exceptions

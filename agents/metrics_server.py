@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from agents import VERSION
 from agents.agent import Agent
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.faults.fault import Check, Inventory
 
 log = logging.getLogger(__name__)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from agents import output
-from kcover import log_scan
-from kcover.faults import driver_line, machine_check, xid
+from kcover.faults import driver_line, log_scan, machine_check, xid
 
 NEEDLES = (*xid.NEEDLES, *machine_check.NEEDLES, *driver_line.NEEDLES)
 FIELDS = ("kind", "code", "pci", "pid", "process", "fatal", "link", "mig", "cause", "line")

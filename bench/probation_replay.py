@@ -15,7 +15,7 @@ from typing import Final
 from bench import fault_bursts
 from bench.fault_bursts import FIT_UNTIL, NODES, TRACE
 from bench.result import Result
-from kcover import probation
+from kcover.nodes import probation
 
 LONG_OUTAGE: Final = timedelta(days=7)
 REMINDER_EFFECTS: Final = (0.25, 0.5, 0.75)  # assumed shares of the time beyond LONG_OUTAGE that reminders save

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.policy import document
 from kcover_portal import log_format, oidc_settings, setting_values, telemetry_settings
 from kcover_portal.setting_values import Variable

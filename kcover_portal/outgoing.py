@@ -29,7 +29,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-from kcover import blocked_addresses, reasons
+from kcover import reasons
+from kcover.values import blocked_addresses
 
 SIGNATURE: Final = "X-Kcover-Signature"
 MAX_RESPONSE_BYTES: Final = 256 * 1024  # of a response

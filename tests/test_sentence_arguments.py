@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kcover import reasons, risk
+from kcover import reasons
 from kcover.decisions.guards.facts import TRAITS
+from kcover.machines import risk
 from kcover.reports import lemons
 from kcover.validation import fault_classes
 from kcover_portal.kube import diagnosis
@@ -64,7 +65,7 @@ CODES: Mapping[str, Iterable[str]] = {
     "kcover/policy/document/problem_collector.py::mappings::code": ("standby_match_type", "rule_type"),
     "kcover/reports/lemons.py::_advice::code": [code for _, code in lemons.STEPS],
     "kcover/reports/lemons.py::_advice::VALIDATE": (lemons.VALIDATE,),
-    "kcover/risk.py::after::prior.reason": [prior.reason for prior in (risk.NODE, risk.GPU)],
+    "kcover/machines/risk.py::after::prior.reason": [prior.reason for prior in (risk.NODE, risk.GPU)],
     "kcover/sources/observation.py::query_result::code": ("loki_result", "prometheus_result"),
     "kcover/validation/fault_classes.py::choose::chosen.because": [one.because for one in fault_classes.CLASSES],
     "kcover/validation/node_verdict.py::of_node::code": (

@@ -24,13 +24,15 @@ if not settings.configured:
     django.setup()
 
 from agents.probes.log import kmsg, repeats
-from kcover import machine_drivers, mail_replies, masked_addresses, preflight, wire
+from kcover import preflight, wire
 from kcover.faults import machine_check, nvlink5, xid
+from kcover.machines import machine_drivers, mail_replies
 from kcover.policy import document
 from kcover.preflight import bandwidth
 from kcover.sources import alertmanager, gpud, health_events, loki, pod_log, prometheus
 from kcover.sources.observation import Reading, Unreadable
 from kcover.validation import profiles
+from kcover.values import masked_addresses
 from kcover_portal.anchors import signed_heads
 from kcover_portal.api.agent import jwt_claims, report_decoder
 from kcover_portal.api.agent.problem_responses import Refusal

@@ -34,7 +34,7 @@ CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["t
 TESTS = ["-x", "-q", "--rootdir=.", *CONFIG["pytest_add_cli_args"], *CONFIG["pytest_add_cli_args_test_selection"]]
 SURVIVED, KILLED, NO_TESTS = 0, 1, 33  # mutmut's exit codes; any other code means that the mutant was killed
 TIMEOUT_SECONDS = 300  # for all tests in a separate process; a mutant that takes longer is killed
-ANY_MUTANT = "kcover.durations.x_render__mutmut_1"  # mutmut creates all mutants, whichever it runs
+ANY_MUTANT = "kcover.values.durations.x_render__mutmut_1"  # mutmut creates all mutants, whichever it runs
 CALLS = MUTANTS / "mutmut-stats.json"  # mutmut's record of the tests that call each function
 RECORD_CALLS = "stats"  # instead of a mutant: mutmut records which functions are called
 
@@ -168,7 +168,10 @@ def _module(meta: Path) -> str:
 def _arguments() -> Any:
     parser = argparse.ArgumentParser(description="Runs the mutants of the core, and prints those that survive.")
     parser.add_argument(
-        "patterns", nargs="*", metavar="PATTERN", help='names of mutants, "kcover.durations*" for example; default: all'
+        "patterns",
+        nargs="*",
+        metavar="PATTERN",
+        help='such as "kcover.values.durations*"; default: all',
     )
     parser.add_argument("--workers", type=int, default=1, help="how many mutants run at the same time")
     return parser.parse_args()

@@ -6,7 +6,7 @@ from typing import Any
 
 from agents.checks.health_check import Args, CheckSkipped, integer
 from agents.host import programs
-from kcover import dcgm_device
+from kcover.faults import dcgm_device
 from kcover.faults.fault import Check
 
 # Level -> time limit: several times what NVIDIA documents for eight GPUs.

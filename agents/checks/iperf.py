@@ -10,7 +10,7 @@ from functools import partial
 
 from agents.checks.health_check import Args, CheckSkipped, host_names, integer
 from agents.host import interfaces, programs
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.faults.fault import Check
 
 EXTRA_SECONDS = 15.0  # on top of the duration of a measurement

@@ -3,12 +3,13 @@
 import re
 from urllib.parse import SplitResult, urlsplit
 
-from kcover import durations, masked_addresses, reasons
+from kcover import reasons
 from kcover.actions.spec import Refusal
 from kcover.faults import fault
-from kcover.kube_names import LABEL_KEY, LABEL_VALUE
-from kcover.quote import short_repr, short_text
 from kcover.reasons import Reason
+from kcover.values import durations, masked_addresses
+from kcover.values.kube_names import LABEL_KEY, LABEL_VALUE
+from kcover.values.quote import short_repr, short_text
 
 MAX_TEXT, MAX_URL = 500, 1000  # characters
 CHANNEL_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kcover import durations
 from kcover.actions import attributes, moved_jobs
 from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values import durations
 
 TOGETHER = "kueueTogether"
 DEFAULT_TIME = timedelta(minutes=10)  # KCE's drain without a wait time: 10 minutes, then hold (docs/interfaces.md)

@@ -10,10 +10,10 @@ from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
-from kcover.kube_names import ROLE_PREFIX, is_fixed_label
-from kcover.quote import short_repr
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values.kube_names import ROLE_PREFIX, is_fixed_label
+from kcover.values.quote import short_repr
 
 OWN_PREFIX = "kcover.io/"  # prefix of the label keys that the portal itself maintains (docs/interfaces.md, section 6)
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import checkpoint_query, durations
 from kcover.actions import attributes, record
 from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import Attributes, Refusal, RuleOptions
+from kcover.jobs import checkpoint_query
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values import durations
 
 # Attributes of a rule's drain.
 WAIT, QUERY, SOURCE = "checkpointWait", "checkpointQuery", "checkpointSource"

@@ -5,10 +5,10 @@ It is KCE's atom "node offline": drain, taint, hand over and hand back as one ac
 
 from datetime import timedelta
 
-from kcover import durations
 from kcover.actions import attributes, webhook
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values import durations
 
 TAINT = ("kcover.io/offline", "true", "NoSchedule")  # key, value, effect: only whoever repairs the node tolerates it
 DEFAULT_WAIT = timedelta(days=7)

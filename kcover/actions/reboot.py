@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Self
 
-from kcover import durations
 from kcover.actions import attributes, record
 from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values import durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

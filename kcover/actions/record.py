@@ -9,9 +9,9 @@ from enum import StrEnum
 from typing import Any, Self, get_args, get_origin
 
 from kcover import reasons
-from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop
+from kcover.values.kube_names import ObjectName
 
 
 class ValueFormat(StrEnum):

@@ -11,10 +11,10 @@ from kcover import reasons
 from kcover.actions import attributes, record
 from kcover.actions.record import shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
-from kcover.kube_names import CONTROL_PLANE, is_system_key
-from kcover.quote import short_repr
 from kcover.reasons import Reason
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values.kube_names import CONTROL_PLANE, is_system_key
+from kcover.values.quote import short_repr
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 DEFAULT_KEY = "kcover.io/unhealthy"

@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover import durations
 from kcover.actions import attributes, record
 from kcover.actions.record import ValueFormat, hidden, shown
 from kcover.actions.spec import ActionSpec, Attributes, PolicyAction, RuleOptions, Stage
 from kcover.sentences.i18n import gettext_noop as _
+from kcover.values import durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

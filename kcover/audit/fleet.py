@@ -139,8 +139,8 @@ class MaintenanceAct(Act, subject="maintenance {maintenance}"):
 class MaintenanceOpened(MaintenanceAct, verb="maintenance.opened"):
     """A maintenance window was announced for a pool, a node, a ``scope`` or, with none of them, a whole cluster.
 
-    ``scope``: the JSON of a ``kcover.scopes.Scope`` that is no single pool or node, with the first names. ``nodes``:
-    how many it covered then. ``repeats``: the JSON of a ``kcover.recurrence.Recurrence``; ``windows``: their number.
+    ``scope``: the JSON of a ``Scope`` that is no single pool or node, with the first names. ``nodes``: how many it
+    covered then. ``repeats``: the JSON of a ``Recurrence``; ``windows``: their number.
     """
 
     starts_at: datetime

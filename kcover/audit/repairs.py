@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
-from kcover import repairs
 from kcover.audit import subjects
 from kcover.audit.base import Act
 from kcover.audit.fleet import Change
+from kcover.machines import repairs
 from kcover.reasons import Reason
 
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from kcover import reasons
 from kcover.audit.base import Act
-from kcover.plan import PlannedStep
+from kcover.plans.plan import PlannedStep
 from kcover.reasons import Reason
 
 

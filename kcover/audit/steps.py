@@ -5,7 +5,7 @@ from dataclasses import field
 from typing import Any
 
 from kcover.audit.base import Act
-from kcover.plan import PlannedStep
+from kcover.plans.plan import PlannedStep
 from kcover.reasons import Reason
 
 

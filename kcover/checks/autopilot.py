@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from kcover import dcgm_device
+from kcover.faults import dcgm_device
 from kcover.faults.fault import Check
 
 PERIODIC_CHECKS = ("pciebw", "remapped", "dcgm", "ping", "gpupower")  # the meaning of ``check=all``

@@ -7,7 +7,7 @@ import pprint
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.faults.fault import Check
 
 SEPARATOR = "-" * 37

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from kcover import actions, plan
+from kcover import actions
+from kcover.plans import plan
 from kcover.policy import document
 
 

@@ -6,9 +6,10 @@
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from kcover import actions, plan, reasons
+from kcover import actions, reasons
 from kcover.decisions import asks, guards, match
 from kcover.faults import catalog
+from kcover.plans import plan
 from kcover.policy import document
 
 EXCLUDE_LABEL = guards.EXCLUDE_LABEL

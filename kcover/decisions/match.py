@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from kcover import digests, durations, reasons
+from kcover import reasons
 from kcover.faults import catalog, fault
 from kcover.policy import document
+from kcover.values import digests, durations
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

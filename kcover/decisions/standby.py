@@ -10,8 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from kcover import kube_names, node_stage, reasons
+from kcover import reasons
+from kcover.nodes import node_stage
 from kcover.policy import document
+from kcover.values import kube_names
 
 LABEL = node_stage.STANDBY_LABEL
 ANNOTATION = (

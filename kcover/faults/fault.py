@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from kcover.sequence_ranges import Ranges
+from kcover.values.sequence_ranges import Ranges
 
 KINDS = ("xid", "sxid", "check", "agent", "preflight", "pod", "other")  # that an agent reports
 # Of other systems: a node's condition (code Type=Status/Reason), an alert (alertname), a Kubernetes Event (reason),

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from kcover import log_scan
+from kcover.faults import log_scan
 
 MAX_CODE = 2**31 - 1  # codes of the driver are int32: a longer number is not a code
 OFF_THE_BUS = 79

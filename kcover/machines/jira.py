@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.quote import short_text
-from kcover.repairs import State
+from kcover.machines.repairs import State
+from kcover.values.quote import short_text
 
 SEPARATOR: Final = ";"
 EXAMPLE: Final = "In Progress=accepted; With vendor=in_repair; Done=returned"

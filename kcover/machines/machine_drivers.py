@@ -13,10 +13,11 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
-from kcover import reasons, setting_values
+from kcover import reasons
 from kcover.actions import attributes
-from kcover.quote import short_text
 from kcover.reasons import Reason
+from kcover.values import setting_values
+from kcover.values.quote import short_text
 from kcover.wire import fields
 
 KINDS: Final = ("redfish", "ipmi", "webhook", "nvsentinel", "clusterapi", "karpenter")

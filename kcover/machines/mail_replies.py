@@ -16,9 +16,9 @@ from email.message import EmailMessage
 from typing import Any, Final
 
 from kcover import reasons
-from kcover.quote import short_text
-from kcover.ticket_text import one_line
-from kcover.vendor_events import VendorEvent
+from kcover.machines.ticket_text import one_line
+from kcover.machines.vendor_events import VendorEvent
+from kcover.values.quote import short_text
 
 MARK: Final = "===== kcover: write your reply above this line ====="
 MAX_TEXT: Final = 20_000  # characters of the text that are read

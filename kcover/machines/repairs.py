@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from kcover import lifecycle, reasons
+from kcover import reasons
+from kcover.plans import lifecycle
 
 MAX_DUE_YEARS: Final = 10  # from now to the next date of a repair
 UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs a person

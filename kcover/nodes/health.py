@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from kcover import autopilot
+from kcover.checks import autopilot
 
 CAUSES = ("fault", "check", "flapping", "silence", "ready")
 STATES = ("healthy", "unknown", "degraded", "unhealthy")  # best first; the worst one that applies is the answer

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kcover import node_stage
+from kcover.nodes import node_stage
 
 ANNOTATION = "kcover.io/rescue"
 STATE_LABEL = node_stage.STATE_LABEL

@@ -11,7 +11,8 @@ from datetime import timedelta
 from itertools import takewhile
 from typing import Final
 
-from kcover import durations, reasons
+from kcover import reasons
+from kcover.values import durations
 
 AUTO: Final = "auto"  # a rule's word for a length that the portal chooses
 NONE: Final = "none"

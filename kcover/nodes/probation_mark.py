@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 
 LABEL: Final = "kcover.io/probation"
 LABEL_VALUE: Final = "true"

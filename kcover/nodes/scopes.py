@@ -8,8 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kcover import kube_names, reasons, topology
-from kcover.quote import short_repr, short_text
+from kcover import reasons
+from kcover.nodes import topology
+from kcover.values import kube_names
+from kcover.values.quote import short_repr, short_text
 
 KINDS: Final = ("nodes", "labels", "pools", "domains")
 DOMAINS: Final = ("rack", "leaf", "nvlink")  # a pool is a kind of its own

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from kcover import durations, plan, reasons
+from kcover import reasons
 from kcover.actions import in_policies
 from kcover.faults import fault
+from kcover.plans import plan
 from kcover.policy import document
+from kcover.values import durations
 
 ACTION_NAMES = tuple(name for name, kind in in_policies().items() if not kind.own)
 ACTIONS_WITH_WAIT = tuple(name for name in ACTION_NAMES if "waittime" in in_policies()[name].attributes)

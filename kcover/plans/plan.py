@@ -9,7 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from kcover import actions, readiness_taint
+from kcover import actions
+from kcover.nodes import readiness_taint
 from kcover.policy import document
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from kcover import reasons
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 
 MAX_SIZES = 64
 MAX_DEVICE_CHARS = 120

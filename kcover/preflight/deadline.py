@@ -4,7 +4,7 @@ import re
 from datetime import timedelta
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 MIN_DEADLINE, MAX_DEADLINE = timedelta(minutes=1), timedelta(days=1)
 _TEXT = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})(?:min|m))?(?:([0-9]{1,6})s)?")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 MAX_BATCHES = 5
 MAX_NODES = 10_000

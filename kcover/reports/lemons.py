@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from kcover import reasons, risk
+from kcover import reasons
+from kcover.machines import risk
 from kcover.reports.downtime import Lost
 from kcover.reports.records import NO_TIME, Fault, Place, Records
 

@@ -8,9 +8,9 @@ from typing import Final
 from kcover import reasons
 from kcover.faults.weight import Weight, is_of_monitor, of_xids, only, severity_of
 from kcover.notify.alertmanager import ALERT_LABEL, PORTAL_LABEL
-from kcover.quote import short_repr
 from kcover.sources import labels as series_labels, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.values.quote import short_repr
 
 VERSION = "4"
 GRAFANA_VERSION: Final = "1"  # of the same form with an orgId, which its contact points of the kind webhook send

@@ -12,9 +12,9 @@ from email.utils import parsedate_to_datetime
 from typing import Final, TypeGuard
 
 from kcover import reasons
-from kcover.quote import short_repr
 from kcover.sources import maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.values.quote import short_repr
 
 SOURCE: Final = "aws.health"
 SERVICE: Final = "EC2"

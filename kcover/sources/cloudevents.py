@@ -8,9 +8,9 @@ from typing import Any
 from urllib.parse import unquote
 
 from kcover import reasons
-from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Unreadable
+from kcover.values.quote import short_repr
 
 STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"

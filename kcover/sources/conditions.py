@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from kcover import reasons
 from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids
-from kcover.quote import short_text
 from kcover.sources.observation import Observation, Unreadable
+from kcover.values.quote import short_text
 
 OWN_PREFIXES: Final = ("kcover.io/", "Kcover", "KCover")
 NOT_FAULTS: Final = ("Ready", "NetworkUnavailable")

@@ -15,9 +15,9 @@ from kcover import reasons
 from kcover.faults import nvlink5
 from kcover.faults.device import Device, named
 from kcover.faults.weight import Weight, is_of_monitor, named_xid, named_xids, of_xids, only
-from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.values.quote import short_repr
 from kcover.wire import fields
 
 HEALTHY, UNHEALTHY, INITIALIZING = "Healthy", "Unhealthy", "Initializing"

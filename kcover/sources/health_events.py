@@ -11,9 +11,9 @@ from typing import Final
 from kcover import reasons
 from kcover.faults.device import NONE
 from kcover.faults.weight import Weight, is_of_monitor, named_xids, of_xids, only
-from kcover.quote import short_repr
 from kcover.sources import aws_health, cloudevents, impacted, maintenance_notices, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
+from kcover.values.quote import short_repr
 
 TYPE: Final = "com.nvidia.nvsentinel.health.v1"
 # processingStrategy: the producer asks that nobody acts. What is to be analysed comes again as the analyzer's event.

@@ -15,9 +15,9 @@ from kcover import reasons
 from kcover.faults import xid
 from kcover.faults.device import NONE, Device, named
 from kcover.faults.weight import Weight, named_xids, of_xids, only
-from kcover.quote import short_repr, short_text
 from kcover.sources import observation
 from kcover.sources.observation import Observation, Unreadable
+from kcover.values.quote import short_repr, short_text
 from kcover.wire import fields
 
 OWN_COMPONENT: Final = "kcover-portal"

@@ -15,10 +15,10 @@ from kcover import reasons
 from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
-from kcover.quote import short_repr
 from kcover.sources import labels as series_labels, log_lines, observation, told_lines
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.told_lines import Unsupported
+from kcover.values.quote import short_repr
 from kcover.wire import fields
 
 DEFAULT_STREAM: Final = '{k8s_daemonset_name="dmesg"}'

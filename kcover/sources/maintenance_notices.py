@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Final
 
 from kcover import reasons
-from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.cloudevents import CloudEvent
 from kcover.sources.observation import Json, Observation, Unreadable
+from kcover.values.quote import short_repr
 
 KIND: Final = "other"
 CODE: Final = "maintenance"

@@ -10,8 +10,8 @@ from kcover import reasons
 from kcover.faults import fault, xid
 from kcover.faults.device import NONE, Device
 from kcover.faults.weight import Weight
-from kcover.quote import short_repr
 from kcover.sources import hosts
+from kcover.values.quote import short_repr
 from kcover.wire import fields
 
 MAX_MESSAGE = 1024  # characters

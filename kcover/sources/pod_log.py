@@ -12,9 +12,9 @@ from typing import Final
 from kcover import reasons
 from kcover.faults import driver_line
 from kcover.faults.weight import Weight
-from kcover.quote import short_repr
 from kcover.sources import log_lines, observation
 from kcover.sources.observation import Observation, Reading, Rejected, Unreadable
+from kcover.values.quote import short_repr
 from kcover.wire import fields
 
 DEFAULT_NAMESPACES: Final = ("default",)

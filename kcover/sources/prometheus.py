@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 
 from kcover import reasons
 from kcover.faults.device import UUID, Device, named
-from kcover.quote import short_repr
 from kcover.sources import alertmanager, labels as series_labels, observation
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.prometheus_samples import MAX_SERIES, XID_METRIC, left_out, sample, shows_xids
+from kcover.values.quote import short_repr
 
 DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from kcover import reasons
-from kcover.quote import short_repr
 from kcover.sources import observation
 from kcover.sources.observation import Json, Unreadable
+from kcover.values.quote import short_repr
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 MAX_SERIES: Final = 20_000  # of one answer, and of those that are gone and kept beside them

@@ -6,10 +6,11 @@ from datetime import timedelta
 from types import MappingProxyType
 from typing import Any, Final
 
-from kcover import reasons, setting_values
-from kcover.quote import short_text
+from kcover import reasons
 from kcover.sources import conditions
 from kcover.sources.observation import Unreadable
+from kcover.values import setting_values
+from kcover.values.quote import short_text
 
 WATCHED: Final = ("pods", "events", "conditions")  # fed by the watch; they exist for each cluster
 PUSHED: Final = ("alertmanager", "cloudevents")  # other systems send to them

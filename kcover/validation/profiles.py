@@ -12,9 +12,10 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Any, Final
 
-from kcover import autopilot, reasons
-from kcover.quote import short_repr, short_text
+from kcover import reasons
+from kcover.checks import autopilot
 from kcover.validation import nccl
+from kcover.values.quote import short_repr, short_text
 
 # The checks that a profile may name, with the arguments that it may set. dcgm is always the last one to run, because it
 # has the most results: an agent leaves good results out of an answer that is too long.

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 _PERCENT = re.compile(r"([0-9]{1,3})%")
 

@@ -11,8 +11,8 @@ from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kcover import sequence_ranges
-from kcover.sequence_ranges import Ranges
+from kcover.values import sequence_ranges
+from kcover.values.sequence_ranges import Ranges
 
 if TYPE_CHECKING:
     from kcover.reasons import Reason

@@ -5,8 +5,9 @@ from typing import Any
 from rest_framework import parsers
 from rest_framework.request import Request
 
-from kcover import reasons, strict_json
-from kcover.quote import short_text
+from kcover import reasons
+from kcover.values import strict_json
+from kcover.values.quote import short_text
 from kcover_portal.api import http_errors
 
 MAX_BYTES = 1024 * 1024

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.utils.urls import replace_query_param
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 from kcover_portal.errors import FieldError
 
 Row = TypeVar("Row")

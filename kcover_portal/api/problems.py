@@ -14,7 +14,8 @@ from django.http import Http404
 from rest_framework import exceptions, views
 from rest_framework.response import Response
 
-from kcover import mail_replies, reasons
+from kcover import reasons
+from kcover.machines import mail_replies
 from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors

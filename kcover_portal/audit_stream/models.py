@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import masked_addresses, reasons
+from kcover import reasons
+from kcover.values import masked_addresses
 from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets, peek
 

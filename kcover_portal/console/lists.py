@@ -9,7 +9,8 @@ from django.db.models import QuerySet
 from django.db.models.expressions import Combinable
 from django.http import QueryDict
 
-from kcover import masked_addresses, reasons
+from kcover import reasons
+from kcover.values import masked_addresses
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks.filtersets import CheckRunFilter, ValidationFilter

@@ -6,7 +6,7 @@ from typing import Any
 from django.db.models import QuerySet
 from django.utils.translation import gettext as _
 
-from kcover import scopes
+from kcover.nodes import scopes
 from kcover_portal.console import lists
 from kcover_portal.console.access import Request
 from kcover_portal.console.forms.scopes import FIELDS

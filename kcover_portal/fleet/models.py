@@ -7,7 +7,8 @@ from django.db import models
 from django.utils.functional import cached_property
 from django.utils.translation import gettext_lazy as _
 
-from kcover import reasons, scopes
+from kcover import reasons
+from kcover.nodes import scopes
 from kcover.validation import profiles
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.runtime.models import Mode
@@ -281,9 +282,7 @@ class Maintenance(models.Model):
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, null=True, related_name="maintenance")
     pool = models.CharField(max_length=120, blank=True)
     node = models.CharField(max_length=253, blank=True)
-    selection = models.JSONField(
-        db_default={}, default=dict, help_text="a kcover.scopes.Scope, if it is no single pool or node"
-    )
+    selection = models.JSONField(db_default={}, default=dict, help_text="a scope, if it is no single pool or node")
     members = models.JSONField(
         db_default=[], default=list, help_text="names of the nodes that the selection had at first"
     )
@@ -293,9 +292,7 @@ class Maintenance(models.Model):
     created_by = models.CharField(max_length=200)
     series = models.UUIDField(null=True, db_index=True, help_text="of a window that repeats: the same for all its rows")
     left: int  # of a series: how many windows follow; set by those who list windows
-    repeats = models.JSONField(
-        db_default={}, default=dict, help_text="a kcover.recurrence.Recurrence; {}: it does not repeat"
-    )
+    repeats = models.JSONField(db_default={}, default=dict, help_text="the rule by which it repeats; {}: it does not")
 
     class Meta:
         ordering = ("starts_at", "pk")

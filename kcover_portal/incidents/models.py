@@ -8,8 +8,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
-from kcover.decisions import health
 from kcover.faults import catalog, fault
+from kcover.nodes import health
 from kcover_portal.fleet.models import Cluster, Node
 
 STORM = "storm"  # the kind of an incident that covers many nodes

@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 from django_filters import fields
 
-from kcover import durations
+from kcover.values import durations
 from kcover_portal.ledger.models import Entry
 
 AGO = re.compile("([0-9]+(day|h|min))+")  # a duration

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from django.db import models
 
-from kcover import machine_drivers, masked_addresses
+from kcover.machines import machine_drivers
+from kcover.values import masked_addresses
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster
 

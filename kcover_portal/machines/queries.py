@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from kcover import machine_drivers
+from kcover.machines import machine_drivers
 from kcover_portal.fleet.models import Node
 from kcover_portal.machines.models import Driver
 

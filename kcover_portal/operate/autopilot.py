@@ -5,7 +5,7 @@ queries. With more than KCOVER_METRICS_RESULTS results, failures come first and 
 missing.
 """
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover_portal.checks import queries as checks
 from kcover_portal.fleet import queries as fleet
 

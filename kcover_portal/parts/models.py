@@ -5,7 +5,8 @@ from datetime import datetime
 from django.db import models
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
-from kcover import parts, reasons
+from kcover import reasons
+from kcover.machines import parts
 from kcover.reasons import Reason
 from kcover_portal.fleet.models import Cluster, Node
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
-from kcover import repairs
 from kcover.actions import validate
+from kcover.machines import repairs
 from kcover_portal.repairs.models import Repair, VendorTerms
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
@@ -28,7 +28,7 @@ def late(*, now: datetime) -> Q:
 
 
 def needing_person(*, now: datetime) -> Q:
-    """The condition on repairs that need a person, as ``kcover.repairs.need`` states it.
+    """The condition on repairs that need a person, as ``kcover.machines.repairs.need`` states it.
 
     A refused repair needs nobody once its machine has left the cluster.
     """

@@ -7,8 +7,8 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from kcover import reasons
-from kcover.quote import short_repr
 from kcover.reports.records import By
+from kcover.values.quote import short_repr
 from kcover_portal.errors import FieldError
 
 EXAMPLE: Final = "2026-01-31T08:00:00Z"

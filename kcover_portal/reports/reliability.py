@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from kcover import reasons, risk
+from kcover import reasons
+from kcover.machines import risk
 from kcover.reports import downtime, lemons, report
 from kcover.reports.lemons import Lemon
 from kcover.reports.records import By

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import actions, lifecycle, reasons
-from kcover.kube_names import ObjectName
+from kcover import actions, reasons
+from kcover.plans import lifecycle
+from kcover.values.kube_names import ObjectName
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 

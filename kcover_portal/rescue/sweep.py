@@ -6,7 +6,7 @@ from typing import Any
 
 from django.db.models import QuerySet, Value
 
-from kcover.decisions import health
+from kcover.nodes import health
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries, services as fleet_services
 from kcover_portal.incidents import queries as incident_queries, services as incidents

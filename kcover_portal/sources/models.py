@@ -3,8 +3,9 @@
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
-from kcover import masked_addresses, reasons
+from kcover import reasons
 from kcover.sources import settings
+from kcover.values import masked_addresses
 from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster, Node

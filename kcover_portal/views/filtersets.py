@@ -5,7 +5,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from kcover import lifecycle
+from kcover.plans import lifecycle
 from kcover_portal.fleet import filtersets as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import filtersets as incidents

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover import gpu_figures
+from kcover.nodes import gpu_figures
 from kcover_portal.fleet.models import Gpu, GpuSample, Node
 
 Values = Mapping[str, Mapping[str, float]]  # by GPU (UUID) and name of the check

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kcover import scopes
+from kcover.nodes import scopes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet.models import Maintenance, Node
 

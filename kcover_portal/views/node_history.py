@@ -7,8 +7,9 @@ from typing import Final
 
 from django.db.models import Q
 
-from kcover import actors, audit, node_history
-from kcover.node_history import NODE, Happening, Kind, Mark, Out, Span
+from kcover import actors, audit
+from kcover.nodes import node_history
+from kcover.nodes.node_history import NODE, Happening, Kind, Mark, Out, Span
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import ForeignCordon, Gpu, Node
 from kcover_portal.incidents.models import Incident

@@ -4,7 +4,7 @@ from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce
 
-from kcover import lifecycle
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue

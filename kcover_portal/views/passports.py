@@ -6,7 +6,8 @@ from datetime import datetime
 
 from django.db.models import Q
 
-from kcover import parts, reasons, risk
+from kcover import reasons
+from kcover.machines import parts, risk
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet.models import CheckChange

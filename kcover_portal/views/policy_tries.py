@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node

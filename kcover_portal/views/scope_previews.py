@@ -6,7 +6,8 @@ from datetime import datetime
 
 from django.db.models import Count, Sum
 
-from kcover import reasons, scopes
+from kcover import reasons
+from kcover.nodes import scopes
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes

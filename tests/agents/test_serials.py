@@ -5,8 +5,8 @@ import os
 import pytest
 
 from agents.probes.host import serials
-from kcover import part_serials
 from kcover.faults.fault import Inventory, Nic
+from kcover.machines import part_serials
 
 
 def resource(tag: int, content: bytes) -> bytes:

@@ -6,7 +6,7 @@ import pytest
 
 from bench import probation_replay
 from bench.fault_bursts import FIT_UNTIL, TRACE
-from kcover import probation
+from kcover.nodes import probation
 
 OUTAGES, UNTIL = probation_replay.read([TRACE])
 RETURNED = sorted((one for one in OUTAGES if one.back is not None), key=lambda one: one.back or UNTIL)

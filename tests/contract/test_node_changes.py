@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.kube import port
 from tests.contract import admission, apiserver as real
 from tests.contract.admission import MERGE, patched

@@ -7,10 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kcover import autopilot, kube_names, marks, node_stage, probation_mark
 from kcover.actions import label, taint
+from kcover.checks import autopilot
 from kcover.decisions import standby
+from kcover.nodes import marks, node_stage, probation_mark
 from kcover.preflight import gate
+from kcover.values import kube_names
 from kcover_portal.kube import change, port
 from kcover_portal.kube.wire import nodes
 from simulator.kubeapi import patches

@@ -7,7 +7,7 @@ from typing import Any
 import cel
 import pytest
 
-from kcover import kube_names
+from kcover.values import kube_names
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.preflight.services import pair_plans, pair_runs

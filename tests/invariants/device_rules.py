@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port, values
 from kcover_portal.kube.fake.objects import Objects

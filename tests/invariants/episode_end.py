@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Min, QuerySet
 
-from kcover import marks, probation_mark, readiness_taint
+from kcover.nodes import marks, probation_mark, readiness_taint
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents

@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 
-from kcover import repairs
 from kcover.faults.fault import Fault
+from kcover.machines import repairs
 from kcover_portal.incidents import queries as incident_queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from kcover import marks, probation_mark, readiness_taint
 from kcover.decisions import guards
+from kcover.nodes import marks, probation_mark, readiness_taint
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 
-from kcover import probation_mark, readiness_taint
+from kcover.nodes import probation_mark, readiness_taint
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents

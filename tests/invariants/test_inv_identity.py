@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import marks, reasons, wire
+from kcover import reasons, wire
 from kcover.faults.fault import OVERFLOW, Fault, Gpu, Inventory
+from kcover.nodes import marks
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.services import occurrences, overflow, record_faults

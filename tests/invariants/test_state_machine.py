@@ -25,7 +25,7 @@ from kcover.decisions import match
 from kcover.faults import device
 from kcover.faults.device import Device, Known
 from kcover.faults.fault import Fault
-from kcover.marks import Marks
+from kcover.nodes.marks import Marks
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services.rescue_validations import RescueValidations
 from kcover_portal.fleet.models import Node

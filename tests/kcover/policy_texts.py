@@ -6,10 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kcover import checkpoint_query, durations, limits
 from kcover.actions import in_policies, validate
 from kcover.faults import fault
+from kcover.jobs import checkpoint_query
 from kcover.policy import document
+from kcover.values import durations, limits
 
 NAMES = st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,20}[a-z0-9])?", fullmatch=True)
 KEYS = st.sampled_from(("app", "env", "kcover.io/pool", "a.b/C_d"))

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kcover import actions, reasons, sentences
-from kcover.kube_names import ObjectName
+from kcover.values.kube_names import ObjectName
 
 ASKED = reasons.of("agent_command", command="1")
 AT = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from kcover import plan, reasons
+from kcover import reasons
 from kcover.decisions import match
 from kcover.faults import catalog
+from kcover.plans import plan
 from kcover.policy import document
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,9 +10,10 @@ from typing import Any, Union, get_args, get_origin
 
 import pytest
 
-from kcover import audit, plan, reasons
+from kcover import audit, reasons
 from kcover.audit import codec
 from kcover.decisions import decide
+from kcover.plans import plan
 from kcover.sentences import audit as titles
 
 CLASSES = sorted({*audit.REGISTRY.values()}, key=lambda cls: cls.__name__)

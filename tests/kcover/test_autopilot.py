@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.faults.fault import Check
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import autopilot, autopilot_text
+from kcover.checks import autopilot, autopilot_text
 from kcover.faults.fault import Check
 from tests.kcover.test_autopilot import check
 

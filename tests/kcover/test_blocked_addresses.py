@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from kcover import blocked_addresses
+from kcover.values import blocked_addresses
 
 
 @pytest.mark.parametrize(

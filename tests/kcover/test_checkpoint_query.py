@@ -5,7 +5,7 @@ import json
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import checkpoint_query
+from kcover.jobs import checkpoint_query
 from tests.kcover.policy_documents import rule_problems
 
 

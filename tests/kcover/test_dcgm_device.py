@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import dcgm_device
+from kcover.faults import dcgm_device
 
 
 @pytest.mark.parametrize(

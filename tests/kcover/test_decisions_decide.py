@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from kcover import limits, plan, reasons
+from kcover import reasons
 from kcover.decisions import decide, guards, match
+from kcover.plans import plan
 from kcover.policy import document
+from kcover.values import limits
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 MATCHES = "Rule heal#1 (priority 10) matches Xid 62."

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover.decisions import health
 from kcover.faults.fault import CHECK_STATUSES
+from kcover.nodes import health
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 FRESH = NOW - timedelta(seconds=10)

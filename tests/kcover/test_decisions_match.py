@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from kcover import digests, reasons
+from kcover import reasons
 from kcover.decisions import match
 from kcover.faults import machine_check
 from kcover.policy import document
+from kcover.values import digests
 
 OLD = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -3,7 +3,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import durations
+from kcover.values import durations
 
 
 @pytest.mark.parametrize(

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import limits, reasons
+from kcover import reasons
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
+from kcover.values import limits
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import limits
 from kcover.decisions import guards
 from kcover.decisions.guards.figures import rule_limits
+from kcover.values import limits
 from tests.kcover.test_guards_evaluate import NOW, facts
 
 WINDOW = guards.Maintenance(start=NOW, end=NOW + timedelta(hours=1), scope=frozenset(), name="night", reason="move")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import limits
 from kcover.decisions import guards
 from kcover.decisions.guards import settings as values
+from kcover.values import limits
 
 DEFAULTS: dict[str, Any] = {
     "storm": {"enabled": True, "nodes": 3, "percent": 3, "window": 300},

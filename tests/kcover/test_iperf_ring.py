@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import iperf_ring
+from kcover.checks import iperf_ring
 
 
 def test_a_ring_of_three_nodes() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import kce_actions
+from kcover.plans import kce_actions
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 

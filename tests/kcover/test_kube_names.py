@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover.kube_names import ObjectName
+from kcover.values.kube_names import ObjectName
 
 
 def test_a_name_is_read_as_it_was_written() -> None:

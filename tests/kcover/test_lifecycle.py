@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from kcover import lifecycle
+from kcover.plans import lifecycle
 
 MOVES = {
     "incident": (lifecycle.INCIDENT, {("open", "closed")}),

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import limits
+from kcover.values import limits
 
 LIMITS = st.builds(limits.Limit, count=st.integers(1, 1_000_000)) | st.builds(limits.Limit, percent=st.integers(1, 100))
 

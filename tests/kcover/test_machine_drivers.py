@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kcover import machine_drivers
-from kcover.machine_drivers import NoAddress, address_of, same_machine
+from kcover.machines import machine_drivers
+from kcover.machines.machine_drivers import NoAddress, address_of, same_machine
 
 UUID, SWAPPED = "00112233-4455-6677-8899-aabbccddeeff", "33221100-5544-7766-8899-AABBCCDDEEFF"
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import masked_addresses
+from kcover.values import masked_addresses
 
 _CHAT = "https://hooks.x.example/services/T0123ABCD/B0123ABCD/…"
 

@@ -2,8 +2,8 @@
 
 from datetime import UTC, datetime, timedelta
 
-from kcover import node_history
-from kcover.node_history import DAY, MAX_NAMED, NODE, Happening, Kind, Out, Span
+from kcover.nodes import node_history
+from kcover.nodes.node_history import DAY, MAX_NAMED, NODE, Happening, Kind, Out, Span
 
 NOW = datetime(2026, 11, 27, 2, 13, 5, tzinfo=UTC)
 SINCE, UNTIL = node_history.window(NOW)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kcover import node_stage
-from kcover.node_stage import LABELLED, STANDBY_LABEL, STATE_LABEL, Stage
+from kcover.nodes import node_stage
+from kcover.nodes.node_stage import LABELLED, STANDBY_LABEL, STATE_LABEL, Stage
 
 
 @pytest.mark.parametrize("stage", sorted(LABELLED))

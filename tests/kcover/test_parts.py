@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover import parts
-from kcover.parts import Claim, FaultAt
+from kcover.machines import parts
+from kcover.machines.parts import Claim, FaultAt
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 SECOND = timedelta(seconds=1)

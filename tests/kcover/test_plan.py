@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kcover import checkpoint_query, plan
+from kcover.jobs import checkpoint_query
+from kcover.plans import plan
 from kcover.policy import document
 from tests.proof_verifier import verifier
 

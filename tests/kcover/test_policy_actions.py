@@ -2,8 +2,8 @@
 
 import pytest
 
-from kcover import durations
 from kcover.policy import document
+from kcover.values import durations
 from tests.kcover.policy_documents import KNOWN, OWN, actions, rule, rule_problems
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import limits, reasons
+from kcover import reasons
 from kcover.policy import document
+from kcover.values import limits
 from tests.kcover.policy_documents import actions, rule, rule_problems, rule_reasons
 
 

@@ -4,8 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import probation, reasons
-from kcover.probation import PRIOR_CHANCES, Return
+from kcover import reasons
+from kcover.nodes import probation
+from kcover.nodes.probation import PRIOR_CHANCES, Return
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 

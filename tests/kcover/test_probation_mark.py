@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kcover import probation_mark
-from kcover.probation_mark import ProbationMark
+from kcover.nodes import probation_mark
+from kcover.nodes.probation_mark import ProbationMark
 
 MARK = ProbationMark(
     probation=3,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import quote
+from kcover.values import quote
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover.recurrence import MAX_SPANS, PERIODS, Recurrence, RecurrenceError, spans
+from kcover.values.recurrence import MAX_SPANS, PERIODS, Recurrence, RecurrenceError, spans
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = timedelta(hours=1)

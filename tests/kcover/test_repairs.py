@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from kcover import repairs
-from kcover.repairs import State, Validation, Verb
+from kcover.machines import repairs
+from kcover.machines.repairs import State, Validation, Verb
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

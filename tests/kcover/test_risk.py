@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from bench import fault_bursts
-from kcover import risk
-from kcover.risk import History, Learned, Seen
+from kcover.machines import risk
+from kcover.machines.risk import History, Learned, Seen
 
 DAY = timedelta(days=1)
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

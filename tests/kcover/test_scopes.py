@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kcover import scopes
+from kcover.nodes import scopes
 
 
 @pytest.mark.parametrize(

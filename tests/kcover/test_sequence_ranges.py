@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from kcover import sequence_ranges
+from kcover.values import sequence_ranges
 
 numbers = st.sets(st.integers(0, 60), min_size=1)
 

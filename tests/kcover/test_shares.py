@@ -1,6 +1,6 @@
 """Equal shares of owners."""
 
-from kcover import shares
+from kcover.values import shares
 
 MANY = [("evil", number) for number in range(1_000)]
 FEW = [(f"team-{number}", 0) for number in range(3)]

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from kcover import reasons, strict_json
+from kcover import reasons
+from kcover.values import strict_json
 
 
 def test_a_duplicate_key_at_the_end_of_many_is_found_at_once() -> None:

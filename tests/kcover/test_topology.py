@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import topology
+from kcover.nodes import topology
 
 RACK, (TOPOGRAPH, OURS) = topology.WELL_KNOWN["rack"][0], topology.WELL_KNOWN["leaf"]
 

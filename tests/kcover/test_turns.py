@@ -2,7 +2,7 @@
 
 from hypothesis import given, strategies as st
 
-from kcover import turns
+from kcover.values import turns
 
 
 def test_one_of_each_queue_in_turn() -> None:

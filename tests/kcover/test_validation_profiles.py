@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agents import config, setup
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.validation import nccl, profiles
 
 DCGM = {"check": "dcgm", "level": 2}

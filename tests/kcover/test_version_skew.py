@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import version_skew
+from kcover.checks import version_skew
 
 
 @pytest.mark.parametrize(

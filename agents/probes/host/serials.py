@@ -12,8 +12,8 @@ from dataclasses import replace
 from agents.host import deadline
 from agents.probes.host.counter_files import read
 from agents.probes.host.hardware import NETWORK_CLASSES, pci_devices
-from kcover import part_serials
 from kcover.faults.fault import Inventory, Nic
+from kcover.machines import part_serials
 
 log = logging.getLogger(__name__)
 SECONDS = 3.0  # for all adapters; the first report waits 5 s for the inventory

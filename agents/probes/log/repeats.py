@@ -6,9 +6,9 @@ from datetime import datetime
 from typing import Any
 
 from agents.probes.log.kmsg import SOURCE_NAME, Record, faults_of
-from kcover import sequence_ranges
 from kcover.faults import driver_line, nvlink5, xid
 from kcover.faults.fault import Fault
+from kcover.values import sequence_ranges
 from kcover.wire.fields import MAX_COUNT, MAX_RECORDS
 
 REPEAT_WINDOW = driver_line.TOLD_WITHIN  # several lines, one fault

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from kcover import limits, reasons
+from kcover import reasons
 from kcover.decisions.guards import chance, room
 from kcover.decisions.guards.facts import EXCLUDE_LABEL, TRAITS, Facts, Slots, Symptom, pool_name, scope_name
 from kcover.decisions.guards.settings import Settings
+from kcover.values import limits
 
 # The guards that a named user may override.
 GUARDS = ("maintenance", "storm", "rate", "breaker", "budget", "floor", "cooldown")

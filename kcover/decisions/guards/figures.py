@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kcover import limits
 from kcover.decisions.guards.evaluate import RuleLimits
 from kcover.decisions.guards.facts import EXCLUDE_LABEL, Facts
 from kcover.decisions.guards.settings import Settings, to_json
+from kcover.values import limits
 
 ISOLATION = "isolation"  # the act whose figures are those of ``guards.isolation``
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kcover import limits
 from kcover.decisions.guards.settings import Settings
+from kcover.values import limits
 
 # Settings by what loosens them. A setting that is in neither is a switch, a limit or a scope (see ``_EXTRA``).
 _LOOSER_IF_MORE = ("storm.nodes", "storm.percent", "plans.limit", "repeats.limit", "expiry")

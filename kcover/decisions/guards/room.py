@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from kcover import limits
 from kcover.decisions.guards.facts import Facts, Pool, Slots
 from kcover.decisions.guards.settings import Breaker, Settings
+from kcover.values import limits
 
 
 def of_breaker(breaker: Breaker, facts: Facts) -> int:

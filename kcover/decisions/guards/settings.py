@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any
 
-from kcover import limits, reasons
+from kcover import reasons
+from kcover.values import limits
 
 MAX_COUNT = 1_000_000  # nodes or rescues: far more than any cluster has
 MAX_WINDOW = timedelta(days=30)

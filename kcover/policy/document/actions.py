@@ -6,7 +6,7 @@ from kcover import reasons
 from kcover.actions import PolicyAction, in_policies
 from kcover.policy.document.model import KCOVER, Action, Path, Problem
 from kcover.policy.document.problem_collector import ProblemCollector, did_you_mean, quoting_hint
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 
 def read(rule: dict[Any, Any], at: Path, problems: ProblemCollector) -> tuple[Action, ...]:

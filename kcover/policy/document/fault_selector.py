@@ -9,8 +9,8 @@ from kcover import reasons
 from kcover.faults import fault
 from kcover.policy.document.model import Minimum, Path, Problem
 from kcover.policy.document.problem_collector import ProblemCollector, did_you_mean
-from kcover.quote import short_repr, short_text
 from kcover.reasons import Reason, Value
+from kcover.values.quote import short_repr, short_text
 
 CODE = re.compile(r"0|[1-9][0-9]{0,9}")
 MATCH = ("sxid", "checks", "codes", "kinds", "applicationFaults", "minCount", "within")

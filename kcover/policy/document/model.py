@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from kcover import limits
 from kcover.actions import in_policies
 from kcover.reasons import Reason
+from kcover.values import limits
 
 KSYUN, KCOVER = "rescue.ksyun.com/v1", "kcover.io/v1"
 RESCUE, STANDBY = "RescuePolicy", "WarmStandbyPolicy"

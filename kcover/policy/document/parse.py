@@ -14,7 +14,7 @@ from kcover.policy.document.model import (
     StandbyPolicy,
 )
 from kcover.policy.document.problem_collector import ProblemCollector, did_you_mean
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 

@@ -8,11 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
-from kcover import durations, reasons
-from kcover.kube_names import LABEL_KEY, LABEL_VALUE
+from kcover import reasons
 from kcover.policy.document.model import Path, Problem
-from kcover.quote import short_repr, short_text
 from kcover.reasons import Reason, Value
+from kcover.values import durations
+from kcover.values.kube_names import LABEL_KEY, LABEL_VALUE
+from kcover.values.quote import short_repr, short_text
 
 
 class ProblemCollector:

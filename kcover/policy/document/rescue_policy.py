@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from kcover import durations, limits, probation
 from kcover.actions import ACTIONS, validate
+from kcover.nodes import probation
 from kcover.policy.document import actions, fault_selector
 from kcover.policy.document.model import (
     DRAIN_TIMEOUTS,
@@ -17,7 +17,8 @@ from kcover.policy.document.model import (
     Rule,
 )
 from kcover.policy.document.problem_collector import ProblemCollector
-from kcover.quote import short_repr
+from kcover.values import durations, limits
+from kcover.values.quote import short_repr
 
 KEYS = ("priority", "errorCode", "nodeSelector", "actions")
 OWN_KEYS = (

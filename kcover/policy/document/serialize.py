@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from kcover import durations, limits
 from kcover.policy.document.model import Action, Policy, Rule, StandbyPolicy
+from kcover.values import durations, limits
 
 
 def render(policy: Policy | StandbyPolicy) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from django.db import transaction
 from django.db.models import ProtectedError
 
 from kcover import audit, reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import CustomRole, Role, RoleBinding, User, Verb
 from kcover_portal.accounts.services.tokens import Refused

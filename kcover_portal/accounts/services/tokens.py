@@ -11,7 +11,7 @@ from django.db import connection, transaction
 from django.db.models import Q
 
 from kcover import audit, reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 from kcover_portal import errors
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import ApiToken, User, Verb

@@ -5,7 +5,7 @@ from itertools import chain
 from django.core.exceptions import ValidationError
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 
 
 def reason_of(error: ValidationError, user: str) -> reasons.Reason:

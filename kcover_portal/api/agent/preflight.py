@@ -9,7 +9,8 @@ from django.db import close_old_connections
 from django.utils import timezone
 from rest_framework.exceptions import ValidationError
 
-from kcover import reasons, strict_json
+from kcover import reasons
+from kcover.values import strict_json
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
 from kcover_portal.api.v1 import base, preflight as door

@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
-from kcover import masked_addresses
+from kcover.values import masked_addresses
 from kcover_portal import localization
 from kcover_portal.anchors.models import Verification
 from kcover_portal.api.authentication import principal

@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
 from kcover import reasons
-from kcover.quote import short_repr, short_text
+from kcover.values.quote import short_repr, short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role
 from kcover_portal.api import http_errors, pagination, query_params

@@ -16,8 +16,8 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.policy import document
-from kcover.quote import short_repr
 from kcover.validation import profiles
+from kcover.values.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination

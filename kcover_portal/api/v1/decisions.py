@@ -9,8 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import kce_actions, reasons
+from kcover import reasons
 from kcover.decisions import guards
+from kcover.plans import kce_actions
 from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb

@@ -9,7 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import ticket_text
+from kcover.machines import ticket_text
 from kcover_portal.api.body_parsers import MAX_BYTES, StrictJsonParser, refuse_encoded
 from kcover_portal.api.v1 import base, ticket_doors
 from kcover_portal.repairs.services import jira_events

@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from kcover import masked_addresses
+from kcover.values import masked_addresses
 
 
 class MaskedTextField(serializers.CharField):

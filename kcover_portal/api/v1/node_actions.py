@@ -12,7 +12,7 @@ from rest_framework.reverse import reverse
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.api import http_errors, idempotency

@@ -9,8 +9,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.generics import get_object_or_404
 
-from kcover import node_stage
-from kcover.decisions import health
+from kcover.nodes import health, node_stage
 from kcover_portal.api import pagination
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet import queries as fleet

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import preflight as rule, reasons
-from kcover.quote import short_repr, short_text
+from kcover.values.quote import short_repr, short_text
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, query_params
 from kcover_portal.api.leaky_buckets import LeakyBuckets

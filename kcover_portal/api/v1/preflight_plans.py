@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover import reasons
-from kcover.scopes import Scope
+from kcover.nodes.scopes import Scope
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency, query_params

@@ -8,7 +8,8 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import masked_addresses, reasons
+from kcover import reasons
+from kcover.values import masked_addresses
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors

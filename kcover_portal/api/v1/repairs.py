@@ -11,8 +11,9 @@ from rest_framework.generics import get_object_or_404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import reasons, repairs as core
-from kcover.quote import short_text
+from kcover import reasons
+from kcover.machines import repairs as core
+from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover.recurrence import PERIODS, Recurrence, RecurrenceError
-from kcover.scopes import Scope
+from kcover.nodes.scopes import Scope
+from kcover.values.recurrence import PERIODS, Recurrence, RecurrenceError
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency

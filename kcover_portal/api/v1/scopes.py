@@ -8,8 +8,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import reasons, scopes
-from kcover.quote import short_text
+from kcover import reasons
+from kcover.nodes import scopes
+from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from django.db.models import Max, QuerySet
 
-from kcover import audit, masked_addresses, reasons
+from kcover import audit, reasons
+from kcover.values import masked_addresses
 from kcover_portal.audit_stream.queries.topics import Record, Topic, register
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import RESCUE_ENDS, Entry

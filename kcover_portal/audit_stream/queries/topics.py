@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from kcover import masked_addresses
+from kcover.values import masked_addresses
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
 

@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from django.conf import settings
 
-from kcover import actors, jira, reasons, ticket_text
+from kcover import actors, reasons
+from kcover.machines import jira, ticket_text
 from kcover_portal.audit_stream.models import Issue, Sink
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.senders.jira_client import NOT_FOUND, Client, JiraError

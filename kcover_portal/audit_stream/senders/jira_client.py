@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 
-from kcover import reasons, ticket_text
+from kcover import reasons
+from kcover.machines import ticket_text
 from kcover_portal import outgoing
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
 

@@ -7,8 +7,9 @@ from typing import Any, Final
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 
-from kcover import jira, reasons
-from kcover.quote import short_repr
+from kcover import reasons
+from kcover.machines import jira
+from kcover.values.quote import short_repr
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendors
 from kcover_portal.errors import FieldError

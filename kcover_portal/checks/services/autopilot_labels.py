@@ -16,8 +16,10 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Count, F, Q
 
-from kcover import audit, autopilot
-from kcover.decisions import guards, health
+from kcover import audit
+from kcover.checks import autopilot
+from kcover.decisions import guards
+from kcover.nodes import health
 from kcover_portal.checks.models import CheckTarget
 from kcover_portal.checks.services import node_checks
 from kcover_portal.fleet import queries

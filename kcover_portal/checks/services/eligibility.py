@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover.decisions import guards
+from kcover.plans import lifecycle
 from kcover_portal.checks.models import CheckRun
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Maintenance, Node

@@ -1,4 +1,4 @@
-"""iperf's ring among the nodes of a batch, after their other checks, one step at a time (``kcover.iperf_ring``).
+"""iperf's ring among the nodes of a batch, after their other checks, one step at a time (``kcover.checks.iperf_ring``).
 
 The members and the current step are stored in the run's row. A step is one command per member, with the address of its
 partner; the next step begins when all members have answered or timed out. A node that does not answer, has no iperf3
@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from kcover import autopilot, iperf_ring, reasons
+from kcover import reasons
+from kcover.checks import autopilot, iperf_ring
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import node_checks
 from kcover_portal.fleet.models import Command

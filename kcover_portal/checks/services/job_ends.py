@@ -15,8 +15,9 @@ from typing import Final
 
 from django.db import transaction
 
-from kcover import reasons, shares
+from kcover import reasons
 from kcover.validation import profiles
+from kcover.values import shares
 from kcover_portal.checks.models import CheckRun, WatchedJob
 from kcover_portal.checks.services import eligibility, runs, validation_profiles
 from kcover_portal.checks.services.deep_checks import BATCHES

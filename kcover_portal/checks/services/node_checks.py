@@ -5,7 +5,8 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import autopilot, reasons
+from kcover import reasons
+from kcover.checks import autopilot
 from kcover.faults import fault
 from kcover.reasons import Reason
 from kcover_portal.checks.models import CheckTarget

@@ -8,7 +8,8 @@ from typing import Any
 
 from django.db.models import Count, Min, Q
 
-from kcover import autopilot, reasons
+from kcover import reasons
+from kcover.checks import autopilot
 from kcover.reasons import Reason
 from kcover_portal.checks import queries as checks
 from kcover_portal.checks.models import CheckRun, CheckTarget

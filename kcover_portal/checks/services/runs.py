@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import F, Q
 
-from kcover import audit, autopilot, reasons
+from kcover import audit, reasons
+from kcover.checks import autopilot
 from kcover_portal import doorbell
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import iperf_rings, node_checks, pvc_check, requests, results

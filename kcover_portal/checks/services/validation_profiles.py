@@ -7,8 +7,8 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover.quote import short_text
 from kcover.validation import profiles
+from kcover.values.quote import short_text
 from kcover_portal import doorbell
 from kcover_portal.checks.models import ValidationProfile
 from kcover_portal.errors import FieldError, FieldErrors

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import reasons
-from kcover.decisions import health
 from kcover.faults import fault
+from kcover.nodes import health
 from kcover.validation import node_verdict, profiles
 from kcover_portal.checks.models import CheckRun, CheckTarget, ValidatedNode, Validation
 from kcover_portal.checks.services import nccl_checks, node_checks, validation_profiles

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import actors, audit, autopilot, reasons
+from kcover import actors, audit, reasons
+from kcover.checks import autopilot
 from kcover.validation import node_verdict, profiles
 from kcover_portal import doorbell
 from kcover_portal.checks import queries

@@ -7,7 +7,7 @@ from django import forms
 from django.db.models import QuerySet
 from django.utils.translation import gettext_lazy as _
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.preflight import pair_tests
 from kcover.validation.profiles import Profile
 from kcover_portal.console.forms.scopes import ScopeFields

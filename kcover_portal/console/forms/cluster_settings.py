@@ -5,7 +5,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from kcover import topology
+from kcover.nodes import topology
 from kcover_portal import localization
 from kcover_portal.console.forms import Act, widgets
 from kcover_portal.errors import FieldError

@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover import reasons
 from kcover.decisions import guards
-from kcover.recurrence import Recurrence, RecurrenceError
+from kcover.values.recurrence import Recurrence, RecurrenceError
 from kcover_portal import localization
 from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.console.forms.scopes import ScopeFields

@@ -7,7 +7,7 @@ from typing import Any, Final
 from django import forms
 from django.utils.translation import gettext as _, gettext_lazy
 
-from kcover.repairs import Part, Terms, Verb
+from kcover.machines.repairs import Part, Terms, Verb
 from kcover_portal.console import part_names
 from kcover_portal.console.forms import Act, widgets
 from kcover_portal.repairs.models import Repair

@@ -6,7 +6,7 @@ from typing import Any
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
-from kcover import scopes
+from kcover.nodes import scopes
 from kcover_portal import localization
 from kcover_portal.console.forms import widgets
 

@@ -7,8 +7,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.utils.translation import gettext_lazy
 
-from kcover import reasons, strict_json
+from kcover import reasons
 from kcover.validation import profiles
+from kcover.values import strict_json
 from kcover_portal import localization
 from kcover_portal.console.forms import Act
 

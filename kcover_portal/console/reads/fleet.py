@@ -8,7 +8,7 @@ from typing import Any
 
 from django.db.models import BooleanField, Count, ExpressionWrapper, Q, Sum
 
-from kcover import lifecycle
+from kcover.plans import lifecycle
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge

@@ -13,7 +13,8 @@ from django.db.models import TextField
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast
 
-from kcover import reasons, topology
+from kcover import reasons
+from kcover.nodes import topology
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge

@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
-from kcover import node_history
-from kcover.node_history import DAY, DAYS, Happening, Kind, Mark, Out
+from kcover.nodes import node_history
+from kcover.nodes.node_history import DAY, DAYS, Happening, Kind, Mark, Out
 from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge

@@ -9,7 +9,8 @@ from typing import Any
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import audit, lifecycle, reasons
+from kcover import audit, reasons
+from kcover.plans import lifecycle
 from kcover_portal import localization
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.fault_names import of_rescue

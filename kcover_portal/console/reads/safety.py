@@ -11,9 +11,12 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.utils.translation import gettext as _
 
-from kcover import actions, lifecycle, limits, plan, reasons, scopes
+from kcover import actions, reasons
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
+from kcover.nodes import scopes
+from kcover.plans import lifecycle, plan
+from kcover.values import limits
 from kcover_portal import localization
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet

@@ -9,7 +9,8 @@ from django.utils.dateparse import parse_datetime
 from django.utils.html import format_html
 from django.utils.translation import gettext as _, ngettext
 
-from kcover import actions, masked_addresses, reasons
+from kcover import actions, reasons
+from kcover.values import masked_addresses
 from kcover_portal import localization
 from kcover_portal.rescue.models import Step
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from django.db import connection
 from django.db.models import Count, Min, Q
 
-from kcover import version_skew
+from kcover.checks import version_skew
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Cluster, Command, Node
 from kcover_portal.incidents.models import Incident

@@ -8,8 +8,9 @@ from django.db.models import F
 from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
-from kcover import actors, audit, lifecycle
+from kcover import actors, audit
 from kcover.decisions import guards
+from kcover.plans import lifecycle
 from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge

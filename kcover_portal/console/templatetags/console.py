@@ -13,7 +13,8 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 
-from kcover import actors, masked_addresses, reasons
+from kcover import actors, reasons
+from kcover.values import masked_addresses
 from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, part_names, presentation
 from kcover_portal.console.reads import entries, report_words, step_facts

@@ -12,8 +12,10 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover import lifecycle, marks, part_serials
 from kcover.decisions import guards
+from kcover.machines import part_serials
+from kcover.nodes import marks
+from kcover.plans import lifecycle
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb

@@ -8,7 +8,7 @@ from django.shortcuts import get_object_or_404, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
-from kcover import scopes
+from kcover.nodes import scopes
 from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import presentation

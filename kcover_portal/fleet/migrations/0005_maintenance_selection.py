@@ -19,8 +19,6 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name="maintenance",
             name="selection",
-            field=models.JSONField(
-                db_default={}, default=dict, help_text="a kcover.scopes.Scope, if it is no single pool or node"
-            ),
+            field=models.JSONField(db_default={}, default=dict, help_text="a scope, if it is no single pool or node"),
         ),
     ]

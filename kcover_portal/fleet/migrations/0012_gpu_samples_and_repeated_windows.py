@@ -14,7 +14,7 @@ class Migration(migrations.Migration):
             model_name="maintenance",
             name="repeats",
             field=models.JSONField(
-                db_default={}, default=dict, help_text="a kcover.recurrence.Recurrence; {}: it does not repeat"
+                db_default={}, default=dict, help_text="the rule by which it repeats; {}: it does not"
             ),
         ),
         migrations.AddField(

@@ -7,9 +7,10 @@ from django.conf import settings
 from django.db import connection
 from django.db.models import Q, QuerySet
 
-from kcover import part_serials, topology
-from kcover.decisions import guards, health
+from kcover.decisions import guards
 from kcover.faults.fault import Command as WireCommand
+from kcover.machines import part_serials
+from kcover.nodes import health, topology
 from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Agent, Cluster, Command, Hardware, Maintenance, Node

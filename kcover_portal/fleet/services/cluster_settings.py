@@ -10,10 +10,11 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from kcover import audit, kube_names, masked_addresses, preflight, reasons
+from kcover import audit, preflight, reasons
 from kcover.decisions import guards
-from kcover.quote import short_text
-from kcover.recurrence import Recurrence
+from kcover.values import kube_names, masked_addresses
+from kcover.values.quote import short_text
+from kcover.values.recurrence import Recurrence
 from kcover_portal import doorbell, encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
@@ -214,9 +215,9 @@ def open_maintenance(
 
     A repetition is a row of its own, so that the guards need no calendar and depend on no task.
 
-    ``selection``: the keys of a scope (``kcover.scopes``), or one of the older ``pool`` and ``node``. ``fields``: the
-    field of an error, by kind of scope. Raises FieldError, also if the window covers none of the nodes that the
-    cluster has now, or if one of its names is unknown.
+    ``selection``: the keys of a ``Scope``, or one of the older ``pool`` and ``node``. ``fields``: the field of an
+    error, by kind of scope. Raises FieldError, also if the window covers none of the nodes that the cluster has now, or
+    if one of its names is unknown.
     """
     fields = {**fields, **({"pools": "pool"} if pool else {}), **({"nodes": "node"} if node else {})}
     scope = scope_checks.read(selection, pool=pool, node=node)

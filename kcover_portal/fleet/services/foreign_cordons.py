@@ -7,7 +7,7 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.fleet.models import ForeignCordon, Node
 from kcover_portal.runtime.services import retention
 

@@ -11,7 +11,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Max
 
-from kcover.gpu_figures import FIGURES, QUARTER, quarter_before, slot
+from kcover.nodes.gpu_figures import FIGURES, QUARTER, quarter_before, slot
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import bulk_sql
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover.sources import hosts
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Node

@@ -13,7 +13,8 @@ from typing import Any, Literal, Self
 
 from django.db import DataError, IntegrityError, transaction
 
-from kcover import machine_drivers, readiness_taint
+from kcover.machines import machine_drivers
+from kcover.nodes import readiness_taint
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node

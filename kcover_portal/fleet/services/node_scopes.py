@@ -8,7 +8,7 @@ from django.db.models.expressions import Combinable
 from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 
-from kcover import scopes, topology
+from kcover.nodes import scopes, topology
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 

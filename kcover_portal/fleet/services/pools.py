@@ -7,8 +7,8 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Coalesce, Left, NullIf
 
 from kcover import reasons
-from kcover.quote import short_repr
-from kcover.topology import DOMAINS
+from kcover.nodes.topology import DOMAINS
+from kcover.values.quote import short_repr
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node

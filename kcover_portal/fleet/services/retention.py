@@ -10,7 +10,7 @@ from typing import NamedTuple
 from django.db.models import Exists, ExpressionWrapper, F, OuterRef, Q, QuerySet, TextField, Value
 from django.db.models.functions import Cast, Concat
 
-from kcover.decisions import health
+from kcover.nodes import health
 from kcover_portal.fleet.models import CheckResult, Gpu
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.runtime.services import retention as times

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from django.db.models import QuerySet
 
-from kcover import reasons, scopes
-from kcover.quote import short_text
+from kcover import reasons
+from kcover.nodes import scopes
+from kcover.values.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes

@@ -3,7 +3,7 @@
 from django.core.exceptions import ValidationError
 
 from kcover import reasons
-from kcover.quote import short_repr
+from kcover.values.quote import short_repr
 from kcover_portal.fleet.models import Cluster
 
 

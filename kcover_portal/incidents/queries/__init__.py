@@ -9,9 +9,9 @@ from typing import Any
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 
-from kcover import turns
-from kcover.decisions import health
 from kcover.faults import program_context, xid
+from kcover.nodes import health
+from kcover.values import turns
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import CheckChange, CheckResult, Gpu, Node
 from kcover_portal.incidents.models import Incident, Occurrence, teller

@@ -7,8 +7,8 @@ by boot and source, because each boot restarts the numbering. Drills are separat
 from collections.abc import Sequence
 from typing import Any
 
-from kcover import sequence_ranges
 from kcover.faults import fault
+from kcover.values import sequence_ranges
 
 MAX_LOGS = 6  # boots and sources per incident
 MAX_RANGES = 16  # per log; beyond that, small gaps count as counted

@@ -7,7 +7,7 @@ has stayed away for FLAPPING_ENDS_AFTER.
 from datetime import datetime
 
 from kcover import reasons
-from kcover.decisions import health
+from kcover.nodes import health
 from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.incidents.models import Incident

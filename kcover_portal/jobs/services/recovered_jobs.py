@@ -5,7 +5,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import reasons, shares
+from kcover import reasons
+from kcover.values import shares
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure

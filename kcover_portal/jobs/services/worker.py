@@ -12,7 +12,7 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
-from kcover.kube_names import ObjectName
+from kcover.values.kube_names import ObjectName
 from kcover_portal import doorbell
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders

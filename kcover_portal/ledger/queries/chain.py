@@ -9,7 +9,8 @@ from typing import Any
 from django.db.models import QuerySet, Subquery
 from django.db.models.functions import Coalesce
 
-from kcover import digests, reasons
+from kcover import reasons
+from kcover.values import digests
 from kcover_portal.ledger.models import Chain, Entry
 
 

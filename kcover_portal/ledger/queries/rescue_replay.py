@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from kcover import actions, audit, lifecycle, reasons
+from kcover import actions, audit, reasons
+from kcover.plans import lifecycle
 from kcover_portal.ledger.models import Entry
 
 PAUSES = {"waiting": "running"}  # states of a rescue that the audit log does not distinguish

@@ -11,7 +11,8 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from kcover import machine_drivers, reasons
+from kcover import reasons
+from kcover.machines import machine_drivers
 from kcover_portal import outgoing
 from kcover_portal.machines.drivers import child_process
 from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable, of_silence

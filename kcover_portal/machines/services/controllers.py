@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
-from kcover import machine_drivers, reasons
+from kcover import reasons
+from kcover.machines import machine_drivers
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 
-from kcover import audit, machine_drivers, masked_addresses, reasons
-from kcover.quote import short_text
+from kcover import audit, reasons
+from kcover.machines import machine_drivers
+from kcover.values import masked_addresses
+from kcover.values.quote import short_text
 from kcover_portal import encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster

@@ -8,8 +8,9 @@ from typing import Final
 
 from django.db.models import Max
 
-from kcover import need_causes, reasons, topology
+from kcover import need_causes, reasons
 from kcover.needs import Need
+from kcover.nodes import topology
 from kcover_portal import needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Cluster

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from django.db.models import Exists, OuterRef
 
-from kcover import audit, lifecycle
+from kcover import audit
+from kcover.plans import lifecycle
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Decision, Rescue
 

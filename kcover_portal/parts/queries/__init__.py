@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from kcover import part_serials, parts
-from kcover.parts import Kind, Seen
+from kcover.machines import part_serials, parts
+from kcover.machines.parts import Kind, Seen
 from kcover_portal.fleet.models import Gpu, Hardware, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.parts.models import Part, Placement

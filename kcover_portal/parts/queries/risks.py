@@ -8,8 +8,8 @@ from typing import Final
 
 from django.db.models import QuerySet
 
-from kcover import parts, risk
-from kcover.parts import Kind
+from kcover.machines import parts, risk
+from kcover.machines.parts import Kind
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
 

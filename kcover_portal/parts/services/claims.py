@@ -8,8 +8,9 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import parts, reasons
-from kcover.parts import Claim
+from kcover import reasons
+from kcover.machines import parts
+from kcover.machines.parts import Claim
 from kcover_portal.fleet.models import Agent
 from kcover_portal.parts import queries
 from kcover_portal.parts.models import Part, Placement

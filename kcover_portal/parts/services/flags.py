@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from kcover import actors, audit, parts, reasons
+from kcover import actors, audit, reasons
+from kcover.machines import parts
 from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from django.db import IntegrityError, transaction
 
-from kcover import parts
-from kcover.parts import Seen
+from kcover.machines import parts
+from kcover.machines.parts import Seen
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Hardware
 from kcover_portal.parts import queries

@@ -4,11 +4,13 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from kcover import actions, masked_addresses, plan, reasons
+from kcover import actions, reasons
 from kcover.decisions import match, overlap, rule_pairs
 from kcover.faults import catalog
+from kcover.plans import plan
 from kcover.policy import document
 from kcover.reasons import Reason, Value
+from kcover.values import masked_addresses
 
 MAX_COMPARED = 50_000  # pairs of rules; half a second
 MAX_OVERLAPS = 1_000  # warnings about pairs; more than a person reads

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kcover import masked_addresses, reasons
+from kcover import reasons
 from kcover.policy import document
+from kcover.values import masked_addresses
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Revision
 from kcover_portal.policies.services import yaml_reader

@@ -1,6 +1,7 @@
 """What publishing a text would switch off: rules that never run, and rules that a shadow rule keeps from acting."""
 
-from kcover import digests, reasons
+from kcover import reasons
+from kcover.values import digests
 from kcover_portal.policies import queries
 from kcover_portal.policies.services import advice
 from kcover_portal.policies.services.validation import ValidationResult

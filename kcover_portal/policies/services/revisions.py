@@ -9,8 +9,9 @@ from http import HTTPStatus
 from django.db import IntegrityError, transaction
 from django.db.models import Max
 
-from kcover import audit, masked_addresses, reasons
+from kcover import audit, reasons
 from kcover.reasons import Reason
+from kcover.values import masked_addresses
 from kcover_portal import doorbell
 from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster

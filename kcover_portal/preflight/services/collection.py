@@ -15,7 +15,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from kcover import audit, preflight, reasons
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.queries.boots import boots_of

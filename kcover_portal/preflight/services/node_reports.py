@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from kcover import preflight, reasons
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.preflight.services import members

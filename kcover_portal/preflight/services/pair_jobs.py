@@ -14,9 +14,10 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, kube_names, reasons
+from kcover import audit, reasons
 from kcover.preflight import bandwidth
 from kcover.preflight.bandwidth import Bandwidth
+from kcover.values import kube_names
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port, reasons as kube_reasons

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.preflight import pair_tests, rounds
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal import doorbell
 from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet import queries as fleet

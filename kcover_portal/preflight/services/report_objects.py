@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from kcover import reasons, shares
-from kcover.quote import short_text
+from kcover import reasons
+from kcover.values import shares
+from kcover.values.quote import short_text
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster

@@ -3,8 +3,9 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover.decisions import guards
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Rescue

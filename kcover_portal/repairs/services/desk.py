@@ -7,9 +7,10 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from kcover import actors, audit, reasons, repairs
+from kcover import actors, audit, reasons
+from kcover.machines import repairs
+from kcover.machines.repairs import Part, Validation, Verb
 from kcover.reasons import Reason
-from kcover.repairs import Part, Validation, Verb
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node

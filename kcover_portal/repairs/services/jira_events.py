@@ -6,9 +6,10 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from kcover import actors, jira, reasons, repairs, ticket_text, vendor_events
-from kcover.quote import short_text
-from kcover.vendor_events import SCOPES
+from kcover import actors, reasons
+from kcover.machines import jira, repairs, ticket_text, vendor_events
+from kcover.machines.vendor_events import SCOPES
+from kcover.values.quote import short_text
 from kcover_portal import outgoing
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.audit_stream.models import Issue, Sink

@@ -7,9 +7,10 @@ from typing import TypeAlias
 
 from django.db import transaction
 
-from kcover import actors, part_serials, repairs
+from kcover import actors
+from kcover.machines import part_serials, repairs
+from kcover.machines.repairs import Validation
 from kcover.reasons import Reason
-from kcover.repairs import Validation
 from kcover_portal.fleet.models import Node
 from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair

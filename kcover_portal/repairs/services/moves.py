@@ -7,8 +7,9 @@ from typing import Any
 
 from django.db import IntegrityError, transaction
 
-from kcover import audit, reasons, repairs
+from kcover import audit, reasons
 from kcover.audit import codec
+from kcover.machines import repairs
 from kcover.reasons import Reason
 from kcover_portal import doorbell
 from kcover_portal.errors import Refused

@@ -11,8 +11,9 @@ from typing import Any
 
 from django.db.models import Max
 
-from kcover import audit, masked_addresses
+from kcover import audit
 from kcover.audit import codec
+from kcover.values import masked_addresses
 from kcover_portal.audit_stream.queries import topics, vendors
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.fleet import queries as fleet

@@ -4,7 +4,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import audit, reasons, repairs
+from kcover import audit, reasons
+from kcover.machines import repairs
 from kcover_portal import doorbell
 from kcover_portal.errors import FieldError
 from kcover_portal.ledger import services as ledger

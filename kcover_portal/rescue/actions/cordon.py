@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 
-from kcover import audit, plan, reasons
+from kcover import audit, reasons
 from kcover.actions import cordon as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
+from kcover.plans import plan
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context

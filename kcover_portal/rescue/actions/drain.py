@@ -10,7 +10,7 @@ from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import drain as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.step import checkpoints, evidence, kueue_turns, node_marks, owners

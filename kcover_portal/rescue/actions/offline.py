@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from kcover import audit, reasons
 from kcover.actions import offline as core, webhook
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import handover, ladder, node_marks, plan_steps
 from kcover_portal.rescue.step.context import Context

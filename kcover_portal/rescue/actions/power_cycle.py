@@ -19,7 +19,7 @@ from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import power_cycle as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power, Seen, Switched

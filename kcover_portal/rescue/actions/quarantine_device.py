@@ -9,8 +9,8 @@ from functools import partial
 
 from kcover import audit, reasons
 from kcover.actions import quarantine_device as core
-from kcover.marks import ANNOTATION, Marks
-from kcover.node_stage import Stage
+from kcover.nodes.marks import ANNOTATION, Marks
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.kube.resource_slices import Device
 from kcover_portal.rescue.step import affected_gpus, device_rules, dra_device, errors, node_marks

@@ -17,7 +17,7 @@ from typing import Any
 
 from kcover import audit, reasons
 from kcover.actions import reboot as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import evidence, ladder, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context

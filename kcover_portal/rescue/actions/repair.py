@@ -8,9 +8,10 @@ import contextlib
 
 from django.db import transaction
 
-from kcover import audit, reasons, repairs
+from kcover import audit, reasons
 from kcover.actions import repair as core
-from kcover.node_stage import Stage
+from kcover.machines import repairs
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import ladder, node_marks, plan_steps, recheck_guards, repair_desk
 from kcover_portal.rescue.step.context import Context

@@ -14,7 +14,7 @@ from datetime import timedelta
 
 from kcover import audit, reasons
 from kcover.actions import replace as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 from kcover import audit, reasons
 from kcover.actions import reset as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import queries as machines
 from kcover_portal.rescue.step import affected_gpus, evidence, node_marks, plan_steps

@@ -10,7 +10,7 @@ from typing import Any
 
 from kcover import audit, reasons
 from kcover.actions import run_checks as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet.models import Command
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context

@@ -3,9 +3,10 @@
 With the effect NoExecute running pods go too, so the guards are evaluated as before a drain.
 """
 
-from kcover import audit, readiness_taint, reasons
+from kcover import audit, reasons
 from kcover.actions import taint as core
-from kcover.node_stage import Stage
+from kcover.nodes import readiness_taint
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context

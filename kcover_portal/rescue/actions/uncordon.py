@@ -7,8 +7,10 @@ from datetime import timedelta
 
 from django.db import transaction
 
-from kcover import audit, lifecycle, probation, readiness_taint, reasons
+from kcover import audit, reasons
 from kcover.actions import uncordon as core, validate
+from kcover.nodes import probation, readiness_taint
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Probation

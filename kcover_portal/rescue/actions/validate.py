@@ -9,9 +9,10 @@ from datetime import timedelta
 
 from django.db import transaction
 
-from kcover import actions, audit, plan, reasons
+from kcover import actions, audit, reasons
 from kcover.actions import repair, validate as core
-from kcover.node_stage import Stage
+from kcover.nodes.node_stage import Stage
+from kcover.plans import plan
 from kcover.validation import fault_classes
 from kcover_portal.incidents import queries as incidents, services
 from kcover_portal.incidents.models import Incident

@@ -11,10 +11,11 @@ from datetime import datetime, timedelta
 
 from django.db.models import QuerySet
 
-from kcover import plan, reasons
+from kcover import reasons
 from kcover.actions import validate, verify as core
-from kcover.decisions import health
-from kcover.node_stage import Stage
+from kcover.nodes import health
+from kcover.nodes.node_stage import Stage
+from kcover.plans import plan
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents, services

@@ -10,8 +10,11 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from kcover import actors, audit, limits, plan, readiness_taint, reasons
+from kcover import actors, audit, reasons
 from kcover.decisions import guards
+from kcover.nodes import readiness_taint
+from kcover.plans import plan
+from kcover.values import limits
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger

@@ -9,7 +9,8 @@ from datetime import datetime, timedelta
 
 from django.db.models import Q
 
-from kcover import actions, lifecycle, plan, reasons
+from kcover import actions, reasons
+from kcover.plans import lifecycle, plan
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue

@@ -5,7 +5,8 @@ from datetime import datetime
 from django.db import transaction
 from django.db.models import QuerySet
 
-from kcover import actions, lifecycle, reasons
+from kcover import actions, reasons
+from kcover.plans import lifecycle
 from kcover_portal import doorbell
 from kcover_portal.rescue.models import Rescue, Step
 

@@ -2,8 +2,9 @@
 
 from datetime import datetime
 
-from kcover import lifecycle, plan, reasons
+from kcover import reasons
 from kcover.decisions import decide, guards
+from kcover.plans import lifecycle, plan
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node

@@ -7,8 +7,9 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import actions, audit, kce_actions, plan, reasons
+from kcover import actions, audit, reasons
 from kcover.decisions import guards
+from kcover.plans import kce_actions, plan
 from kcover.reasons import Reason
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover.decisions import decide as core, guards
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident

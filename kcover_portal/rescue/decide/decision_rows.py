@@ -8,10 +8,11 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, digests, reasons
+from kcover import audit, reasons
 from kcover.decisions import decide as core, guards, match
 from kcover.faults import catalog
 from kcover.faults.fault import NUMERIC_KINDS
+from kcover.values import digests
 from kcover_portal import doorbell, tracing
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident

@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from kcover import kce_actions, reasons
+from kcover import reasons
 from kcover.decisions import decide, guards, match
+from kcover.plans import kce_actions
 from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Cluster

@@ -11,8 +11,10 @@ from typing import Final
 
 from django.db import transaction
 
-from kcover import audit, lifecycle, marks as core_marks, reasons
+from kcover import audit, reasons
 from kcover.actions import quarantine_device
+from kcover.nodes import marks as core_marks
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port

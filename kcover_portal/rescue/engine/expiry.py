@@ -7,7 +7,8 @@ Nothing is left to do if the fault has cleared (invariants 15, 32).
 
 from datetime import datetime
 
-from kcover import marks as core_marks, reasons
+from kcover import reasons
+from kcover.nodes import marks as core_marks
 from kcover.reasons import Reason
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue.control import approvals

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from kcover import marks as core_marks
+from kcover.nodes import marks as core_marks
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services.node_rows import ChangedNode

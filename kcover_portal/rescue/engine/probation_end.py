@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from django.db import transaction
 
-from kcover import audit, lifecycle, probation_mark, reasons
+from kcover import audit, reasons
+from kcover.nodes import probation_mark
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port

@@ -10,7 +10,8 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import audit, marks as core_marks, reasons
+from kcover import audit, reasons
+from kcover.nodes import marks as core_marks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port

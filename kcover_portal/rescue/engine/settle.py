@@ -7,8 +7,9 @@ from typing import Any
 
 from django.db import transaction
 
-from kcover import audit, lifecycle, reasons
-from kcover.plan import PlannedStep
+from kcover import audit, reasons
+from kcover.plans import lifecycle
+from kcover.plans.plan import PlannedStep
 from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries

@@ -9,8 +9,9 @@ from typing import Any
 from django.db import transaction
 from django.db.models import F
 
-from kcover import actions, audit, lifecycle, plan, reasons
+from kcover import actions, audit, reasons
 from kcover.decisions import decide as core, match
+from kcover.plans import lifecycle, plan
 from kcover.policy import document
 from kcover_portal import doorbell, tracing
 from kcover_portal.errors import Refused

@@ -22,8 +22,8 @@ from django.db.models import QuerySet
 
 from kcover import actions, audit, reasons
 from kcover.actions import validate
-from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
+from kcover.values.kube_names import ObjectName
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.kube import port

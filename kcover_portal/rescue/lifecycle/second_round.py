@@ -6,7 +6,8 @@ changes the plan, so an approval of the first round does not cover the second.
 
 from datetime import datetime
 
-from kcover import plan, reasons
+from kcover import reasons
+from kcover.plans import plan
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.rescue import queries

@@ -5,7 +5,8 @@ from datetime import datetime
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from kcover import lifecycle, turns
+from kcover.plans import lifecycle
+from kcover.values import turns
 from kcover_portal.fleet.models import Node
 from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step

@@ -4,7 +4,8 @@ from typing import Final
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
-from kcover import lifecycle, reasons
+from kcover import reasons
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import capacity

@@ -7,9 +7,10 @@ from django.db.models import Count, Exists, Max, OuterRef, Q, QuerySet, TextFiel
 from django.db.models.fields.json import KT
 from django.db.models.functions import Coalesce
 
-from kcover import actions, lifecycle
+from kcover import actions
 from kcover.decisions import guards
 from kcover.decisions.guards import chance
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step

@@ -11,8 +11,8 @@ from functools import cached_property
 
 from django.db.models import Max, Q
 
-from kcover import lifecycle
 from kcover.decisions import guards, match
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.rescue.models import Rescue

@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 
 from django.db.models import QuerySet
 
-from kcover import marks as core_marks
 from kcover.actions import quarantine_device
+from kcover.nodes import marks as core_marks
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue, Step

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from kcover import lifecycle
 from kcover.decisions import decide
+from kcover.plans import lifecycle
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.rescue.models import Decision, Rescue
 

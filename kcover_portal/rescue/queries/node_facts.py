@@ -2,8 +2,10 @@
 
 from datetime import datetime
 
-from kcover import actions, lifecycle, marks as core_marks
+from kcover import actions
 from kcover.decisions import decide, guards
+from kcover.nodes import marks as core_marks
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.fleet.queries import boots
 from kcover_portal.incidents.models import Incident

@@ -6,7 +6,7 @@ from typing import Final
 
 from django.db.models import QuerySet
 
-from kcover import probation
+from kcover.nodes import probation
 from kcover.validation import fault_classes
 from kcover_portal.fleet.models import Node
 from kcover_portal.prepared import Prepared

@@ -12,8 +12,10 @@ from typing import Any
 
 from django.db.models import QuerySet
 
-from kcover import audit, digests, lifecycle
+from kcover import audit
 from kcover.decisions import match
+from kcover.plans import lifecycle
+from kcover.values import digests
 from kcover_portal.ledger import queries as ledger, signatures
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import queries as policies

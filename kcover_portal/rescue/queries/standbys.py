@@ -7,8 +7,9 @@ from typing import Any, Protocol
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
-from kcover import actions, lifecycle, reasons
+from kcover import actions, reasons
 from kcover.decisions import standby
+from kcover.plans import lifecycle
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident

@@ -12,9 +12,9 @@ from typing import Any
 
 from django.db.models import Exists, Min, Q, QuerySet
 
-from kcover import topology
 from kcover.decisions import guards
 from kcover.faults import fault
+from kcover.nodes import topology
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident, JobSeen
 from kcover_portal.rescue.queries.numbers import number_of

@@ -3,8 +3,9 @@
 The rescue has no cordon. So the node takes work again only if the taint is removed, by the rescue or by a person.
 """
 
-from kcover import audit, marks as core_marks, readiness_taint, reasons
-from kcover.node_stage import Stage
+from kcover import audit, reasons
+from kcover.nodes import marks as core_marks, readiness_taint
+from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import node_marks

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection
 
-from kcover import audit, marks as core_marks, reasons
+from kcover import audit, reasons
+from kcover.nodes import marks as core_marks
 from kcover_portal.kube import port
 
 

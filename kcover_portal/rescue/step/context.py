@@ -10,8 +10,9 @@ from typing import Any, TypeVar
 from django.db import transaction
 from django.db.models import F
 
-from kcover import audit, marks as core_marks, reasons
+from kcover import audit, reasons
 from kcover.decisions import guards
+from kcover.nodes import marks as core_marks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port

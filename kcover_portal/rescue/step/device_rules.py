@@ -11,7 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 
-from kcover import audit, marks as core_marks, reasons
+from kcover import audit, reasons
+from kcover.nodes import marks as core_marks
 from kcover_portal.kube import port
 from kcover_portal.kube.resource_slices import Device
 from kcover_portal.rescue.queries import device_isolations

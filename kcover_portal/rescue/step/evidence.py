@@ -9,7 +9,8 @@ from typing import Protocol, cast
 
 from django.db import transaction
 
-from kcover import audit, reasons, version_skew
+from kcover import audit, reasons
+from kcover.checks import version_skew
 from kcover.evidence import bundle as core
 from kcover.reasons import Reason
 from kcover_portal.evidence import queries, services

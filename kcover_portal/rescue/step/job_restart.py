@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any, Protocol, Self
 
 from kcover import audit, reasons
-from kcover.digests import digest
-from kcover.kube_names import ObjectName
+from kcover.values.digests import digest
+from kcover.values.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step.restart_progress import RestartProgress, how_far_back

@@ -12,8 +12,9 @@ from datetime import timedelta
 from django.db import transaction
 from django.db.models import Q, QuerySet
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover.actions import drain as core
+from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.models import Step

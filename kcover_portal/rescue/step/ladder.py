@@ -7,8 +7,9 @@ systems do. Once another boot ID proves a reboot, the steps after it have nothin
 from collections.abc import Mapping
 from typing import Final
 
-from kcover import lifecycle, reasons
+from kcover import reasons
 from kcover.actions import offline, power_cycle, repair, replace
+from kcover.plans import lifecycle
 from kcover_portal.kube import port
 from kcover_portal.rescue.step import plan_steps
 from kcover_portal.rescue.step.context import Context

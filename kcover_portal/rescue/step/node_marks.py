@@ -4,9 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from kcover import actions, audit, marks as core_marks, probation_mark, readiness_taint, reasons
+from kcover import actions, audit, reasons
 from kcover.decisions import decide
-from kcover.node_stage import Stage
+from kcover.nodes import marks as core_marks, probation_mark, readiness_taint
+from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import device_isolations
@@ -47,7 +48,7 @@ def change(
 ) -> Marks:
     """Cordons, taints or labels the node, sets its state label and writes the marks, in one patch.
 
-    The marks leave out the readiness taint (``kcover.readiness_taint``). ``state`` None leaves the state label alone.
+    The marks leave out the readiness taint (``readiness_taint``). ``state`` None leaves the state label alone.
     ``without_device``: a DeviceTaintRule that was not created. ``destructive``: it takes running work away. Raises
     ForeignTaint.
     """

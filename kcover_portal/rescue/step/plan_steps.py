@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from kcover import actions, lifecycle
+from kcover import actions
+from kcover.plans import lifecycle
 from kcover_portal.rescue.models import Step
 
 

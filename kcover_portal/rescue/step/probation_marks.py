@@ -8,9 +8,10 @@ from datetime import datetime
 
 from django.db import transaction
 
-from kcover import audit, marks as core_marks, probation_mark, reasons
+from kcover import audit, reasons
 from kcover.decisions import standby
-from kcover.probation_mark import ProbationMark
+from kcover.nodes import marks as core_marks, probation_mark
+from kcover.nodes.probation_mark import ProbationMark
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port

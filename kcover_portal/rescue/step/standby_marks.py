@@ -6,8 +6,9 @@ Each patch is computed from the live node and from the mark on it, not from a ro
 from collections.abc import Collection, Mapping
 from datetime import datetime
 
-from kcover import marks as core_marks, reasons
+from kcover import reasons
 from kcover.decisions import guards, standby
+from kcover.nodes import marks as core_marks
 from kcover.policy import document
 from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
-from kcover import checkpoint_query, reasons
+from kcover import reasons
 from kcover.actions import moved_jobs
+from kcover.jobs import checkpoint_query
 from kcover.sources import prometheus_samples
 from kcover.sources.observation import Unreadable
 from kcover_portal import encryption

@@ -7,11 +7,12 @@ from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 
-from kcover import audit, masked_addresses, reasons
+from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.actions.moved_jobs import SOURCE
 from kcover.sources import settings
 from kcover.sources.observation import Unreadable
+from kcover.values import masked_addresses
 from kcover_portal import doorbell, encryption, stored_secrets
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcover import readiness_taint
+from kcover.nodes import readiness_taint
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from tests.portal.api.conftest import Api, problem

@@ -7,7 +7,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover import audit, node_history
+from kcover import audit
+from kcover.nodes import node_history
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Cluster, Gpu, Node
 from kcover_portal.incidents.models import Incident

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from kcover.probation_mark import LABEL
+from kcover.nodes.probation_mark import LABEL
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.queries import probations

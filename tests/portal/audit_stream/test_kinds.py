@@ -12,7 +12,8 @@ from django.core.management import call_command
 from minio import Minio
 from moto.server import ThreadedMotoServer
 
-from kcover import audit, kce_actions
+from kcover import audit
+from kcover.plans import kce_actions
 from kcover.sources import cloudevents
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kcover import autopilot
+from kcover.checks import autopilot
 from kcover.faults.fault import Check
 from kcover_portal.checks import services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 from django.utils import timezone
 
-from kcover import readiness_taint, reasons
+from kcover import reasons
+from kcover.nodes import readiness_taint
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.localization import say

@@ -9,9 +9,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone, translation
 
-from kcover import autopilot, reasons
+from kcover import reasons
+from kcover.checks import autopilot
 from kcover.decisions import guards
-from kcover.repairs import Part
+from kcover.machines.repairs import Part
 from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs

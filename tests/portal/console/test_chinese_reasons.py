@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 from django.utils import translation
 
-from kcover import audit, limits, plan, reasons
+from kcover import audit, reasons
 from kcover.decisions import approval, guards
 from kcover.faults import fault
+from kcover.plans import plan
 from kcover.policy import document
+from kcover.values import limits
 from kcover_portal import localization
 from kcover_portal.fleet.models import Command, PendingChange
 from kcover_portal.rescue.control import callbacks

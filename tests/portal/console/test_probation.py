@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.probation_mark import LABEL
+from kcover.nodes.probation_mark import LABEL
 from kcover_portal.rescue.queries import probations
 from tests.portal.console.conftest import Person
 from tests.portal.rescue.test_probation import POLICY, returned

@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from kcover.node_history import NODE, Out
+from kcover.nodes.node_history import NODE, Out
 from kcover_portal.fleet.models import ForeignCordon
 from kcover_portal.fleet.services import foreign_cordons
 from kcover_portal.runtime.services import retention

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover import gpu_figures
+from kcover.nodes import gpu_figures
 from kcover_portal.fleet.models import CheckResult, Cluster, GpuSample, Node
 from kcover_portal.fleet.services import gpu_samples
 from kcover_portal.views import gpu_figures as views

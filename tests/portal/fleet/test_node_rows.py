@@ -8,8 +8,8 @@ import pytest
 from django.db import DataError, connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover import marks
 from kcover.decisions.boots import Boot
+from kcover.nodes import marks
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.queries.boots import boots_of
 from kcover_portal.fleet.services import node_rows

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import scopes
+from kcover.nodes import scopes
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes, scope_checks

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from hypothesis import given, strategies as st
 
-from kcover import sequence_ranges
 from kcover.faults.fault import Fault
+from kcover.values import sequence_ranges
 from kcover_portal.incidents.services import dedup
 
 LINE = {"kind": "xid", "code": 62, "source": "kmsg"}

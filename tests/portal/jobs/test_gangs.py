@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from kcover.kube_names import ObjectName
+from kcover.values.kube_names import ObjectName
 from kcover_portal.kube import port, training_jobs
 from kcover_portal.rescue.step.job_restart import Restart
 from tests.portal.rescue.operators import WithOperators, pods_of

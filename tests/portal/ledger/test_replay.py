@@ -6,7 +6,8 @@ from datetime import timedelta
 import pytest
 from django.core.management import CommandError, call_command
 
-from kcover import audit, kce_actions
+from kcover import audit
+from kcover.plans import kce_actions
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries, services as ledger

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from kcover import machine_drivers
+from kcover.machines import machine_drivers
 from kcover_portal.machines.drivers import Machine, Power, Seen, Switched, Unreadable, child_process, ipmi
 from tests.portal.machines import bmc_server
 

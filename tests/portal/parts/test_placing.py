@@ -8,8 +8,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from kcover import parts as core
-from kcover.repairs import Part as RepairPart, Verb
+from kcover.machines import parts as core
+from kcover.machines.repairs import Part as RepairPart, Verb
 from kcover_portal.fleet.models import Cluster, Hardware, Node
 from kcover_portal.fleet.services import parked_nodes
 from kcover_portal.ledger.models import Entry

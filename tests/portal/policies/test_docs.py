@@ -5,8 +5,8 @@ import re
 import pytest
 from django.conf import settings
 
-from kcover import plan
 from kcover.actions import in_policies
+from kcover.plans import plan
 from kcover.policy import document
 from kcover_portal.policies.services import yaml_reader
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
-from kcover import actions, checkpoint_query
+from kcover import actions
 from kcover.actions import attributes
+from kcover.jobs import checkpoint_query
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident

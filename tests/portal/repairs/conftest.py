@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover.repairs import Part, Verb
+from kcover.machines.repairs import Part, Verb
 from kcover_portal.checks.models import ValidatedNode, Validation
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.repairs import services

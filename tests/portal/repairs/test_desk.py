@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, transaction
 
-from kcover import audit, repairs
-from kcover.repairs import Part, State, Terms, Verb
+from kcover import audit
+from kcover.machines import repairs
+from kcover.machines.repairs import Part, State, Terms, Verb
 from kcover_portal.checks.models import ValidatedNode
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Hardware, Node

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from kcover import reasons
-from kcover.repairs import Part, Verb
+from kcover.machines.repairs import Part, Verb
 from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident

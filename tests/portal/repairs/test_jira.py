@@ -12,8 +12,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover import jira, repairs, vendor_events
-from kcover.repairs import State, Verb
+from kcover.machines import jira, repairs, vendor_events
+from kcover.machines.repairs import State, Verb
 from kcover_portal.api.v1 import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink

@@ -17,9 +17,10 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from kcover import mail_replies, reasons
-from kcover.repairs import Verb
-from kcover.vendor_events import VendorEvent
+from kcover import reasons
+from kcover.machines import mail_replies
+from kcover.machines.repairs import Verb
+from kcover.machines.vendor_events import VendorEvent
 from kcover_portal.accounts.models import FailedAttempts
 from kcover_portal.api.v1 import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks

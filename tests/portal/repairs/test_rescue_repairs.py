@@ -6,8 +6,9 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from kcover import node_stage, repairs
-from kcover.repairs import Part, Verb
+from kcover.machines import repairs
+from kcover.machines.repairs import Part, Verb
+from kcover.nodes import node_stage
 from kcover_portal.fleet import services as fleet
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs import services

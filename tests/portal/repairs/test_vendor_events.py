@@ -14,8 +14,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover.repairs import Verb
-from kcover.vendor_events import SCOPES, VendorEvent
+from kcover.machines.repairs import Verb
+from kcover.machines.vendor_events import SCOPES, VendorEvent
 from kcover_portal.accounts.models import AttemptCounter
 from kcover_portal.api.v1 import ticket_doors, vendor_events as door
 from kcover_portal.audit_stream import services as sinks

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from kcover import audit, marks, reasons
+from kcover import audit, reasons
+from kcover.nodes import marks
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from kcover import node_stage, reasons
+from kcover import reasons
+from kcover.nodes import node_stage
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import offline

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.fleet.models import Gpu
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident

@@ -7,7 +7,7 @@ import pytest
 
 from kcover import reasons
 from kcover.faults.fault import CommandResult
-from kcover.recurrence import Recurrence
+from kcover.values.recurrence import Recurrence
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.fleet.services import cluster_settings

@@ -6,9 +6,10 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from kcover import marks, reasons
+from kcover import reasons
 from kcover.decisions import standby
-from kcover.probation_mark import ANNOTATION, ProbationMark
+from kcover.nodes import marks
+from kcover.nodes.probation_mark import ANNOTATION, ProbationMark
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry

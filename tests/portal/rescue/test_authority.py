@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import kce_actions
+from kcover.plans import kce_actions
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kcover import readiness_taint
+from kcover.nodes import readiness_taint
 from kcover_portal.checks.models import Validation
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings

@@ -5,8 +5,9 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import audit, marks, reasons
+from kcover import audit, reasons
 from kcover.faults.fault import Fault
+from kcover.nodes import marks
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.incidents import services as incidents

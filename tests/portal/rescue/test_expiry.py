@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import kce_actions
+from kcover.plans import kce_actions
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port

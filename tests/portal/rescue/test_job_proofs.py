@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import actions, checkpoint_query
+from kcover import actions
+from kcover.jobs import checkpoint_query
 from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY
 from tests import proofs
 from tests.portal.rescue.operators import WithOperators

@@ -6,7 +6,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents.models import Incident

@@ -7,8 +7,9 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from kcover import probation, reasons
-from kcover.probation_mark import ANNOTATION, LABEL
+from kcover import reasons
+from kcover.nodes import probation
+from kcover.nodes.probation_mark import ANNOTATION, LABEL
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger

@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import audit, marks
+from kcover import audit
+from kcover.nodes import marks
 from kcover_portal.fleet import services as fleet
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry

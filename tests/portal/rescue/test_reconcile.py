@@ -2,7 +2,7 @@
 
 import pytest
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections, port

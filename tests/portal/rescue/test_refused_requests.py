@@ -4,7 +4,8 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import audit, kce_actions, reasons
+from kcover import audit, reasons
+from kcover.plans import kce_actions
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger import queries as ledger

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from kcover import marks
+from kcover.nodes import marks
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Approval, Rescue

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kcover.decisions import health
+from kcover.nodes import health
 from kcover_portal.api.v1 import sources
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries, services

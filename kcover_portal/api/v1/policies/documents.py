@@ -9,7 +9,7 @@ from rest_framework import parsers, serializers
 from rest_framework.request import Request
 
 from kcover import reasons
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import body_parsers, http_errors, idempotency
 from kcover_portal.api.authentication import principal

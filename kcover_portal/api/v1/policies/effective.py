@@ -7,9 +7,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from kcover import masked_addresses, plan, reasons
+from kcover import reasons
 from kcover.faults import fault
-from kcover.quote import short_text
+from kcover.plans import plan
+from kcover.values import masked_addresses
+from kcover.values.quote import short_text
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError

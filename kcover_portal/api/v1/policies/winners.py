@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.faults import fault
-from kcover.quote import short_text
+from kcover.values.quote import short_text
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.errors import FieldError

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from rest_framework.request import Request
 
-from kcover import autopilot, autopilot_text, reasons
-from kcover.quote import short_repr
+from kcover import reasons
+from kcover.checks import autopilot, autopilot_text
+from kcover.values.quote import short_repr
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api.authentication import principal

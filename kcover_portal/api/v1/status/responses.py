@@ -13,7 +13,8 @@ from typing import Any
 
 from django.utils import timezone
 
-from kcover import autopilot_text, reasons
+from kcover import reasons
+from kcover.checks import autopilot_text
 from kcover.faults.fault import Check
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget

@@ -10,8 +10,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import BooleanField
 from django.utils import timezone
 
-from kcover import masked_addresses
 from kcover.decisions import guards
+from kcover.values import masked_addresses
 from kcover_portal import encryption
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries

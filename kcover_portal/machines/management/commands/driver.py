@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from kcover import machine_drivers
+from kcover.machines import machine_drivers
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from kcover import reasons
 from kcover.actions import JobsProgress
-from kcover.kube_names import ObjectName
 from kcover.reasons import Reason
+from kcover.values.kube_names import ObjectName
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.step.context import Context

@@ -1,0 +1,1 @@
+"""Training jobs: when a checkpoint was written last."""

@@ -1,0 +1,1 @@
+"""Machines and their parts: controllers, repairs, vendors, serial numbers."""

@@ -1,0 +1,1 @@
+"""What is on a node, and how it is: marks, stages, places, health."""

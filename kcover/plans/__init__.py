@@ -1,0 +1,1 @@
+"""A plan and the life of the rescue that follows it."""

@@ -1,0 +1,1 @@
+"""Small values and formats that several parts share."""
