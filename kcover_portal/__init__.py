@@ -1,6 +1,6 @@
 """The portal: a Django project in apps, one per station of the flow (see docs/architecture.md)."""
 
-from kcover_portal import gc_tuning
+from kcover_portal.config import gc_tuning
 
 gc_tuning.collect_rarely()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.core.management import execute_from_command_line
 
-from kcover_portal import version
+from kcover_portal.config import version
 
 
 def main() -> None:

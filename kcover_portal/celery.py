@@ -8,7 +8,7 @@ from celery import Celery
 from celery.signals import task_postrun, task_prerun, worker_init, worker_ready
 from django.db import close_old_connections, connection
 
-from kcover_portal import broker, gc_tuning, log_context
+from kcover_portal.config import broker, gc_tuning, log_context
 from kcover_portal.kube import live
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")

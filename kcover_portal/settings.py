@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from csp.constants import SELF
 
-from kcover_portal import (
+from kcover_portal.config import (
     database_config,
     env,
     log_format,
@@ -20,7 +20,7 @@ from kcover_portal import (
     static_files,
     telemetry_settings as telemetry,
 )
-from kcover_portal.request_limits import MAX_BODY as DATA_UPLOAD_MAX_MEMORY_SIZE  # noqa: F401  a larger one is refused before
+from kcover_portal.config.request_limits import MAX_BODY as DATA_UPLOAD_MAX_MEMORY_SIZE  # noqa: F401  a larger one is refused before
 
 # Files shipped with the code (templates, static, locale, deploy) are in the installed package, or at the root of the
 # checkout. Processes run in the working directory if installed, otherwise in the checkout, and write to its var/.
@@ -247,7 +247,7 @@ CHANNEL_LAYERS: dict[str, dict[str, Any]] = {
 CELERY_BROKER_URL = REDIS_URL or "memory://"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None  # a worker waits for Redis without limit
-# A ring is not retried, because the sweep finds what is due. Socket time-outs are in kcover_portal.broker.
+# A ring is not retried, because the sweep finds what is due. Socket time-outs are in kcover_portal.config.broker.
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, float] = {"max_retries": 0} if REDIS_URL else {}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True

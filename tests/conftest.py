@@ -24,7 +24,7 @@ hypothesis.settings.register_profile("unit", parent=hypothesis.settings.get_prof
 hypothesis.settings.load_profile("suite")
 # jsonschema would compile 38 grammars at its import, a second in each process, for a format that no schema here has.
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
-gc.set_threshold(50_000, 20, 100)  # as in production (kcover_portal/gc_tuning.py), also where Django is left out
+gc.set_threshold(50_000, 20, 100)  # as in production (kcover_portal/config/gc_tuning.py), also where Django is left out
 atexit.register(gc.freeze)
 
 

@@ -15,7 +15,7 @@ import helm_python
 import yaml
 
 from agents import config
-from kcover_portal import env
+from kcover_portal.config import env
 
 ROOT = Path(__file__).resolve().parents[1]
 DEPLOY = ROOT / "deploy"

@@ -11,9 +11,9 @@ from django.db import connection
 from django.db.utils import InterfaceError, OperationalError, ProgrammingError
 from django.utils import timezone
 
-from kcover_portal import doorbell
 from kcover_portal.anchors import services
 from kcover_portal.anchors.services import verifications
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)

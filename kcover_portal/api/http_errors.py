@@ -6,7 +6,7 @@ from http import HTTPStatus
 from rest_framework import exceptions
 
 from kcover import reasons
-from kcover_portal import localization
+from kcover_portal.lib import localization
 
 
 class HttpError(exceptions.APIException):

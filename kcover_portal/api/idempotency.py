@@ -23,7 +23,7 @@ from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.models import Answered
 from kcover_portal.api.permissions import require_again, rights_of
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.rescue import services as rescue
 from kcover_portal.runtime.services import retention
 

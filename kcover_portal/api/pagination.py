@@ -14,7 +14,7 @@ from rest_framework.utils.urls import replace_query_param
 
 from kcover import reasons
 from kcover.values.quote import short_repr
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 Row = TypeVar("Row")
 Key = tuple[float | str, ...]

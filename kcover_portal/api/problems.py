@@ -16,12 +16,12 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.machines import mail_replies
-from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import body_parsers, http_errors
 from kcover_portal.encryption import KeysUnusable, SecretUnreadable
-from kcover_portal.errors import FieldError, FieldErrors, Refused
 from kcover_portal.fleet.services import node_selection
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError, FieldErrors, Refused
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.services import yaml_reader
 from kcover_portal.rescue.decide import policy_tries

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from kcover import reasons
-from kcover_portal.errors import FieldError, FieldErrors
+from kcover_portal.lib.errors import FieldError, FieldErrors
 from kcover_portal.views import parameters
 
 PAGING = ("cursor", "page_size")

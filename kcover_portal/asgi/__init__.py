@@ -12,7 +12,7 @@ from typing import Any, cast
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
 
-from kcover_portal import gc_tuning
+from kcover_portal.config import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
 _pages_wsgi = get_wsgi_application()  # must run before models are imported

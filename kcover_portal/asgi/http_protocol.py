@@ -9,8 +9,8 @@ from typing import Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from kcover_portal import request_limits
 from kcover_portal.api import agent
+from kcover_portal.config import request_limits
 
 _Base: Any = AutoHTTPProtocol
 

@@ -8,8 +8,8 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from kcover_portal import deferred
 from kcover_portal.accounts.services import proxies
+from kcover_portal.config import deferred
 
 if TYPE_CHECKING:
     import aiohttp

@@ -9,8 +9,8 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 from kcover.values import masked_addresses
-from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets, peek
+from kcover_portal.lib import stored_secrets
 
 
 class Sink(ModelWithSecrets):

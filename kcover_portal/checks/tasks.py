@@ -11,7 +11,6 @@ from celery import shared_task
 from django.conf import settings
 from django.utils import timezone
 
-from kcover_portal import doorbell
 from kcover_portal.checks import queries, services
 from kcover_portal.checks.models import Validation
 from kcover_portal.checks.services import autopilot_labels, validations
@@ -19,6 +18,7 @@ from kcover_portal.checks.services.job_ends import LOOK_EVERY
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)

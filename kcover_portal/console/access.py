@@ -16,10 +16,10 @@ from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
 from kcover_portal.accounts.services import session_store
+from kcover_portal.lib import localization
 from kcover_portal.runtime.services import concurrency_limits
 
 P = ParamSpec("P")

@@ -15,8 +15,8 @@ from django.utils.translation import gettext as _
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import pending_sign_ins, step_up, throttle
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.console.forms import sign_in
-from kcover_portal.oidc_settings import Oidc
 
 MANY_GUESSES = throttle.LIMITS["account"].free
 LANGUAGE_COOKIE_SECONDS = 365 * 24 * 3600

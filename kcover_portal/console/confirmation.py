@@ -12,13 +12,13 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from kcover import reasons
-from kcover_portal import localization
 from kcover_portal.accounts import services
 from kcover_portal.accounts.services import passkeys, step_up
 from kcover_portal.accounts.services.step_up import RequiredConfirmation
 from kcover_portal.console.access import Interruption, Request, dialog, later
 from kcover_portal.console.forms import second_factors as forms
-from kcover_portal.errors import FieldError
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 
 OWN_FIELDS = ("csrfmiddlewaretoken", "factor_code", "factor_credential", "factor_state")
 

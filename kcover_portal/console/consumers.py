@@ -12,9 +12,9 @@ from django.conf import settings
 from django.contrib.auth import get_user
 from django.http import HttpRequest
 
-from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User
+from kcover_portal.lib import doorbell
 
 CLOSE_CODE_SIGNED_OUT = 4401  # the page reloads, and is redirected to sign in
 CLOSE_CODE_TOO_MANY = 4429

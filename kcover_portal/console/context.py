@@ -13,7 +13,6 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
 from kcover.decisions import decide
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import home_pages, presentation
@@ -22,6 +21,7 @@ from kcover_portal.console.navigation import places
 from kcover_portal.console.reads import alarms
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 from kcover_portal.runtime import queries as runtime

@@ -7,11 +7,11 @@ import segno
 from django.http import HttpRequest
 from django.utils.safestring import SafeString, mark_safe
 
-from kcover_portal import localization
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import passkeys, second_factors, totp
 from kcover_portal.console.forms import second_factors as forms
+from kcover_portal.lib import localization
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.faults import fault
-from kcover_portal import localization
 from kcover_portal.incidents.models import STORM, Incident, Occurrence
+from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Rescue
 
 KINDS: Final[dict[str, str | Promise]] = {

@@ -11,11 +11,11 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from kcover.decisions import guards
-from kcover_portal import localization
 from kcover_portal.accounts.services import RetryLater
 from kcover_portal.console.access import Request, dialog, later, lead
 from kcover_portal.console.confirmation import confirm
-from kcover_portal.errors import FieldError, Refused
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError, Refused
 
 PAGE = "console/pages/ask.html"
 

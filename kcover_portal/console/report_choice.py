@@ -9,10 +9,10 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext_lazy
 
 from kcover.reports.records import By
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.reports import parameters as report_parameters, reliability
 
 CUSTOM = "custom"

@@ -3,6 +3,7 @@
 from django.urls import path
 
 from kcover.policy import document
+from kcover_portal.config.oidc_settings import CALLBACK
 from kcover_portal.console.views import (
     account,
     accounts,
@@ -48,7 +49,6 @@ from kcover_portal.console.views import (
     validations,
     wall,
 )
-from kcover_portal.oidc_settings import CALLBACK
 
 app_name = "console"
 

@@ -26,7 +26,7 @@ from typing import Final
 from django.conf import settings
 
 from kcover import reasons
-from kcover_portal import private_files
+from kcover_portal.config import private_files
 
 KEY_BYTES: Final = 32  # AES-256
 COMMAND_SECONDS: Final = 20.0

@@ -7,11 +7,11 @@ from datetime import timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.services.recovered_jobs import LOOK_EVERY
 from kcover_portal.kube import port
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ import urllib3
 import yaml
 
 from kcover import reasons
-from kcover_portal import deferred
+from kcover_portal.config import deferred
 from kcover_portal.kube import bounds, errors, http, pasted_kubeconfig, plain_access
 from kcover_portal.kube.verbs import access, custom_objects, events, jobs, leases, nodes, pods, pvcs, tokens, workloads
 

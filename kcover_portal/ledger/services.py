@@ -9,10 +9,10 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit
-from kcover_portal import doorbell
 from kcover_portal.ledger import queries
 from kcover_portal.ledger.models import Chain, Entry
-from kcover_portal.prepared import Prepared, PreparedInsert, PreparedUpdate
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared, PreparedInsert, PreparedUpdate
 
 MAX_ACTOR_CHARACTERS = 200  # characters of an actor's name
 

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from django.conf import settings
 
 from kcover import reasons
-from kcover_portal import private_files
+from kcover_portal.config import private_files
 
 PUBLIC_SUFFIX = ".pub"
 PUBLIC_KEY = re.compile(rb"-----BEGIN PUBLIC KEY-----.+?-----END PUBLIC KEY-----\s*", re.DOTALL)

@@ -5,12 +5,12 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from kcover import actors, audit, need_causes, reasons
-from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError, Refused
 from kcover_portal.needs.models import NeedAct
 from kcover_portal.needs.queries import Entry
 from kcover_portal.runtime.services import retention

@@ -11,10 +11,10 @@ from kcover import reasons
 from kcover.faults import catalog
 from kcover.notify import schedule
 from kcover.notify.schedule import Schedule
-from kcover_portal import stored_secrets
 from kcover_portal.accounts.models import User
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets, peek
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import stored_secrets
 from kcover_portal.rescue.models import Step
 
 

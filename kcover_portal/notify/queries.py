@@ -11,8 +11,8 @@ from django.db.models.functions import Concat
 from kcover.notify import events
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.notify.models import Alert, Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
-from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Step
 
 INCIDENTS = "incidents"  # name of the cursor

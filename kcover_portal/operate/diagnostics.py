@@ -20,8 +20,9 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.db.models import Count
 
 from kcover import reasons
-from kcover_portal import env, telemetry_settings
 from kcover_portal.audit_stream import queries as audit_stream
+from kcover_portal.config import env, telemetry_settings
+from kcover_portal.config.setting_values import Variable
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent, Node
 from kcover_portal.incidents.models import Incident
@@ -29,7 +30,6 @@ from kcover_portal.ledger.models import Chain, Entry
 from kcover_portal.notify.models import Channel, Delivery
 from kcover_portal.operate import health, metrics
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.setting_values import Variable
 from kcover_portal.sources.models import Source
 
 MAX_ENTRIES: Final = 1000  # newest entries of the audit log

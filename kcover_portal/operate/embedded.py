@@ -14,7 +14,7 @@ from celery.worker import WorkController
 from django.conf import settings
 from django.utils import timezone
 
-from kcover_portal import doorbell
+from kcover_portal.lib import doorbell
 from kcover_portal.operate.scheduler import Scheduler
 from kcover_portal.operate.watcher import Watch
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from django.http import HttpRequest, HttpResponse
 
-from kcover_portal import log_context
+from kcover_portal.config import log_context
 
 HEADER: Final = "X-Request-ID"
 _WELL_FORMED: Final = re.compile(r"[A-Za-z0-9_.:-]{1,128}")

@@ -15,10 +15,10 @@ from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.checks import queries as checks
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.jobs import queries as jobs
+from kcover_portal.lib.prepared import any_row
 from kcover_portal.notify import queries as notify
 from kcover_portal.parts import queries as parts
 from kcover_portal.preflight import queries as preflight
-from kcover_portal.prepared import any_row
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.control import notify_steps
 from kcover_portal.rescue.decide import policy_tries

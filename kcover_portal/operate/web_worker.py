@@ -18,7 +18,7 @@ from typing import Any
 
 from gunicorn.workers.gthread import TConn, ThreadWorker
 
-from kcover_portal import request_limits
+from kcover_portal.config import request_limits
 
 MAX_INCOMPLETE = 500  # requests being received by one process; beyond, the oldest is dropped
 LINGER_SECONDS = 2.0  # for a client to close a connection after the response

@@ -10,8 +10,8 @@ from django.db.models.functions import MD5
 
 from kcover.decisions import match
 from kcover.policy import document
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.policies.models import Policy, Revision
-from kcover_portal.prepared import Prepared
 
 log = logging.getLogger(__name__)
 

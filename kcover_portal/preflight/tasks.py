@@ -6,10 +6,10 @@ from datetime import timedelta
 from celery import shared_task
 from django.utils import timezone
 
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import KubeError
+from kcover_portal.lib import doorbell
 from kcover_portal.preflight import queries, services
 from kcover_portal.preflight.services import gate_labels, pair_runs, pair_schedule
 from kcover_portal.runtime.services import leases

@@ -9,7 +9,7 @@ from django.utils.dateparse import parse_date, parse_datetime
 from kcover import reasons
 from kcover.reports.records import By
 from kcover.values.quote import short_repr
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 EXAMPLE: Final = "2026-01-31T08:00:00Z"
 

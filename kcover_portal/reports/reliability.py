@@ -10,8 +10,8 @@ from kcover.reports import downtime, lemons, report
 from kcover.reports.lemons import Lemon
 from kcover.reports.records import By
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.reports import records
 from kcover_portal.reports.records import Part
 

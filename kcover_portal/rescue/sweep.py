@@ -7,11 +7,11 @@ from typing import Any
 from django.db.models import QuerySet, Value
 
 from kcover.nodes import health
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries, services as fleet_services
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.queries import seen
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.decide import reevaluation

@@ -17,10 +17,10 @@ from django.db import close_old_connections, connection
 from django.db.models import Manager
 from django.utils import timezone
 
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import services
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.decide.waiting_incidents import WaitingIncidents

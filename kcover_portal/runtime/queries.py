@@ -2,7 +2,7 @@
 
 from datetime import datetime, timedelta
 
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.runtime.models import Counter, Heartbeat, Installation, Lease, RememberedHash
 
 

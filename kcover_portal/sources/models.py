@@ -6,9 +6,9 @@ from django.utils.translation import gettext_lazy as _
 from kcover import reasons
 from kcover.sources import settings
 from kcover.values import masked_addresses
-from kcover_portal import stored_secrets
 from kcover_portal.encryption import EncryptedTextField, ModelWithSecrets
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib import stored_secrets
 
 
 class Source(ModelWithSecrets):

@@ -8,7 +8,7 @@ from django.db.models import F, Q, QuerySet
 from kcover import reasons
 from kcover.sources import settings
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.sources.models import Source, TakenEvent
 
 TEST_WINDOW = timedelta(hours=1)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from django.conf import settings
 
-from kcover_portal import deferred, telemetry_settings
+from kcover_portal.config import deferred, telemetry_settings
 
 if TYPE_CHECKING:
     from kcover_portal.tracing import otlp

@@ -23,7 +23,8 @@ from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import Decision, ParentBased, TraceIdRatioBased
 from opentelemetry.trace import NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
-from kcover_portal import telemetry_settings, tracing
+from kcover_portal import tracing
+from kcover_portal.config import telemetry_settings
 
 CALL_SECONDS: Final = 2.0  # of one call to the collector, with its repetitions
 STOP_SECONDS: Final = 2.0  # in which the calls of a process that ends may begin

@@ -12,9 +12,9 @@ from kcover import reasons
 from kcover.decisions import guards
 from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.rescue.decide import policy_tries
 

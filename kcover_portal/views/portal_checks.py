@@ -9,9 +9,10 @@ from django.conf import settings
 from django.db import connection
 
 from kcover import reasons
-from kcover_portal import encryption, setting_values
+from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.audit_stream import queries as audit_stream
+from kcover_portal.config import setting_values
 from kcover_portal.encryption import keyring
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster

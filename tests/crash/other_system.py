@@ -18,7 +18,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import urlsplit
 
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from tests.story.product import call
 
 ORDERS, MESSAGES, EVENTS, POWER = "/orders", "/messages", "/events", "/power"

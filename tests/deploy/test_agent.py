@@ -15,8 +15,8 @@ import pytest
 
 from agents import VERSION, config, setup
 from agents.checks.host_lock import HostLock
-from kcover_portal import env
 from kcover_portal.api.agent import jwt_claims
+from kcover_portal.config import env
 from tests import waiting
 from tests.agents import shim
 from tests.deploy.manifests import documents

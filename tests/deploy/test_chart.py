@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from agents import VERSION, config
-from kcover_portal import env
+from kcover_portal.config import env
 from tests.deploy import chart
 from tests.deploy.chart import AGENT_ONLY, EVERYTHING, LEAST, NOTHING, TRIAL, WHOLES, of_kind, render
 from tools import chart as tool

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from django.core.management import load_command_class
 
 from agents import config
-from kcover_portal import env
+from kcover_portal.config import env
 from tests.deploy import chart
 from tests.deploy.chart import AGENT_ONLY, TRIAL, of_kind, render
 

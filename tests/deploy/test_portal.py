@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from agents import VERSION
-from kcover_portal import env
+from kcover_portal.config import env
 from kcover_portal.kube import http
 from kcover_portal.operate.management.commands import serve
 from tests.deploy import manifests

@@ -3,9 +3,10 @@
 import pytest
 from django.urls import resolve
 
-from kcover_portal import asgi, env, request_limits
+from kcover_portal import asgi
 from kcover_portal.api.agent import app as door
 from kcover_portal.api.v1.status import responses
+from kcover_portal.config import env, request_limits
 from kcover_portal.console import routing
 from kcover_portal.operate import views
 from tests.deploy import manifests

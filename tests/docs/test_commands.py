@@ -25,11 +25,11 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
-from kcover_portal.oidc_settings import Oidc
 from kcover_portal.policies import services as policies
 from tests.contract.over_http import kubeconfig
 from tests.deploy import chart

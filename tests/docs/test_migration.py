@@ -11,7 +11,7 @@ from django.urls import Resolver404, resolve
 
 from agents import config
 from kcover.sources.settings import KINDS
-from kcover_portal import env
+from kcover_portal.config import env
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.policies.services import shipped
 

@@ -8,7 +8,7 @@ import pytest
 from celery import current_app
 from kombu.common import ignore_errors
 
-from kcover_portal import broker
+from kcover_portal.config import broker
 from tests import servers
 
 pytestmark = pytest.mark.skipif(shutil.which("redis-server") is None, reason="needs redis-server")

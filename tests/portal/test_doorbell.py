@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from kcover_portal import broker, doorbell
+from kcover_portal.config import broker
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Rescue
 from tests import waiting
 from tests.portal.rescue.world import World

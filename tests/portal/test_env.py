@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kcover_portal import env
+from kcover_portal.config import env
 
 SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations" / "install" / "settings.md"
 

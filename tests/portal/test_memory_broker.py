@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kombu import Connection, Queue
 
-from kcover_portal import broker
+from kcover_portal.config import broker
 from tests.waiting import HANG_SECONDS
 
 QUEUE = Queue("memory-broker-test")

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 
 SECONDS = 0.5
 SLACK = 60  # a machine that is busy with other things

@@ -9,7 +9,7 @@ from django.db.models import F, QuerySet
 from django.db.transaction import TransactionManagementError
 
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.prepared import Prepared, PreparedUpdate
+from kcover_portal.lib.prepared import Prepared, PreparedUpdate
 
 pytestmark = pytest.mark.django_db
 

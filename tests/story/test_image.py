@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kcover_portal import env
+from kcover_portal.config import env
 from tests import servers
 from tests.deploy.manifests import PODS, SETTINGS, all_containers, only
 

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from kcover import reasons
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import proxies, renewal, tokens
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 log = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from django.utils.crypto import salted_hmac
 from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 
 from kcover import audit, reasons
-from kcover_portal import deferred
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import Passkey, User
 from kcover_portal.accounts.services import challenges
 from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.config import deferred
 from kcover_portal.ledger import services as ledger
 
 if TYPE_CHECKING:

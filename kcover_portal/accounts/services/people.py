@@ -14,9 +14,9 @@ from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import failed_attempts, roles, sessions, throttle, user_errors
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib.errors import FieldError
 
 log = logging.getLogger(__name__)
 

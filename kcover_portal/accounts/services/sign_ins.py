@@ -17,8 +17,8 @@ from kcover_portal.accounts.models import TotpDevice, User
 from kcover_portal.accounts.services import failed_attempts, oidc, passkeys, throttle
 from kcover_portal.accounts.services.password_hasher import TooManyHashes
 from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.ledger import services as ledger
-from kcover_portal.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 

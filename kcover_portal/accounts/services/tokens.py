@@ -12,11 +12,11 @@ from django.db.models import Q
 
 from kcover import audit, reasons
 from kcover.values.quote import short_repr
-from kcover_portal import errors
 from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import ApiToken, User, Verb
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import errors
 
 # A prefix per kind, so that secret scanners and people recognize a leaked token.
 PREFIXES = {

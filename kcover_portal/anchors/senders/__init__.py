@@ -10,10 +10,11 @@ from pathlib import Path
 from django.conf import settings
 
 from kcover import reasons
-from kcover_portal import outgoing, private_files
 from kcover_portal.anchors.senders import bucket
 from kcover_portal.anchors.signed_heads import SignedHeads
-from kcover_portal.setting_values import Bucket
+from kcover_portal.config import private_files
+from kcover_portal.config.setting_values import Bucket
+from kcover_portal.lib import outgoing
 
 log = logging.getLogger("kcover_portal.anchors.heads")
 

@@ -9,9 +9,9 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from kcover import reasons
-from kcover_portal import outgoing, outgoing_s3
 from kcover_portal.anchors.signed_heads import SignedHeads
-from kcover_portal.setting_values import Bucket
+from kcover_portal.config.setting_values import Bucket
+from kcover_portal.lib import outgoing, outgoing_s3
 
 log = logging.getLogger(__name__)
 

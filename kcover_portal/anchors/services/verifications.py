@@ -14,10 +14,10 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q, QuerySet, Sum
 
-from kcover_portal import doorbell
 from kcover_portal.anchors.models import Verification
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Chain
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import concurrency_limits, retention
 
 MAX_OPEN = 20  # verifications of everybody

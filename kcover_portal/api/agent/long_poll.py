@@ -22,7 +22,7 @@ from kcover_portal.api.agent.report_rates import NodeKey
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 POLL_SECONDS = 0.25  # between polls of the database while agents wait
 MAX_OPEN_POLLS = 4  # of one node; two agents may run on it, and each may have lost a connection

@@ -17,7 +17,7 @@ from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.rescue.control import approval_links as links
 from kcover_portal.rescue.models import Rescue
 

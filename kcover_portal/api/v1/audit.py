@@ -13,12 +13,12 @@ from rest_framework.response import Response
 from rest_framework.reverse import reverse
 
 from kcover.values import masked_addresses
-from kcover_portal import localization
 from kcover_portal.anchors.models import Verification
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.ledger.filtersets import EntryFilter
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import localization
 from kcover_portal.views import audit
 
 

@@ -20,8 +20,8 @@ from kcover_portal.accounts.models import Role
 from kcover_portal.api import http_errors, pagination, query_params
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1.schema import Schema
-from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError, FieldErrors
 from kcover_portal.runtime.services import concurrency_limits
 
 Row = TypeVar("Row", bound=Model)

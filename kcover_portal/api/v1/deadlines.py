@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from kcover import preflight
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 
 @extend_schema_field(OpenApiTypes.STR)

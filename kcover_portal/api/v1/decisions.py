@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from kcover import reasons
 from kcover.decisions import guards
 from kcover.plans import kce_actions
-from kcover_portal import outgoing
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.api import http_errors, idempotency
@@ -21,6 +20,7 @@ from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib import outgoing
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 

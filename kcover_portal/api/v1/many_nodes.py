@@ -17,9 +17,9 @@ from kcover_portal.api.permissions import require_somewhere
 from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.node_actions import VERBS, ReasonBody
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import scope_checks
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.rescue import services as rescues
 from kcover_portal.runtime.services import concurrency_limits
 

@@ -14,7 +14,7 @@ from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, NamespaceRoute
 

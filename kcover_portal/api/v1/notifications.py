@@ -25,7 +25,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route

@@ -16,10 +16,10 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base, changes
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import pending_changes
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
 

@@ -19,8 +19,8 @@ from kcover_portal.api import http_errors, query_params
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base, deadlines, status
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight import services
 from kcover_portal.preflight.filtersets import PreflightRunFilter
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun

@@ -18,9 +18,9 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base, scopes
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_scopes, scope_checks
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.filtersets import PairPlanFilter
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import pair_plans

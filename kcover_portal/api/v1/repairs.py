@@ -21,8 +21,8 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import services
 from kcover_portal.repairs.filtersets import RepairFilter
 from kcover_portal.repairs.models import Repair, VendorTerms

@@ -22,11 +22,11 @@ from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base, changes, scopes
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings, pending_changes
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.views import maintenance_scopes
 
 SERIES = OpenApiParameter("series", bool, description="also the windows that repeat it")

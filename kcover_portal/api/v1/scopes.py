@@ -14,9 +14,9 @@ from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_scopes
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import scope_previews
 

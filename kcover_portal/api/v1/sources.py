@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from kcover import reasons
 from kcover.sources import cloudevents
-from kcover_portal import encryption, localization
+from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
@@ -30,6 +30,7 @@ from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source

@@ -7,11 +7,11 @@ from drf_spectacular.utils import OpenApiParameter
 from rest_framework.request import Request
 
 from kcover import reasons
-from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api import http_errors
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.audit_stream.models import Sink
+from kcover_portal.lib import outgoing
 from kcover_portal.repairs.services import vendor_events
 
 EVENTS_PER_SECOND: Final = 2  # of one sink, in each process

@@ -21,9 +21,9 @@ from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, require_somewhere, step_up
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources import queries as sources
 
 MAX_NETWORKS = 50

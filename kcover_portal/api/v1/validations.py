@@ -23,9 +23,9 @@ from kcover_portal.checks import queries
 from kcover_portal.checks.filtersets import ValidationFilter
 from kcover_portal.checks.models import CheckRun, ValidatedNode, Validation
 from kcover_portal.checks.services import validation_profiles, validations
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import scope_checks
+from kcover_portal.lib.errors import FieldError
 
 
 class ProfileSerializer(serializers.Serializer[Any]):

@@ -11,11 +11,12 @@ from datetime import datetime
 from django.conf import settings
 
 from kcover import reasons
-from kcover_portal import outgoing, private_files
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.senders import bucket, cloud_events, jira, loki, mail, syslog
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError as DeliveryError
+from kcover_portal.config import private_files
+from kcover_portal.lib import outgoing
 
 SEND_TIMEOUT_SECONDS = 10.0  # for one batch
 VERSION = 1  # of a webhook's body

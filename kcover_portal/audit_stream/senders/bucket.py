@@ -4,7 +4,7 @@ import hashlib
 from datetime import datetime
 from typing import Final
 
-from kcover_portal import outgoing, outgoing_s3
+from kcover_portal.lib import outgoing, outgoing_s3
 
 DEFAULT_REGION: Final = "us-east-1"
 PRECONDITION_FAILED: Final = 412  # an object of this name exists

@@ -6,8 +6,8 @@ from urllib.parse import quote
 
 from django.conf import settings
 
-from kcover_portal import outgoing
 from kcover_portal.audit_stream.queries.topics import Record
+from kcover_portal.lib import outgoing
 
 CONTENT_TYPE: Final = "application/cloudevents-batch+json"
 TYPE: Final = "io.kcover"  # the prefix of all types

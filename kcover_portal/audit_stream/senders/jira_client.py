@@ -9,8 +9,8 @@ from urllib.parse import quote, urlsplit
 
 from kcover import reasons
 from kcover.machines import ticket_text
-from kcover_portal import outgoing
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
+from kcover_portal.lib import outgoing
 
 API: Final = "/rest/api/3"
 CALL_SECONDS: Final = 10.0  # for one call

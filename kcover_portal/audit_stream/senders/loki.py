@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from kcover_portal import outgoing
 from kcover_portal.audit_stream.queries.topics import Record
+from kcover_portal.lib import outgoing
 
 PUSH: Final = "/loki/api/v1/push"
 JOB: Final = "kcover-portal"  # the label ``job`` of all streams

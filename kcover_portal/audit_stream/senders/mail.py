@@ -6,11 +6,12 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
 from kcover.machines import mail_replies, ticket_text
-from kcover_portal import encryption, outgoing_mail
+from kcover_portal import encryption
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import mail_tokens
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
+from kcover_portal.lib import outgoing_mail
 
 HOW_TO_ANSWER: Final = (
     "To answer, write one of these words into the first line of your reply: accept, hand-over, return, refuse, update.",

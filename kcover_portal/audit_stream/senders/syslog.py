@@ -13,8 +13,8 @@ from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
 from kcover import reasons
-from kcover_portal import outgoing
 from kcover_portal.audit_stream.senders.delivery_error import DeliveryError
+from kcover_portal.lib import outgoing
 
 PRIORITY: Final = 13 * 8 + 6  # facility "log audit", severity informational
 MAX_DATAGRAM: Final = 60_000  # bytes; longer messages are cut

@@ -14,12 +14,13 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import reasons
-from kcover_portal import doorbell, encryption
+from kcover_portal import encryption
 from kcover_portal.audit_stream import queries, senders
 from kcover_portal.audit_stream.models import Position, Sink
 from kcover_portal.audit_stream.queries import vendors
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.services import refusals
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)

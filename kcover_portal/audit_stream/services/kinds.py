@@ -14,7 +14,7 @@ from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendor_signatures
 from kcover_portal.audit_stream.senders import syslog
 from kcover_portal.audit_stream.services import options
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 SHORTEST_SECRET, LONGEST_SECRET, LONGEST_ADDRESS = 16, 1000, 1000
 MAX_RECIPIENTS: Final = 20

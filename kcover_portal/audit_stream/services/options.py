@@ -12,7 +12,7 @@ from kcover.machines import jira
 from kcover.values.quote import short_repr
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendors
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 LONGEST_OPTION, LONGEST_VENDOR, LONGEST_LIST = 200, 120, 1000
 VENDOR: Final = "vendor"  # whose events the portal takes, signed with a key that is derived from the secret

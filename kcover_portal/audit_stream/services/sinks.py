@@ -8,13 +8,14 @@ from typing import Any, Final
 from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
-from kcover_portal import encryption, stored_secrets
+from kcover_portal import encryption
 from kcover_portal.audit_stream import queries
 from kcover_portal.audit_stream.models import Position, Sink
 from kcover_portal.audit_stream.queries import topics, vendors
 from kcover_portal.audit_stream.services import kinds
-from kcover_portal.errors import FieldError
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import stored_secrets
+from kcover_portal.lib.errors import FieldError
 
 SETTINGS: Final = ("address", "secret", "incoming_secret", "options", "topics", "enabled")
 INCOMING: Final = {"incoming_secret": "incoming_key"}  # the column of the setting

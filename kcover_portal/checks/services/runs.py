@@ -8,12 +8,12 @@ from django.db.models import F, Q
 
 from kcover import audit, reasons
 from kcover.checks import autopilot
-from kcover_portal import doorbell
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import iperf_rings, node_checks, pvc_check, requests, results
-from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.runtime.services import retention
 
 CLUSTER_CALL_LEASE = timedelta(seconds=60)  # longer than one step's calls of the cluster

@@ -9,10 +9,10 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.validation import profiles
 from kcover.values.quote import short_text
-from kcover_portal import doorbell
 from kcover_portal.checks.models import ValidationProfile
-from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError, FieldErrors
 
 log = logging.getLogger(__name__)
 

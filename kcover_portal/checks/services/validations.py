@@ -13,14 +13,14 @@ from django.db import transaction
 from kcover import actors, audit, reasons
 from kcover.checks import autopilot
 from kcover.validation import node_verdict, profiles
-from kcover_portal import doorbell
 from kcover_portal.checks import queries
 from kcover_portal.checks.models import CheckRun, ValidatedNode, Validation
 from kcover_portal.checks.services import nccl_checks, runs, validation_profiles, validation_verdicts
-from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError, Refused
 from kcover_portal.rescue import services as rescues
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.runtime.services import retention

@@ -6,10 +6,10 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from kcover.nodes import topology
-from kcover_portal import localization
 from kcover_portal.console.forms import Act, widgets
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 
 MAX_KEY_CHARACTERS = 317  # a DNS name of 253, a slash, a name of 63
 DOMAINS = {

@@ -7,10 +7,10 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from kcover import reasons
-from kcover_portal import localization
 from kcover_portal.console.forms import widgets
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import kubeconfig
+from kcover_portal.lib import localization
 from kcover_portal.runtime.models import Mode
 
 BY_KUBECONFIG, INSIDE = "kubeconfig", "in-cluster"

@@ -15,11 +15,11 @@ from django.utils.translation import gettext as _, gettext_lazy
 from kcover import reasons
 from kcover.decisions import guards
 from kcover.values.recurrence import Recurrence, RecurrenceError
-from kcover_portal import localization
 from kcover_portal.console.forms import Act, Somewhere, widgets
 from kcover_portal.console.forms.scopes import ScopeFields
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Mode
 
 _UNITS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "day": 86400}

@@ -7,8 +7,8 @@ from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from kcover.nodes import scopes
-from kcover_portal import localization
 from kcover_portal.console.forms import widgets
+from kcover_portal.lib import localization
 
 MAX_CHARACTERS = 200_000
 # The values of the field ``by``: a kind of scope, or a domain.

@@ -8,8 +8,8 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 from django.views.decorators.debug import sensitive_variables
 
-from kcover_portal import localization
 from kcover_portal.accounts import services
+from kcover_portal.lib import localization
 
 DEVICE_COOKIE = "kcover_device"
 

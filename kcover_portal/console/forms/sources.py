@@ -8,9 +8,9 @@ from django import forms
 from django.utils.translation import gettext as _, gettext_lazy
 
 from kcover.sources import settings
-from kcover_portal import localization
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources.models import Source
 
 KEEP_VALUE_HINT = gettext_lazy("Leave blank to keep the current value.")

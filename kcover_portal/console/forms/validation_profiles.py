@@ -10,8 +10,8 @@ from django.utils.translation import gettext_lazy
 from kcover import reasons
 from kcover.validation import profiles
 from kcover.values import strict_json
-from kcover_portal import localization
 from kcover_portal.console.forms import Act
+from kcover_portal.lib import localization
 
 
 class ProfileText(Act):

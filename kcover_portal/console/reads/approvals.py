@@ -9,13 +9,13 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext as _
 
 from kcover import actors
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Role, User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues
 from kcover_portal.jobs import queries as jobs
+from kcover_portal.lib import localization
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approval_links, approvals, hand_approval
 from kcover_portal.rescue.models import Approval, Rescue, Step

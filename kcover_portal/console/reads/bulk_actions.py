@@ -9,12 +9,12 @@ from django.db.models import QuerySet
 from django.urls import reverse
 from django.utils.translation import gettext as _
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import presentation
 from kcover_portal.console.reads import rescues as reads
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib import localization
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 

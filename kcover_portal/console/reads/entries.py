@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from kcover import audit
-from kcover_portal import localization
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import localization
 
 
 def title(entry: Entry) -> str:

@@ -14,12 +14,12 @@ from django.utils.translation import gettext, gettext_lazy as _
 
 from kcover import need_causes
 from kcover.needs import Need
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
 from kcover_portal.needs import queries, services
 
 MAX_NODES = 12  # nodes that a card names; the others are behind a link

@@ -12,11 +12,11 @@ from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover.nodes import node_history
 from kcover.nodes.node_history import DAY, DAYS, Happening, Kind, Mark, Out
-from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib import localization
 from kcover_portal.views import node_history as histories
 from kcover_portal.views.node_history import History, Lane
 

@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from kcover.decisions import decide, match
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.kube import port
+from kcover_portal.lib import localization
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.actions import drain
 from kcover_portal.rescue.step import errors

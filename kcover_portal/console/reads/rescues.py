@@ -11,11 +11,11 @@ from django.utils.translation import gettext as _
 
 from kcover import audit, reasons
 from kcover.plans import lifecycle
-from kcover_portal import localization
 from kcover_portal.console import action_labels, presentation
 from kcover_portal.console.fault_names import of_rescue
 from kcover_portal.console.reads import step_facts
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 

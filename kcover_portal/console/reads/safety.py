@@ -17,11 +17,11 @@ from kcover.decisions.guards import chance
 from kcover.nodes import scopes
 from kcover.plans import lifecycle, plan
 from kcover.values import limits
-from kcover_portal import localization
 from kcover_portal.console.reads.step_facts import duration
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Maintenance, Node, PendingChange
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import localization
 from kcover_portal.rescue.control import requests
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity, counts, needs_person

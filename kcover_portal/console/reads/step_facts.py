@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _, ngettext
 
 from kcover import actions, reasons
 from kcover.values import masked_addresses
-from kcover_portal import localization
+from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Step
 
 

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.reads import fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import localization
 from kcover_portal.rescue.models import Decision
 
 

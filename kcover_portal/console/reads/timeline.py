@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from kcover import actors, audit
 from kcover.decisions import guards
 from kcover.plans import lifecycle
-from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_message, incident_name, symptom
@@ -20,6 +19,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import queries as ledger
+from kcover_portal.lib import localization
 from kcover_portal.needs.queries import sentences
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.queries import last_decisions, needs_person

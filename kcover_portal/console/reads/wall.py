@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Generic, TypeVar
 
-from kcover_portal import localization
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import fleet, needs as need_cards, overview
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib import localization
 from kcover_portal.needs import queries as needs
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person

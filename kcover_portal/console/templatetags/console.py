@@ -15,11 +15,11 @@ from django.utils.translation import gettext as _
 
 from kcover import actors, reasons
 from kcover.values import masked_addresses
-from kcover_portal import localization
 from kcover_portal.console import action_labels, fault_names, part_names, presentation
 from kcover_portal.console.reads import entries, report_words, step_facts
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import localization
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue
 

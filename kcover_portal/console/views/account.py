@@ -20,7 +20,7 @@ from kcover_portal.console import form_dialog, home_pages
 from kcover_portal.console.access import Request, lead, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.console.views import tokens
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 
 @require_GET

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover_portal import encryption, localization
+from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries, services
@@ -19,6 +19,7 @@ from kcover_portal.audit_stream.models import Sink
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.forms.audit_sinks import SinkForm
+from kcover_portal.lib import localization
 
 
 @require_GET

@@ -7,11 +7,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from kcover import audit
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import exports, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import localization
 from kcover_portal.runtime.services import concurrency_limits
 
 MAX_QUERY = 1000  # characters of the filters in the audit log

@@ -7,12 +7,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
-from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import Refused
 from kcover_portal.console import home_pages
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.views import overview
+from kcover_portal.lib import localization
 
 
 @require_GET

@@ -17,13 +17,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import Invitation, User, Verb
 from kcover_portal.accounts.services import invitations
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, dialog, require, signed_in
 from kcover_portal.console.forms import roles, sign_in
+from kcover_portal.lib import localization
 
 
 @require_http_methods(["GET", "POST"])

@@ -11,13 +11,13 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_GET, require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.console import form_dialog
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.forms import needs as forms
 from kcover_portal.console.reads import needs as reads
+from kcover_portal.lib import localization
 from kcover_portal.needs import queries, services
 
 MAX_PEOPLE = 200

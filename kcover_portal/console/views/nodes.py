@@ -16,7 +16,6 @@ from kcover.decisions import guards
 from kcover.machines import part_serials
 from kcover.nodes import marks
 from kcover.plans import lifecycle
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.checks import queries as checks
@@ -43,6 +42,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import NodeHealth
+from kcover_portal.lib import localization
 from kcover_portal.parts import queries as parts
 from kcover_portal.parts.models import Part
 from kcover_portal.repairs import queries as repairs

@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.audit import subjects
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.views.saved_views import opens_first
+from kcover_portal.lib import localization
 from kcover_portal.parts import queries, services
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.views import audit, passports

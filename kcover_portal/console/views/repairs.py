@@ -15,7 +15,6 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from kcover.audit import subjects
 from kcover.machines import repairs as core
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import action_labels, form_dialog, forms, lists
@@ -25,6 +24,7 @@ from kcover_portal.console.forms.repairs import RepairForm
 from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.evidence import queries as evidence
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib import localization
 from kcover_portal.parts import queries as parts
 from kcover_portal.parts.models import Part as PartRow, Placement
 from kcover_portal.repairs import queries, services

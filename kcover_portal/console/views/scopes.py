@@ -9,13 +9,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from kcover.nodes import scopes
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import presentation
 from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.console.forms import scopes as forms
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes
+from kcover_portal.lib import localization
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import scope_previews
 

@@ -12,12 +12,12 @@ from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.services import recovery_codes, second_factors
 from kcover_portal.console import factor_setup
 from kcover_portal.console.access import Request, dialog, lead, signed_in
 from kcover_portal.console.confirmation import confirm_for_factors
+from kcover_portal.lib import localization
 
 
 @sensitive_post_parameters()

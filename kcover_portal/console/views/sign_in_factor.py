@@ -13,13 +13,13 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import passkeys, pending_sign_ins, second_factors, throttle
 from kcover_portal.console import admission, factor_setup
 from kcover_portal.console.access import later
 from kcover_portal.console.forms import second_factors as forms, sign_in
+from kcover_portal.lib import localization
 
 P = ParamSpec("P")
 PendingView = Callable[Concatenate[HttpRequest, User, P], HttpResponse]

@@ -11,12 +11,12 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
 
 from kcover import reasons
-from kcover_portal import localization
 from kcover_portal.accounts import services
 from kcover_portal.accounts.services import oidc
+from kcover_portal.config.oidc_settings import CALLBACK
 from kcover_portal.console import admission
 from kcover_portal.console.access import later
-from kcover_portal.oidc_settings import CALLBACK
+from kcover_portal.lib import localization
 
 COOKIE = "kcover_oidc"
 

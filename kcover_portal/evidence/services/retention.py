@@ -7,9 +7,9 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Count
 
-from kcover_portal import doorbell
 from kcover_portal.evidence import queries
 from kcover_portal.evidence.models import Bundle, Chunk
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import retention as times
 
 MAX_BUNDLES_PER_NODE = 16  # with content; a node that breaks often takes no room from others

@@ -13,11 +13,11 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.evidence import bundle as core
-from kcover_portal import doorbell
 from kcover_portal.evidence import queries
 from kcover_portal.evidence.models import Bundle, Chunk
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 
 MIN_CHUNK_BYTES = 64 << 10  # except for the last one
 MAX_RESTARTS = 3  # of one upload; then the bundle is given up

@@ -11,7 +11,6 @@ from kcover.decisions import guards
 from kcover.faults.fault import Command as WireCommand
 from kcover.machines import part_serials
 from kcover.nodes import health, topology
-from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Agent, Cluster, Command, Hardware, Maintenance, Node
 from kcover_portal.fleet.queries.modes import (
@@ -26,7 +25,8 @@ from kcover_portal.fleet.queries.modes import (
     with_mode as with_mode,
 )
 from kcover_portal.kube import connections, port
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import outgoing
+from kcover_portal.lib.prepared import Prepared
 
 POOL_LABELS = topology.WELL_KNOWN["pool"]
 DESTRUCTIVE = ("reboot", "reset_gpu")  # not offered while everything is paused

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from kcover.decisions import decide
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Installation, Mode
 

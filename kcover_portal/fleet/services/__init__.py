@@ -11,11 +11,11 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.faults import fault
 from kcover.reasons import Reason
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.fleet.services import cluster_settings, late_results, storable_values
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.models import Installation, Mode
 
 

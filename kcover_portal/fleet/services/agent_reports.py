@@ -16,9 +16,9 @@ import msgspec
 
 from kcover import wire
 from kcover.faults import fault
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import bulk_sql, latest_checks, node_inventories
+from kcover_portal.lib import doorbell
 
 REFRESH_SECONDS = 3600  # the shown time of a result may lag by this much
 BATCH_MARK_CHARS = 12  # of the hash of a batch id

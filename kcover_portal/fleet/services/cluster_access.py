@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 from kcover import audit, reasons
-from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import kubeconfig
 from kcover_portal.kube import diagnosis, live, port, rights
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import outgoing
 
 SECONDS: Final = 10.0  # for the whole test; pages wait for 15 s
 THREADS: Final = 6

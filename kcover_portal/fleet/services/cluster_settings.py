@@ -15,12 +15,13 @@ from kcover.decisions import guards
 from kcover.values import kube_names, masked_addresses
 from kcover.values.quote import short_text
 from kcover.values.recurrence import Recurrence
-from kcover_portal import doorbell, encryption
-from kcover_portal.errors import FieldError
+from kcover_portal import encryption
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster, Maintenance
 from kcover_portal.fleet.services import pools, repeated_windows, scope_checks, setting_errors
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Installation, Mode
 
 MAX_WINDOW_DAYS = 90

@@ -15,12 +15,12 @@ from django.db import DataError, IntegrityError, transaction
 
 from kcover.machines import machine_drivers
 from kcover.nodes import readiness_taint
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns, node_inventories
 from kcover_portal.kube import port
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Coalesce, NullIf
 
 from kcover.nodes import scopes, topology
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib.errors import FieldError
 
 WHOLE: Final = scopes.Scope()
 MAX_VALUES: Final = 500  # known values of a kind that are offered

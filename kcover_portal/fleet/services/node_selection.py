@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from django.db.models import QuerySet
 
 from kcover import reasons
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import NodeFilter
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
+from kcover_portal.lib.errors import FieldError
 
 MAX_NAMED = 5  # nodes in an error message
 

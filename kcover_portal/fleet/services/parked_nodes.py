@@ -9,8 +9,8 @@ from datetime import datetime
 
 from django.db.models import Q, QuerySet
 
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import retention
 
 MAX_PARKED_NODES = 200  # of one cluster; more names are not enrolled

@@ -12,12 +12,12 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover.policy import document
-from kcover_portal import doorbell
-from kcover_portal.errors import Refused
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Installation, Mode
 

@@ -9,9 +9,9 @@ from django.db.models.functions import Coalesce, Left, NullIf
 from kcover import reasons
 from kcover.nodes.topology import DOMAINS
 from kcover.values.quote import short_repr
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib.errors import FieldError
 
 LABEL_KEY = re.compile(r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 

@@ -9,9 +9,10 @@ from django.core.exceptions import ValidationError
 from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
-from kcover_portal import doorbell, encryption, localization
+from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell, localization
 
 SECRETS = ("kubeconfig", "read_kubeconfig")
 Companion = Callable[[datetime], None]

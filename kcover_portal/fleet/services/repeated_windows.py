@@ -5,7 +5,7 @@ from typing import Final
 from kcover import reasons
 from kcover.values import recurrence
 from kcover.values.recurrence import Recurrence, RecurrenceError, Span
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 MAX_NAMES: Final = 50_000  # of nodes in all windows of a series, which are stored with each window
 

@@ -13,9 +13,9 @@ from django.db.models import QuerySet
 from kcover import reasons
 from kcover.nodes import scopes
 from kcover.values.quote import short_text
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes
+from kcover_portal.lib.errors import FieldError
 
 MAX_NAMED_POOLS = 10  # in an error message
 MAX_NAMED_NODES = 3

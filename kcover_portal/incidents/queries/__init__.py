@@ -28,7 +28,7 @@ from kcover_portal.incidents.queries.told_codes import (
     is_by_person as is_by_person,
     open_codes as open_codes,
 )
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 MAX_DUE_INCIDENTS = 200  # incidents that one sweep takes up
 MAX_PROGRAM_FAULTS = 5_000  # of programs' faults in a cluster; the latest

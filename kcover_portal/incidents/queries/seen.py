@@ -9,7 +9,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 MAX_LATE_SHOWN = 5
 

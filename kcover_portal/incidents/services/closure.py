@@ -8,11 +8,11 @@ from django.db.models import QuerySet
 
 from kcover import audit, reasons
 from kcover.reasons import Reason
-from kcover_portal import doorbell
-from kcover_portal.errors import Refused
 from kcover_portal.incidents import queries
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 
 
 class CloseRefused(Refused):

@@ -16,14 +16,14 @@ from django.db.models import QuerySet
 from kcover.decisions.boots import Boot
 from kcover.faults.device import Device, covers
 from kcover.sources.observation import is_of_check
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.queries import seen
 from kcover_portal.incidents.services import inventory
 from kcover_portal.incidents.services.fault_readings import identity_of
 from kcover_portal.incidents.services.timed_fault import LASTING, TimedFault
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
 END_WITHIN = timedelta(seconds=60)  # a source is read once a minute, so it tells of an end by then

@@ -10,7 +10,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import dedup
 from kcover_portal.incidents.services.fault_readings import Identity
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,10 +9,10 @@ from datetime import datetime
 from kcover import reasons
 from kcover.nodes import health
 from kcover.reasons import Reason
-from kcover_portal import doorbell
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import seen
 from kcover_portal.incidents.services import closure
+from kcover_portal.lib import doorbell
 
 WINDOW = health.FLAP_WINDOW + health.FLAPPING_ENDS_AFTER
 MAX_MOVES = 20  # times that are kept

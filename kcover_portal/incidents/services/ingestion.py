@@ -12,7 +12,6 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from kcover import wire
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet_queries, services as fleet
 from kcover_portal.fleet.models import CheckChange
 from kcover_portal.fleet.services import agent_reports, bulk_sql
@@ -20,6 +19,7 @@ from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.models import Batch, Incident, JobSeen, Occurrence
 from kcover_portal.incidents.services import agent_faults, overflow, record_faults, report_spans
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import retention
 
 

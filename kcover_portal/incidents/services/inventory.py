@@ -8,7 +8,7 @@ from kcover.faults import device, xid
 from kcover.faults.device import Device, Known
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.services.source_fault import SourceFault, device_of
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 
 def located(node: Node, seen: Sequence[SourceFault]) -> list[SourceFault]:

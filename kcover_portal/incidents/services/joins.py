@@ -21,7 +21,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
 from kcover_portal.incidents.services.source_fault import SourceFault, witness_of
 from kcover_portal.incidents.services.timed_fault import STATES
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 JOIN_WINDOW = timedelta(seconds=60)
 _PART = re.compile(r" (?:(?:mig|link|port) |MIG-).*")

@@ -14,7 +14,6 @@ from django.db.models import F, Q, QuerySet
 
 from kcover import reasons
 from kcover.decisions import boots
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -23,7 +22,8 @@ from kcover_portal.incidents.services import doubtful_states, joins, occurrences
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.source_fault import witness_of
 from kcover_portal.incidents.services.timed_fault import TimedFault, are_late, is_in_doubt
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 
 Timed = TypeVar("Timed", bound=TimedFault)
 VERIFIED = "incident_verified"  # the reason with which a rescue closes the faults that it repaired

@@ -7,13 +7,13 @@ from typing import Any
 from django.db import IntegrityError, transaction
 
 from kcover.faults import xid
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import occurrences, report_spans, source_fault, timed_fault
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, worst_of
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 
 
 def open_one(

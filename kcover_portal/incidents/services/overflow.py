@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
 from kcover_portal.incidents.services.fault_readings import Identity, Reading, weight, worst_of
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node; twice: of real faults, and of the others together
 MAX_OPEN_INCIDENTS_PER_KIND_OF_PARKED_NODE = 8  # of a node that the cluster does not list; twice as well

@@ -14,7 +14,6 @@ from django.db.models.functions import Coalesce, Least
 from kcover import reasons
 from kcover.decisions import guards
 from kcover.faults import fault, xid
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.incidents.services import (
@@ -33,6 +32,7 @@ from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, 
 from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, worst
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.timed_fault import TimedFault
+from kcover_portal.lib import doorbell
 
 MAX_CODE = 160  # characters; the length of the column
 REDECIDE_AFTER = timedelta(seconds=5)  # a repeated fault is decided at most this often (the window of the Delta study)

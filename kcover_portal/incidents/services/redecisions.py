@@ -8,10 +8,10 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from kcover.nodes import marks
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 
 
 def redecide_if_labels_changed(node: Node, *, now: datetime) -> None:

@@ -15,12 +15,12 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
 
 from kcover import reasons
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Agent
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import closure, record_faults
 from kcover_portal.incidents.services.portal_fault import PortalFault
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime import queries as runtime
 
 KIND, CODE = "agent", "silent"

@@ -31,7 +31,7 @@ from kcover_portal.incidents.services import (
 from kcover_portal.incidents.services.fault_readings import Identity, identity_of
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.ledger import services as ledger
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

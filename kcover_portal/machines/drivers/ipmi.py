@@ -13,7 +13,7 @@ from uuid import UUID
 
 from kcover import reasons
 from kcover.machines import machine_drivers
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from kcover_portal.machines.drivers import child_process
 from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable, of_silence
 

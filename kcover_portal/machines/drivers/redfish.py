@@ -14,7 +14,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kcover import reasons
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from kcover_portal.machines.drivers import values
 from kcover_portal.machines.drivers.values import Machine, Power, Seen, Switched, Unreadable
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from kcover import reasons
-from kcover_portal import outgoing
 from kcover_portal.kube import port
+from kcover_portal.lib import outgoing
 
 
 class Power(StrEnum):

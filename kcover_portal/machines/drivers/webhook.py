@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from kcover_portal.machines.drivers import values
 from kcover_portal.machines.drivers.values import Machine, Switched
 

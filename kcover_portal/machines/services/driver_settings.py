@@ -12,9 +12,9 @@ from kcover.machines import machine_drivers
 from kcover.values import masked_addresses
 from kcover.values.quote import short_text
 from kcover_portal import encryption
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.machines.models import Driver
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -4,7 +4,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 
 from kcover import reasons
-from kcover_portal import outgoing_mail
+from kcover_portal.lib import outgoing_mail
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders.message import Message, SendError
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from kcover import reasons
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders.message import Message, SendError
 

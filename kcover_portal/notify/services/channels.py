@@ -16,10 +16,11 @@ from kcover.actions import attributes
 from kcover.faults import catalog
 from kcover.notify import events, pager, schedule
 from kcover.policy.document.model import CHANNEL
-from kcover_portal import doorbell, encryption, stored_secrets
-from kcover_portal.errors import FieldError
+from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell, stored_secrets
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
 from kcover_portal.notify.senders import pagers
 from kcover_portal.policies import queries as policies

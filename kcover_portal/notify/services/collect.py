@@ -13,13 +13,13 @@ from django.db.models import F
 from kcover import reasons
 from kcover.actions import notify
 from kcover.notify import events, pager
-from kcover_portal import doorbell
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared, any_row
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
 from kcover_portal.notify.services import alerts, event_sources, open_needs
 from kcover_portal.notify.services.alerts import PendingNotice
 from kcover_portal.notify.services.new_event import NewEvent
-from kcover_portal.prepared import Prepared, any_row
 from kcover_portal.rescue.control import notify_steps
 from kcover_portal.rescue.models import Step
 

@@ -17,9 +17,9 @@ from django.utils import translation
 from kcover import audit, reasons
 from kcover.notify import events
 from kcover.reasons import Reason
-from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
 from kcover_portal.notify.services import alerts, collect, delivery_spans, reminders, render

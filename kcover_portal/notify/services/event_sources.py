@@ -15,11 +15,11 @@ from django.db.models import Q
 from kcover.notify import events, pager
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger.models import Chain, Entry
+from kcover_portal.lib.prepared import any_row
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Cursor
 from kcover_portal.notify.services import entry_events
 from kcover_portal.notify.services.new_event import NewEvent
-from kcover_portal.prepared import any_row
 
 MAX_ROWS = 500  # of one source in one read; the next read is a second away
 GAP_RETENTION, MAX_GAPS = timedelta(minutes=10), 1000  # missing ids

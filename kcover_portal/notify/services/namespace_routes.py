@@ -7,8 +7,8 @@ from typing import Any, Final
 from django.db import IntegrityError, transaction
 
 from kcover import audit, reasons
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify.models import Channel, NamespaceRoute
 from kcover_portal.notify.services import channels
 

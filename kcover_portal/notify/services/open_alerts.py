@@ -15,7 +15,7 @@ from django.utils import translation
 from django.utils.translation import gettext as _
 
 from kcover.notify import alertmanager, events as core_events
-from kcover_portal import doorbell
+from kcover_portal.lib import doorbell
 from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Alert, Channel, Delivery
 from kcover_portal.notify.services import render

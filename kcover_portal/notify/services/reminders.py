@@ -13,10 +13,10 @@ from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover.notify import events
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.notify.models import Channel, Delivery, Notice
 from kcover_portal.notify.services import collect
 from kcover_portal.notify.services.new_event import NewEvent
-from kcover_portal.prepared import Prepared
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
 

@@ -10,8 +10,8 @@ from django.utils import translation
 from django.utils.translation import gettext as _, gettext_lazy, ngettext
 
 from kcover.notify import events
-from kcover_portal import localization
 from kcover_portal.accounts.models import User
+from kcover_portal.lib import localization
 from kcover_portal.notify import queries
 from kcover_portal.notify.models import Channel, Delivery, Route
 from kcover_portal.notify.senders import Message

@@ -6,8 +6,8 @@ from datetime import datetime
 from kcover import actors, audit, reasons
 from kcover.machines import parts
 from kcover.reasons import Reason
-from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.parts import queries
 from kcover_portal.parts.models import Placement
 from kcover_portal.repairs.models import Repair

@@ -12,8 +12,8 @@ from django.db import IntegrityError, transaction
 
 from kcover.machines import parts
 from kcover.machines.parts import Seen
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Hardware
+from kcover_portal.lib import doorbell
 from kcover_portal.parts import queries
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.parts.services import flags

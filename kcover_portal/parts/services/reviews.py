@@ -5,9 +5,9 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover_portal import doorbell
-from kcover_portal.errors import Refused
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.parts.models import Placement
 
 

@@ -12,10 +12,10 @@ from django.db.models import Max
 from kcover import audit, reasons
 from kcover.reasons import Reason
 from kcover.values import masked_addresses
-from kcover_portal import doorbell
-from kcover_portal.errors import Refused
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.policies import queries
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services.validation import InvalidPolicies, ParsedPolicy, validate

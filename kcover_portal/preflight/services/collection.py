@@ -16,10 +16,10 @@ from django.db.models import F
 
 from kcover import audit, preflight, reasons
 from kcover.values.quote import short_text
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.queries.boots import boots_of
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PreflightRefusal, PreflightReport, PreflightRun
 from kcover_portal.preflight.services import verdict_faults

@@ -12,11 +12,11 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.validation import nccl
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import pair_plans, pair_verdicts
 

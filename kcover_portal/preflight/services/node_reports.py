@@ -7,8 +7,8 @@ from typing import Any
 
 from kcover import preflight, reasons
 from kcover.values.quote import short_text
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.services import members
 from kcover_portal.preflight.services.collection import AddedReport, Workload, receive
 

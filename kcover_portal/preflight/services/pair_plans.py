@@ -13,11 +13,11 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.preflight import pair_tests, rounds
 from kcover.values.quote import short_text
-from kcover_portal import doorbell
-from kcover_portal.errors import FieldError, Refused
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError, Refused
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import pair_verdicts, testable

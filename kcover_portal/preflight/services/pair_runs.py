@@ -14,10 +14,10 @@ from datetime import datetime, timedelta
 from django.db.models import Q, QuerySet
 
 from kcover import reasons
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
+from kcover_portal.lib import doorbell
 from kcover_portal.preflight.models import PairPlan, PairTest
 from kcover_portal.preflight.services import nccl_plans, pair_verdicts, testable
 from kcover_portal.preflight.services.pair_jobs import (

@@ -9,12 +9,12 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.preflight import pair_tests
 from kcover.preflight.pair_tests import PairVerdict
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.preflight import queries
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightReport
 from kcover_portal.preflight.services import gate_labels, testable

@@ -14,11 +14,11 @@ from typing import Any
 from kcover import reasons
 from kcover.values import shares
 from kcover.values.quote import short_text
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import ALL_NAMESPACES, Cluster
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.kube import port
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.models import ReadReportObject
 from kcover_portal.preflight.services import node_reports
 

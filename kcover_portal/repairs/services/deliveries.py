@@ -14,7 +14,7 @@ from django.db import IntegrityError, transaction
 
 from kcover import reasons
 from kcover_portal.audit_stream.models import Sink
-from kcover_portal.errors import Refused
+from kcover_portal.lib.errors import Refused
 from kcover_portal.repairs.models import Repair, VendorDelivery
 from kcover_portal.runtime.services import retention
 

@@ -11,9 +11,9 @@ from kcover import actors, audit, reasons
 from kcover.machines import repairs
 from kcover.machines.repairs import Part, Validation, Verb
 from kcover.reasons import Reason
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import moves

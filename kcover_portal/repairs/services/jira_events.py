@@ -10,10 +10,10 @@ from kcover import actors, reasons
 from kcover.machines import jira, repairs, ticket_text, vendor_events
 from kcover.machines.vendor_events import SCOPES
 from kcover.values.quote import short_text
-from kcover_portal import outgoing
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.audit_stream.models import Issue, Sink
 from kcover_portal.audit_stream.queries import vendors
+from kcover_portal.lib import outgoing
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import deliveries, desk, moves
 from kcover_portal.repairs.services.deliveries import Delivery

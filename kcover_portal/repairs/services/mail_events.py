@@ -10,11 +10,11 @@ from kcover import audit, reasons
 from kcover.machines import mail_replies
 from kcover.machines.mail_replies import Reply
 from kcover.values.quote import short_text
-from kcover_portal import outgoing
 from kcover_portal.accounts.services import failed_attempts
 from kcover_portal.audit_stream import queries as audit_stream
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import mail_tokens
+from kcover_portal.lib import outgoing
 from kcover_portal.repairs.services import vendor_events
 from kcover_portal.repairs.services.vendor_events import TIMESTAMP, EventForbidden, Signed, count_failure
 

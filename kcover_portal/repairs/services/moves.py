@@ -11,9 +11,9 @@ from kcover import audit, reasons
 from kcover.audit import codec
 from kcover.machines import repairs
 from kcover.reasons import Reason
-from kcover_portal import doorbell
-from kcover_portal.errors import Refused
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import ticket_events
 

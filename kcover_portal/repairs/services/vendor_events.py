@@ -12,11 +12,11 @@ from kcover import actors, audit, reasons
 from kcover.machines import repairs, vendor_events
 from kcover.machines.vendor_events import VendorEvent
 from kcover.values.quote import short_text
-from kcover_portal import outgoing
 from kcover_portal.accounts.services import failed_attempts, throttle
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import vendor_signatures, vendors
-from kcover_portal.errors import FieldError, FieldErrors, Refused
+from kcover_portal.lib import outgoing
+from kcover_portal.lib.errors import FieldError, FieldErrors, Refused
 from kcover_portal.repairs.models import Repair
 from kcover_portal.repairs.services import deliveries, desk, moves
 from kcover_portal.repairs.services.deliveries import Delivery

@@ -6,9 +6,9 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.machines import repairs
-from kcover_portal import doorbell
-from kcover_portal.errors import FieldError
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs.models import VendorTerms
 
 

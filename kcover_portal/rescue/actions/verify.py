@@ -21,7 +21,7 @@ from kcover_portal.fleet.models import Agent, CheckResult
 from kcover_portal.incidents import queries as incidents, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.step import doubtful_reports, matched_rule, node_marks, out_of_service, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait

@@ -14,11 +14,11 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from kcover import actors, audit, reasons
 from kcover.decisions import approval
-from kcover_portal import doorbell
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.lifecycle.create import RescueRefused

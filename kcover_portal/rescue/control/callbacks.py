@@ -7,8 +7,8 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import actions, audit, reasons
-from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Rescue, Step

@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 
 from kcover import actions, reasons
 from kcover.plans import lifecycle
-from kcover_portal import doorbell
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Rescue, Step
 
 NAME = actions.notify.SPEC.name

@@ -6,9 +6,9 @@ from typing import Any
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover_portal import doorbell
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals, hand_approval
 from kcover_portal.rescue.lifecycle import create, revoke

@@ -5,9 +5,9 @@ from datetime import datetime
 from django.db import transaction
 
 from kcover import audit, reasons
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations

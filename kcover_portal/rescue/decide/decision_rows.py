@@ -13,10 +13,11 @@ from kcover.decisions import decide as core, guards, match
 from kcover.faults import catalog
 from kcover.faults.fault import NUMERIC_KINDS
 from kcover.values import digests
-from kcover_portal import doorbell, tracing
+from kcover_portal import tracing
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.models import Decision
 from kcover_portal.rescue.queries import last_decisions

@@ -14,11 +14,12 @@ from functools import partial
 from django.db import transaction
 
 from kcover.decisions import decide as core
-from kcover_portal import doorbell, log_context
+from kcover_portal.config import log_context
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions import cordon
 from kcover_portal.rescue.decide import decision_rows, external_decider, shared_jobs, storm_rows

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 from kcover import reasons
 from kcover.decisions import decide, guards, match
 from kcover.plans import kce_actions
-from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import outgoing
 
 NAME = "external"  # used in place of the policy's name
 VERSION = 1

@@ -17,8 +17,8 @@ from django.db.models import Q
 
 from kcover import reasons
 from kcover.decisions import decide as core, match
-from kcover_portal import doorbell
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import doorbell
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import backtest

@@ -15,8 +15,8 @@ from django.db import transaction
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.policies import queries as policies
-from kcover_portal.prepared import Prepared
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.services import hashes
 

@@ -19,7 +19,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services as incidents_services
 from kcover_portal.incidents.models import Incident, JobSeen
 from kcover_portal.kube import port
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.actions import drain
 
 log = logging.getLogger(__name__)

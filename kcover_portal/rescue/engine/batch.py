@@ -14,8 +14,8 @@ from datetime import datetime
 from django.db import DatabaseError, connection, transaction
 
 from kcover import audit
-from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, runner, settle
 from kcover_portal.rescue.lifecycle import create

@@ -8,11 +8,11 @@ from typing import Any
 from django.db.models import QuerySet
 
 from kcover.nodes import marks as core_marks
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services.node_rows import ChangedNode
 from kcover_portal.incidents import services as incidents
-from kcover_portal.prepared import PreparedUpdate
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import burn_ins
 from kcover_portal.rescue.engine import probation_end, reconcile

@@ -13,10 +13,11 @@ from django.db import transaction
 from django.db.models import F, Q
 
 from kcover import audit, reasons
-from kcover_portal import log_context, tracing
+from kcover_portal import tracing
+from kcover_portal.config import log_context
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
-from kcover_portal.prepared import PreparedUpdate
+from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
 from kcover_portal.rescue.engine import kube_events, outcome_rows, settle

@@ -10,8 +10,8 @@ from django.db import transaction
 from kcover import audit, reasons
 from kcover.plans import lifecycle
 from kcover.plans.plan import PlannedStep
-from kcover_portal import doorbell
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.engine import expiry, outcome_rows

@@ -13,11 +13,12 @@ from kcover import actions, audit, reasons
 from kcover.decisions import decide as core, match
 from kcover.plans import lifecycle, plan
 from kcover.policy import document
-from kcover_portal import doorbell, tracing
-from kcover_portal.errors import Refused
+from kcover_portal import tracing
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
+from kcover_portal.lib.errors import Refused
 from kcover_portal.rescue.lifecycle import revoke
 from kcover_portal.rescue.models import Decision, Rescue, Step
 from kcover_portal.rescue.step import node_lock, recheck_guards

@@ -24,10 +24,10 @@ from kcover import actions, audit, reasons
 from kcover.actions import validate
 from kcover.reasons import Reason
 from kcover.values.kube_names import ObjectName
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet, services as fleet_services
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import errors, node_lock, recheck_guards, validator
 from kcover_portal.rescue.step.drivers import agent, job

@@ -8,8 +8,8 @@ from datetime import datetime
 
 from kcover import reasons
 from kcover.plans import plan
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import past_rescues

@@ -8,7 +8,7 @@ from django.db.models import Exists, F, OuterRef, Q, QuerySet
 from kcover.plans import lifecycle
 from kcover.values import turns
 from kcover_portal.fleet.models import Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries.situations import (
     Situations as Situations,

@@ -10,7 +10,7 @@ from django.db.models import Exists, QuerySet
 from kcover.decisions import guards
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.queries import capacity, symptoms
 from kcover_portal.rescue.queries.numbers import number_of, values_of
 

@@ -8,7 +8,7 @@ from django.db.models.functions import RowNumber
 
 from kcover import actions
 from kcover_portal.fleet.models import Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.models import Rescue, Step
 
 MAX_PAST_RESCUES = 100  # of one node that are considered

@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from kcover.nodes import probation
 from kcover.validation import fault_classes
 from kcover_portal.fleet.models import Node
-from kcover_portal.prepared import Prepared
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue.models import Probation, Rescue
 
 MAX_DUE: Final = 100  # that one sweep takes up

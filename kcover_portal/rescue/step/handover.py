@@ -17,8 +17,8 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.actions import webhook as core
-from kcover_portal import outgoing
 from kcover_portal.encryption import SecretUnreadable
+from kcover_portal.lib import outgoing
 from kcover_portal.rescue.step import node_marks, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent

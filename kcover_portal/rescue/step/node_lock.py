@@ -15,8 +15,8 @@ from django.db import transaction
 from django.db.models import F
 
 from kcover import reasons
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue
 

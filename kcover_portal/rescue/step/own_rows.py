@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kcover_portal.prepared import PreparedUpdate
+from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue.models import Rescue, Step
 
 _RUNNING = PreparedUpdate(

@@ -12,10 +12,10 @@ from kcover import audit, reasons
 from kcover.decisions import standby
 from kcover.nodes import marks as core_marks, probation_mark
 from kcover.nodes.probation_mark import ProbationMark
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations
 

@@ -10,9 +10,9 @@ from kcover import reasons
 from kcover.decisions import guards, standby
 from kcover.nodes import marks as core_marks
 from kcover.policy import document
-from kcover_portal import doorbell
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.step import probation_marks, recheck_guards
 from kcover_portal.rescue.step.errors import WriteForbidden

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from django.db.models import Case, F, Q, Value, When
 
-from kcover_portal.prepared import PreparedUpdate
+from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.runtime.models import Heartbeat
 
 _BEAT = PreparedUpdate(lambda name: Heartbeat.objects.filter(name=name), name=str)

@@ -10,7 +10,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
-from kcover_portal.prepared import Prepared, PreparedUpdate
+from kcover_portal.lib.prepared import Prepared, PreparedUpdate
 from kcover_portal.runtime.models import Lease
 
 

@@ -15,10 +15,10 @@ from kcover import reasons
 from kcover.faults import device
 from kcover.sources import hosts, maintenance_notices, settings
 from kcover.sources.observation import Observation, Reading, Rejected
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import bulk_sql
 from kcover_portal.incidents import services as incidents
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import retention
 from kcover_portal.sources.models import Source, TakenEvent, ToldSeries
 from kcover_portal.sources.services import source_faults, told_series

@@ -6,7 +6,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from kcover import reasons
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 from kcover_portal.sources.models import Source
 
 SECONDS: Final = 10.0

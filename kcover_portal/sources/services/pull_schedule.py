@@ -14,8 +14,9 @@ from django.db.models import F
 
 from kcover import reasons
 from kcover.sources.observation import Unreadable
-from kcover_portal import doorbell, encryption
+from kcover_portal import encryption
 from kcover_portal.fleet.services import storable_values
+from kcover_portal.lib import doorbell
 from kcover_portal.runtime.services import leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source

@@ -6,7 +6,7 @@ from datetime import datetime
 from kcover import reasons
 from kcover.sources import alertmanager, health_events
 from kcover.sources.observation import Reading, Unreadable
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import IntakeResult, take

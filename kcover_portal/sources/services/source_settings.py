@@ -13,12 +13,13 @@ from kcover.actions.moved_jobs import SOURCE
 from kcover.sources import settings
 from kcover.sources.observation import Unreadable
 from kcover.values import masked_addresses
-from kcover_portal import doorbell, encryption, stored_secrets
+from kcover_portal import encryption
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import tokens
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import doorbell, stored_secrets
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries as policies
 from kcover_portal.sources.models import Source
 

@@ -6,7 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from kcover import reasons
-from kcover_portal import doorbell, encryption
+from kcover_portal import encryption
+from kcover_portal.lib import doorbell
 from kcover_portal.sources.models import Source, SourceTest
 from kcover_portal.sources.services.trial import Trial, try_source
 

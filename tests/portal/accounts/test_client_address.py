@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kcover_portal import env
 from kcover_portal.accounts.services import proxies
 from kcover_portal.asgi import proxy
+from kcover_portal.config import env
 from tests.portal.accounts.browsers import Browser, Clock
 
 

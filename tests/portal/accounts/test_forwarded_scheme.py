@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kcover_portal import env
 from kcover_portal.asgi import proxy
+from kcover_portal.config import env
 
 
 @pytest.fixture(autouse=True)

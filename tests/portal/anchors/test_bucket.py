@@ -12,9 +12,9 @@ from minio.error import S3Error
 from moto.server import ThreadedMotoServer
 
 from kcover import audit
-from kcover_portal import env, setting_values
 from kcover_portal.anchors import senders, services
 from kcover_portal.anchors.models import Publication
+from kcover_portal.config import env, setting_values
 from kcover_portal.ledger import services as ledger, signatures
 from tests.codes import code_of
 

@@ -9,10 +9,10 @@ import pytest
 from django.utils import translation
 
 from kcover import reasons
-from kcover_portal import localization
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import localization
 from tests.portal.api.door import Answer, Door, encoded, report
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.ledger import signatures
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.portal.api.conftest import Api, add_story, person, problem

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kcover_portal import outgoing
 from kcover_portal.accounts import services as accounts
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Maintenance, Node
 from kcover_portal.fleet.services import cluster_settings, repeated_windows
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import outgoing
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from tests.codes import code_of

@@ -17,9 +17,9 @@ from kcover.plans import kce_actions
 from kcover.sources import cloudevents
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger.models import RESCUE_ENDS, Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.operate.management.commands import audit_stream as command
 from kcover_portal.rescue import services as rescues
 from tests.portal.audit_stream.conftest import SECRET, tell

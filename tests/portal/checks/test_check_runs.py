@@ -10,12 +10,12 @@ from kcover import audit
 from kcover_portal.checks import services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun, CheckTarget
 from kcover_portal.checks.services import pvc_check
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, Command, Node
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import retention
 from tests.codes import code_of
 from tests.portal.rescue import agents

@@ -11,10 +11,10 @@ from kcover.validation import profiles
 from kcover_portal.checks import queries, services as check_runs, tasks
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.checks.services import validation_profiles, validations
-from kcover_portal.errors import FieldError, FieldErrors
 from kcover_portal.fleet.models import Agent, CheckResult, Command, Node
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError, FieldErrors
 from kcover_portal.runtime.services import retention
 from tests.codes import code_of
 from tests.portal.checks.test_check_runs import answer

@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from kcover_portal import log_format
 from kcover_portal.accounts.models import User
+from kcover_portal.config import log_format
 from kcover_portal.incidents.models import JobSeen
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.ledger.models import Entry

@@ -9,7 +9,7 @@ from kcover import reasons
 from kcover.nodes import readiness_taint
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import port
-from kcover_portal.localization import say
+from kcover_portal.lib.localization import say
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from tests.portal.console.conftest import Person

@@ -13,7 +13,6 @@ from kcover import reasons
 from kcover.checks import autopilot
 from kcover.decisions import guards
 from kcover.machines.repairs import Part
-from kcover_portal import localization
 from kcover_portal.accounts.models import User
 from kcover_portal.checks import services as check_runs
 from kcover_portal.checks.models import CheckRun, CheckTarget, Validation
@@ -22,6 +21,7 @@ from kcover_portal.fleet.models import Agent, Cluster
 from kcover_portal.fleet.services import cluster_settings, node_selection
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import localization
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Delivery
 from kcover_portal.parts.models import Part as HardwarePart, Placement

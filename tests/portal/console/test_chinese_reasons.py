@@ -18,8 +18,8 @@ from kcover.faults import fault
 from kcover.plans import plan
 from kcover.policy import document
 from kcover.values import limits
-from kcover_portal import localization
 from kcover_portal.fleet.models import Command, PendingChange
+from kcover_portal.lib import localization
 from kcover_portal.rescue.control import callbacks
 from tests.codes import all_codes_of
 from tests.portal.console import kept_words

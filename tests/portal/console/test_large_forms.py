@@ -5,7 +5,7 @@ import logging
 import pytest
 from django.test import Client
 
-from kcover_portal import request_limits
+from kcover_portal.config import request_limits
 
 pytestmark = pytest.mark.django_db
 

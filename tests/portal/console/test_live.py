@@ -11,11 +11,11 @@ from channels.layers import get_channel_layer
 from django.conf import settings
 from django.test import Client
 
-from kcover_portal import doorbell
 from kcover_portal.accounts.models import RoleBinding
 from kcover_portal.asgi import application
 from kcover_portal.console.consumers import CLOSE_CODE_SIGNED_OUT, CLOSE_CODE_TOO_MANY, PagesConsumer
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib import doorbell
 from tests.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -13,12 +13,12 @@ from django.db import connection
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from kcover_portal import doorbell
 from kcover_portal.accounts import queries, services as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.fleet.models import Maintenance, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import doorbell
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.preflight.models import PreflightRun
 from kcover_portal.repairs.models import Repair

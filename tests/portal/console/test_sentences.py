@@ -7,8 +7,8 @@ from django.utils import translation
 
 from kcover import reasons, sentences
 from kcover.faults import catalog
-from kcover_portal import localization
 from kcover_portal.console.templatetags import console
+from kcover_portal.lib import localization
 from tests.portal.console import kept_words
 
 HAN = re.compile(r"[\u4e00-\u9fff]")

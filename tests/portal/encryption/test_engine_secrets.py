@@ -11,8 +11,8 @@ from kcover_portal import encryption
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.encryption import envelope
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.models import Driver
 from kcover_portal.notify import services as notify

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from kcover_portal.encryption import keyring
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import senders, services
 from kcover_portal.notify.models import Channel
 from kcover_portal.rescue.decide import external_decider

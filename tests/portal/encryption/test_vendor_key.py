@@ -8,7 +8,7 @@ import pytest
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.encryption import envelope
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.operate.tasks import move_secrets
 from tests.portal.api.conftest import problem
 from tests.portal.encryption.conftest import Become, column

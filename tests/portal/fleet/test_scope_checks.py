@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kcover.nodes import scopes
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes, scope_checks
+from kcover_portal.lib.errors import FieldError
 
 pytestmark = pytest.mark.django_db
 

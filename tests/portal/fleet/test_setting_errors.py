@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.lib.errors import FieldError
 from tests.codes import refused
 
 pytestmark = pytest.mark.django_db

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 
 
 class Receiver:

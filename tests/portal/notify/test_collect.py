@@ -11,13 +11,13 @@ from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover.faults.fault import Fault
 from kcover.notify import events
-from kcover_portal import localization
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import PortalFault, close_by_hand, record_faults
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import localization
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Cursor, Delivery, Notice
 from kcover_portal.rescue import services as rescue

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import services as jobs
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, NamespaceRoute
 from tests.portal.notify.conftest import make_channel

@@ -12,10 +12,11 @@ from django.utils import translation
 from kcover import audit, reasons
 from kcover.needs import Need
 from kcover.notify import events
-from kcover_portal import localization, needs_person
+from kcover_portal import needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import localization
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Notice, OpenNeed
 from kcover_portal.notify.services import collect, open_needs

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import services as fleet
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Delivery
 from tests.portal.notify.conftest import make_channel

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kcover import reasons
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.models import Channel, Delivery
 from kcover_portal.policies import services as policies

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ from typing import Any
 
 from a2wsgi import WSGIMiddleware
 
-from kcover_portal import request_limits
+from kcover_portal.config import request_limits
 
 request_limits.WRITE_SECONDS = 2.0
 

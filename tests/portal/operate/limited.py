@@ -3,7 +3,7 @@
 import importlib
 import os
 
-from kcover_portal import request_limits
+from kcover_portal.config import request_limits
 
 request_limits.HEAD_SECONDS = float(os.environ["TEST_HEAD_SECONDS"])
 request_limits.REQUEST_SECONDS = float(os.environ["TEST_REQUEST_SECONDS"])

@@ -1,11 +1,11 @@
-"""Tests of kcover_portal/gc_tuning.py, in processes that end."""
+"""Tests of kcover_portal/config/gc_tuning.py, in processes that end."""
 
 import subprocess
 import sys
 
 import pytest
 
-from kcover_portal import gc_tuning
+from kcover_portal.config import gc_tuning
 
 ENDS = """
 import os, runpy, sys

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kcover_portal import log_context, log_format
 from kcover_portal.celery import app
+from kcover_portal.config import log_context, log_format
 from kcover_portal.kube.fake import FakeCluster
 from tests.portal.rescue.world import NODE, World
 

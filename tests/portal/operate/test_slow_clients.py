@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from kcover_portal import request_limits
 from kcover_portal.asgi import bodies, proxy
+from kcover_portal.config import request_limits
 from tests import servers, waiting
 from tests.waiting import HANG_SECONDS
 

@@ -10,7 +10,7 @@ from django.contrib.staticfiles.finders import get_finder
 from django.core.management import call_command
 from django.test import Client
 
-from kcover_portal import static_files
+from kcover_portal.config import static_files
 from tests.portal.console.conftest import person
 
 __all__ = ["person"]

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight.models import PairPlan
 from kcover_portal.preflight.services import pair_jobs, pair_plans
 from kcover_portal.preflight.services.pair_plans import PlanRefused

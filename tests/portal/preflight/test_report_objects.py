@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import port
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.preflight import services
 from kcover_portal.preflight.models import PreflightReport, PreflightRun, ReadReportObject
 from kcover_portal.preflight.services import report_objects

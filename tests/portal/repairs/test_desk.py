@@ -10,9 +10,9 @@ from kcover import audit
 from kcover.machines import repairs
 from kcover.machines.repairs import Part, State, Terms, Verb
 from kcover_portal.checks.models import ValidatedNode
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Hardware, Node
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
 from tests.portal.api.conftest import add_node

@@ -9,9 +9,9 @@ from django.utils import timezone
 
 from kcover import reasons
 from kcover.machines.repairs import Part, Verb
-from kcover_portal import doorbell
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import doorbell
 from kcover_portal.repairs import queries, services, tasks
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue import services as rescue

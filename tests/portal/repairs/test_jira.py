@@ -17,9 +17,9 @@ from kcover.machines.repairs import State, Verb
 from kcover_portal.api.v1 import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Node
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import services
 from kcover_portal.repairs.models import Repair
 from tests.portal.api.conftest import person, problem

@@ -27,8 +27,8 @@ from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Refusal, Sink
 from kcover_portal.audit_stream.queries import mail_tokens
 from kcover_portal.audit_stream.services import refusals
-from kcover_portal.errors import FieldError
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import services
 from kcover_portal.repairs.models import Repair, VendorDelivery
 from tests.codes import found_in

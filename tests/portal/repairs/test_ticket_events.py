@@ -10,8 +10,8 @@ from django.core.management import call_command
 from kcover.machines.repairs import Verb
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Hardware, Node
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import services
 from kcover_portal.repairs.models import TicketEvent
 from tests.portal.notify.receiver import Receiver

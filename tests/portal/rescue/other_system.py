@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-from kcover_portal import outgoing
+from kcover_portal.lib import outgoing
 
 
 class OtherSystem:

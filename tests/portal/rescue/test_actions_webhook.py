@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from kcover import audit, reasons
-from kcover_portal import outgoing
 from kcover_portal.fleet import services as fleet
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import outgoing
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.step import handover

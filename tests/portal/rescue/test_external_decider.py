@@ -11,10 +11,10 @@ import pytest
 from django.db import connection
 
 from kcover import reasons
-from kcover_portal import outgoing
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib import outgoing
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import counts

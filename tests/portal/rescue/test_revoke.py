@@ -7,12 +7,12 @@ import pytest
 
 from kcover import audit, reasons
 from kcover.faults.fault import CommandResult
-from kcover_portal import doorbell
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Command
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import doorbell
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import node_lock

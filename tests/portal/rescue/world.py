@@ -17,8 +17,8 @@ from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.kube import connections
 from kcover_portal.kube.fake import FakeCluster
+from kcover_portal.lib.prepared import Prepared
 from kcover_portal.policies import services as policies
-from kcover_portal.prepared import Prepared
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations

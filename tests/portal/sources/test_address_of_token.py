@@ -5,8 +5,8 @@ from datetime import datetime
 import pytest
 
 from kcover_portal import encryption
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources import services
 
 

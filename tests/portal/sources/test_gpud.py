@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kcover.sources import gpud as kcover_gpud
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
 from tests.portal.sources.conftest import Sender, add, pull, stamp

@@ -10,13 +10,13 @@ from django.test import Client
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import registry
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
 from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services as policies
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source, TakenEvent

@@ -9,7 +9,8 @@ from django.test import RequestFactory
 from django.utils.log import log_response
 
 from kcover import reasons
-from kcover_portal import error_reports, log_context
+from kcover_portal.config import log_context
+from kcover_portal.lib import error_reports
 from tests.portal.telemetry.collector import Collector
 from tests.portal.test_settings import run
 

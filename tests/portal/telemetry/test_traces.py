@@ -11,7 +11,8 @@ import pytest
 from django.utils import timezone
 
 from kcover.faults.fault import Fault
-from kcover_portal import env, telemetry_settings, tracing
+from kcover_portal import tracing
+from kcover_portal.config import env, telemetry_settings
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.notify import services as notify

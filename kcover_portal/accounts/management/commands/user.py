@@ -15,8 +15,8 @@ from django.utils import timezone
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import RoleBinding, User
 from kcover_portal.accounts.services import invitations, oidc, second_factors
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.oidc_settings import Oidc
 
 
 class Command(BaseCommand):

@@ -24,8 +24,8 @@ from kcover_portal.accounts.services import challenges, failed_attempts
 from kcover_portal.accounts.services.oidc import id_tokens, identities, provider
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused
 from kcover_portal.accounts.services.tokens import Refused
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.ledger import services as ledger
-from kcover_portal.oidc_settings import Oidc
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from joserfc import errors, jws, jwt
 from kcover import reasons
 from kcover_portal.accounts.services.oidc import provider
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused
-from kcover_portal.oidc_settings import Oidc
+from kcover_portal.config.oidc_settings import Oidc
 
 # Only asymmetric algorithms: with a symmetric one, everybody who knows the client's secret could sign.
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519")

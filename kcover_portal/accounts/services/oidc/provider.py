@@ -16,9 +16,10 @@ from urllib.parse import quote_plus, urlencode
 from joserfc import errors, jwk
 
 from kcover import reasons
-from kcover_portal import outgoing, setting_values
 from kcover_portal.accounts.services.oidc.problems import SignOnRefused, place
-from kcover_portal.oidc_settings import Oidc
+from kcover_portal.config import setting_values
+from kcover_portal.config.oidc_settings import Oidc
+from kcover_portal.lib import outgoing
 
 CACHE_SECONDS = 600.0
 KEYS_REFETCH_SECONDS = 60.0

@@ -14,7 +14,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.api import body_parsers, http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services
 from kcover_portal.policies.services import yaml_reader
 

@@ -14,7 +14,7 @@ from kcover.values import masked_addresses
 from kcover.values.quote import short_text
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries
 from kcover_portal.views import policy_tries
 

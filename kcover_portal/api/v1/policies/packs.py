@@ -14,7 +14,7 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.policies import documents, schemas, views
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services
 from kcover_portal.policies.services import shipped
 

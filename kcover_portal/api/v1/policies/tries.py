@@ -12,11 +12,11 @@ from rest_framework.reverse import reverse
 
 from kcover import reasons
 from kcover.decisions import decide as core
-from kcover_portal import localization
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.incidents import NUMBERED
-from kcover_portal.errors import FieldError
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.rescue.decide import policy_tries as tries

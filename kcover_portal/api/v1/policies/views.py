@@ -19,7 +19,7 @@ from kcover_portal.api import http_errors, idempotency, pagination, problems
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.policies import documents, schemas
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.policies.services import yaml_reader

@@ -13,7 +13,7 @@ from kcover.faults import fault
 from kcover.values.quote import short_text
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries, policy_winners
 

@@ -15,9 +15,9 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
 from kcover_portal.checks import services as check_runs
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import OBJECT_NAME, Cluster, Node
 from kcover_portal.fleet.services import node_selection
+from kcover_portal.lib.errors import FieldError
 
 OF_IPERF = ("workload", "pclients", "startport", "cleanup", "plane", "serverspernode", "clientsperiface")
 PARAMETERS = (

@@ -8,12 +8,12 @@ from django.shortcuts import get_object_or_404
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.views.policies import parts
+from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services.yaml_reader import Problem

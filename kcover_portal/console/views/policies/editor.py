@@ -14,7 +14,6 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from kcover import audit
 from kcover.policy import document
 from kcover.values import masked_addresses
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console import forms, policy_vocabulary
@@ -23,6 +22,7 @@ from kcover_portal.console.confirmation import confirm
 from kcover_portal.console.forms.policy_tries import Trial
 from kcover_portal.console.views.policies import parts, rule_form
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.runtime.services import concurrency_limits

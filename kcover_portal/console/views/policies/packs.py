@@ -8,11 +8,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_GET, require_POST
 
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
 from kcover_portal.console.access import Request, later, require, signed_in
 from kcover_portal.console.confirmation import confirm
+from kcover_portal.lib import localization
 from kcover_portal.policies import services
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries as jobs

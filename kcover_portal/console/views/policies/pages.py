@@ -10,11 +10,11 @@ from django.views.decorators.http import require_GET
 
 from kcover.decisions import match
 from kcover.policy import document
-from kcover_portal import localization
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.console import lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.views.policies import parts
+from kcover_portal.lib import localization
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.rescue.models import Rescue

@@ -6,8 +6,8 @@ from typing import Any
 from django.http import QueryDict
 
 from kcover import reasons
-from kcover_portal import localization
 from kcover_portal.console.forms import rules as forms
+from kcover_portal.lib import localization
 from kcover_portal.policies.services import rule_text
 
 NEW = "new"

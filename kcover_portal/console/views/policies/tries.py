@@ -7,12 +7,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from kcover_portal import localization
 from kcover_portal.console import presentation
 from kcover_portal.console.access import Request, later, place, signed_in
 from kcover_portal.console.forms.policy_tries import Trial
 from kcover_portal.console.views.policies.editor import SAMPLE
-from kcover_portal.errors import FieldError
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, PolicyTry
 from kcover_portal.rescue.decide import policy_tries as jobs

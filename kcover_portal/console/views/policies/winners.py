@@ -6,10 +6,10 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET
 
 from kcover.faults import fault
-from kcover_portal import localization
 from kcover_portal.console import fault_names
 from kcover_portal.console.access import Request, place, signed_in
-from kcover_portal.errors import FieldError
+from kcover_portal.lib import localization
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
 from kcover_portal.views import policy_tries, policy_winners
 

@@ -13,11 +13,11 @@ from django.utils import timezone
 from kcover.decisions import guards
 from kcover.values import masked_addresses
 from kcover_portal import encryption
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_access, cluster_settings, kubeconfig, registry
 from kcover_portal.kube import port, rights
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.models import Mode
 
 SWITCHES = {field.name for field in Cluster._meta.fields if isinstance(field, BooleanField)}

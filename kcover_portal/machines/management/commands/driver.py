@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from kcover.machines import machine_drivers
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import port
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.machines import queries, services
 from kcover_portal.machines.models import Driver
 

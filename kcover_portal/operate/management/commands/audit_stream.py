@@ -15,7 +15,7 @@ from kcover_portal.audit_stream import queries, senders, services
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import topics
 from kcover_portal.audit_stream.services import kinds
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
-from kcover_portal import private_files
+from kcover_portal.config import private_files
 from kcover_portal.operate import diagnostics
 
 

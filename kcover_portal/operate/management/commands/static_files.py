@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.staticfiles.management.commands import collectstatic
 
-from kcover_portal import static_files
+from kcover_portal.config import static_files
 from kcover_portal.operate.static_storage import HashedFiles
 
 

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from kcover.sources import settings
 from kcover_portal.accounts import queries as accounts
-from kcover_portal.errors import FieldError
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 

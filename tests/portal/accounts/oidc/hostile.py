@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from joserfc import jwk, jwt
 
-from kcover_portal.oidc_settings import Oidc
+from kcover_portal.config.oidc_settings import Oidc
 
 CLIENT, SECRET = "kcover", "a secret with spaces & colons:"
 PORTAL = "http://testserver"

@@ -10,11 +10,11 @@ from django.utils import translation
 from joserfc import jwk
 
 from kcover import audit, reasons
-from kcover_portal import localization
 from kcover_portal.accounts import tasks
 from kcover_portal.accounts.models import Session, SpentChallenge, User
 from kcover_portal.accounts.services.oidc import problems
 from kcover_portal.ledger.models import Entry
+from kcover_portal.lib import localization
 from tests.portal.accounts.browsers import Clock
 from tests.portal.accounts.oidc import hostile
 from tests.portal.accounts.oidc.conftest import SignOn, code_of

@@ -14,8 +14,8 @@ from kcover_portal.accounts import queries
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import oidc
 from kcover_portal.accounts.services.oidc import provider as calls
+from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.oidc_settings import Oidc
 from tests import oidc_provider
 
 pytestmark = [

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from kcover_portal import deferred
+from kcover_portal.config import deferred
 
 # redis-py imports OpenTelemetry if it is installed, although nothing here uses it: 0.1 s and 4 MiB for each process.
 with deferred.hidden("opentelemetry"):

@@ -12,7 +12,7 @@ import sentry_sdk
 from sentry_sdk.utils import event_from_exception
 
 from kcover.reasons import ExplainedError
-from kcover_portal import log_context, telemetry_settings
+from kcover_portal.config import log_context, telemetry_settings
 
 STOP_SECONDS: Final = 2.0  # for what is left when the process ends
 _OWN: Final = ("kcover_portal", "kcover")  # their log messages are constants, and arguments are separate

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kcover_portal import setting_values
-from kcover_portal.setting_values import Variable
+from kcover_portal.config import setting_values
+from kcover_portal.config.setting_values import Variable
 
 CALLBACK = "/sign-in/oidc/callback/"
 VARIABLES = (

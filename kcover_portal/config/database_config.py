@@ -5,7 +5,7 @@ from typing import Any
 
 import dj_database_url
 
-from kcover_portal import private_files
+from kcover_portal.config import private_files
 
 
 def of_url(url: str, *, folder: Path) -> dict[str, Any]:

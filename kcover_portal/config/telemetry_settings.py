@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from kcover_portal import setting_values, version
-from kcover_portal.setting_values import Variable
+from kcover_portal.config import setting_values, version
+from kcover_portal.config.setting_values import Variable
 
 TRACES_PATH = "/v1/traces"  # of the protocol, OTLP over HTTP
 HEADER = re.compile(

@@ -11,7 +11,7 @@ from django.db import models
 from kcover import reasons
 from kcover.actions import attributes
 from kcover_portal import encryption
-from kcover_portal.errors import FieldError
+from kcover_portal.lib.errors import FieldError
 
 
 def check_address(row: models.Model, given: Mapping[str, Any], before: str | None, *, address: str) -> None:

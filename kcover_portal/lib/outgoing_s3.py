@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
-from kcover_portal import deferred, outgoing
+from kcover_portal.config import deferred
+from kcover_portal.lib import outgoing
 
 if TYPE_CHECKING:
     from minio import signer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from kcover_portal import log_context
+from kcover_portal.config import log_context
 
 TEXT: Final = "text"
 FORMATS: Final = (TEXT, "json")
@@ -52,14 +52,14 @@ def configuration(chosen: str, reports: Mapping[str, str] | None = None) -> dict
 
     ``reports``: the arguments of the handler that reports errors; None: there is none.
     """
-    reporting = {"reports": {"()": "kcover_portal.error_reports.Handler", **reports}} if reports else {}
+    reporting = {"reports": {"()": "kcover_portal.lib.error_reports.Handler", **reports}} if reports else {}
     passed_on = {"handlers": [], "propagate": True, "level": "WARNING"}
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
-            "text": {"()": "kcover_portal.log_format.Redacted", "fmt": LINE},
-            "json": {"()": "kcover_portal.log_format.JsonLine"},
+            "text": {"()": "kcover_portal.config.log_format.Redacted", "fmt": LINE},
+            "json": {"()": "kcover_portal.config.log_format.JsonLine"},
         },
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": chosen}, **reporting},
         "root": {"handlers": ["console", *reporting], "level": "INFO"},

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from kcover.checks import autopilot
 from kcover.policy import document
-from kcover_portal import log_format, oidc_settings, setting_values, telemetry_settings
-from kcover_portal.setting_values import Variable
+from kcover_portal.config import log_format, oidc_settings, setting_values, telemetry_settings
+from kcover_portal.config.setting_values import Variable
 
 
 class SettingsInvalid(Exception):

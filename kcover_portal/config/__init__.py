@@ -1,0 +1,1 @@
+"""How a process is set up: the environment, the database, logs, the broker, memory."""
