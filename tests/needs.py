@@ -35,6 +35,7 @@ NEEDS = {
     "tests/portal/preflight": DATABASE,
     "tests/portal/rescue": DATABASE,
     "tests/portal/sources": frozenset({POSTGRES, PROMETHEUS}),
+    "tests/kube_fake": NOTHING,  # the fake of the Kubernetes API
     "tests/simulator": NOTHING,
     "tests/story": SERVERS,
     "tests/test_servers.py": frozenset({REDIS}),

@@ -9,7 +9,7 @@ from rest_framework.views import APIView
 
 from kcover import reasons
 from kcover_portal.lib.errors import FieldError, FieldErrors
-from kcover_portal.views import parameters
+from kcover_portal.shared_reads import parameters
 
 PAGING = ("cursor", "page_size")
 

@@ -7,7 +7,7 @@ from django.utils.translation import gettext_lazy as _, pgettext_lazy
 from kcover_portal.console import presentation
 from kcover_portal.console.list_query import Column
 from kcover_portal.rescue.queries import needs_person
-from kcover_portal.views import node_status, nodes
+from kcover_portal.shared_reads import node_status, nodes
 
 
 def _place(conditions: dict[str, Q]) -> Case:

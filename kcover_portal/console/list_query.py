@@ -18,7 +18,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User
 from kcover_portal.console.rescue_tabs import Tab
 from kcover_portal.ledger.filtersets import Moment
-from kcover_portal.views import parameters as query_parameters
+from kcover_portal.shared_reads import parameters as query_parameters
 
 KEY = re.compile("[0-9]{1,18}")  # a row's key in an address, within the range of the database
 OF_THE_PAGE = ("page", "sort", "before", "picked", "all", "columns", "view", "group")  # not about which rows a list has

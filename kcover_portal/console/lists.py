@@ -42,8 +42,8 @@ from kcover_portal.repairs.filtersets import RepairFilter
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.views import audit, nodes
-from kcover_portal.views.filtersets import IncidentFilter, NodeFilter
+from kcover_portal.shared_reads import audit, nodes
+from kcover_portal.shared_reads.filtersets import IncidentFilter, NodeFilter
 
 
 def _without_gone(rows: QuerySet[Any], parameters: QueryDict) -> QuerySet[Any]:

@@ -6,7 +6,7 @@ from typing import Final
 from django.http import HttpRequest
 
 from kcover_portal.console.list_query import ParameterProblem
-from kcover_portal.views import parameters
+from kcover_portal.shared_reads import parameters
 
 KNOWN: Final[Mapping[str, tuple[str, ...]]] = {
     **dict.fromkeys(("node", "incident", "rescue", "repair", "part", "validation", "preflight-plan"), ()),

@@ -16,7 +16,7 @@ from kcover_portal.console.badge import Badge
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.notify.services import render
 from kcover_portal.repairs.models import Repair
-from kcover_portal.views import node_status
+from kcover_portal.shared_reads import node_status
 
 TABLES: Final = {
     "node": {  # most urgent first: the order of lists, of the map and of its legend

@@ -6,7 +6,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 
-from kcover_portal.views import portal_checks
+from kcover_portal.shared_reads import portal_checks
 
 LEAST_PREFIX = {4: 20, 6: 56}  # of a network of trusted proxies; a larger network contains ordinary pods
 

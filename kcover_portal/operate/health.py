@@ -16,7 +16,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
 from kcover_portal.runtime import queries as runtime
-from kcover_portal.views import portal_checks
+from kcover_portal.shared_reads import portal_checks
 
 BROKER_SECONDS = 1.0
 SWEEP_LATE = timedelta(seconds=30)

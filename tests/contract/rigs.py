@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from kcover_portal.kube import fake, port
+from kcover_portal.kube import port
+from tests import kube_fake as fake
 
 Manifest = dict[str, Any]
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 import pytest
 
 from kcover_portal.kube import port
-from kcover_portal.kube.fake import FakeCluster
 from tests.contract import apiserver as real
 from tests.deploy.manifests import ROOT, documents
+from tests.kube_fake import FakeCluster
 
 AT = datetime(2026, 11, 21, 8, tzinfo=UTC)
 KIND = next(kind for kind in port.POLICY_KINDS if kind.group == "kcover.io" and kind.kind == "RescuePolicy")

@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kcover_portal.kube import fake, port
+from kcover_portal.kube import port
+from tests import kube_fake as fake
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 CORDON = port.NodeChange(cordon=True)

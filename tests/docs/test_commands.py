@@ -29,10 +29,10 @@ from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.kube import connections
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import services as policies
 from tests.contract.over_http import kubeconfig
 from tests.deploy import chart
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import CORDON
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -7,11 +7,11 @@ from typing import Any
 from kcover.nodes import marks
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port, values
-from kcover_portal.kube.fake.objects import Objects
 from kcover_portal.ledger.models import Entry
 from kcover_portal.rescue.models import Rescue, Step
 from tests.invariants import gpu_names
 from tests.invariants.gpu_names import PCI
+from tests.kube_fake.objects import Objects
 
 Manifest = dict[str, Any]
 Must = Callable[[object, int, str], None]

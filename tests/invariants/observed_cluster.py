@@ -19,13 +19,13 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
-from kcover_portal.kube.fake import Call, FakeCluster
 from kcover_portal.kube.wire import custom_objects as wire
 from kcover_portal.ledger.models import Entry
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Probation, Rescue, Step
 from tests.deploy.admission import AdmissionPolicy
 from tests.invariants import device_rules
+from tests.kube_fake import Call, FakeCluster
 
 WRITES = ("apply_node", "evict", "delete_pod", "ensure_job", "delete_job", "emit", "label_workload", "delete_object")
 WRITES += ("create_object",)

@@ -9,7 +9,6 @@ import pytest
 from django.db import connection, transaction
 
 from kcover_portal.incidents.models import Incident
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
@@ -17,6 +16,7 @@ from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from tests.invariants.conftest import DATABASES
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.invariants.testbed import Killed
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import HEAL, NODE, World
 from tests.share import in_share
 

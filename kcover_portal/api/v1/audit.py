@@ -19,7 +19,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.ledger.filtersets import EntryFilter
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib import localization
-from kcover_portal.views import audit
+from kcover_portal.shared_reads import audit
 
 
 class EntrySerializer(serializers.ModelSerializer[Entry]):

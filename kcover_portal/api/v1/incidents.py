@@ -22,7 +22,7 @@ from kcover_portal.incidents.filtersets import OccurrenceFilter
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.rescue import services as rescue
-from kcover_portal.views.filtersets import IncidentFilter
+from kcover_portal.shared_reads.filtersets import IncidentFilter
 
 NUMBERED = ("xid", "sxid")  # kinds whose codes are numbers
 

@@ -15,7 +15,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
 from kcover_portal.fleet.models import Node
-from kcover_portal.views import gpu_figures, node_history as histories
+from kcover_portal.shared_reads import gpu_figures, node_history as histories
 
 
 class HappeningSerializer(serializers.Serializer[node_history.Happening]):

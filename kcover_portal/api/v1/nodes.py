@@ -17,8 +17,8 @@ from kcover_portal.fleet.filtersets import GpuFilter
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.queries import NodeHealth
-from kcover_portal.views import nodes
-from kcover_portal.views.filtersets import NodeFilter
+from kcover_portal.shared_reads import nodes
+from kcover_portal.shared_reads.filtersets import NodeFilter
 
 NodeState = Literal["gone", "rescue", "faulty", "unknown", "not-ready", "cordoned", "healthy"]
 

@@ -23,7 +23,7 @@ from kcover_portal.parts import queries, services
 from kcover_portal.parts.filtersets import PartFilter, PlacementFilter
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.repairs.models import Repair
-from kcover_portal.views import passports
+from kcover_portal.shared_reads import passports
 
 KEY = OpenApiParameter(idempotency.HEADER, str, OpenApiParameter.HEADER)
 

@@ -27,7 +27,7 @@ from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.lib.errors import FieldError
-from kcover_portal.views import maintenance_scopes
+from kcover_portal.shared_reads import maintenance_scopes
 
 SERIES = OpenApiParameter("series", bool, description="also the windows that repeat it")
 

@@ -18,7 +18,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import node_scopes
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import scope_previews
+from kcover_portal.shared_reads import scope_previews
 
 MAX_NAME = 253  # characters
 

@@ -6,7 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from kcover_portal.console.forms import widgets
-from kcover_portal.views import policy_tries
+from kcover_portal.shared_reads import policy_tries
 
 NOW, NODE, DAYS = "now", "node", "days"
 

@@ -16,7 +16,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import capacity
-from kcover_portal.views import maintenance_scopes
+from kcover_portal.shared_reads import maintenance_scopes
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from kcover_portal.console.list_query import ParameterProblem
 from kcover_portal.console.reads import fleet
 from kcover_portal.console.reads.fleet import Tile
 from kcover_portal.fleet.models import Node
-from kcover_portal.views import parameters
+from kcover_portal.shared_reads import parameters
 
 GROUPINGS: Final = ("pool", *(domain for domain in topology.DOMAINS if domain != "pool"))
 ZOOMS: Final = (0, 3, 4, 7, 9, 12)  # pixels of a GPU's side; 0: a node is one mark

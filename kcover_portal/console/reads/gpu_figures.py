@@ -10,8 +10,8 @@ from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.fleet.models import Node
-from kcover_portal.views import gpu_figures
-from kcover_portal.views.gpu_figures import Figure
+from kcover_portal.shared_reads import gpu_figures
+from kcover_portal.shared_reads.gpu_figures import Figure
 
 TITLES: Final[dict[str, str | Promise]] = {
     "temperature": _("Distance to the slowdown temperature, °C"),

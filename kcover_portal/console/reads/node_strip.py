@@ -17,8 +17,8 @@ from kcover_portal.console.badge import Badge
 from kcover_portal.console.fault_names import fault_name
 from kcover_portal.fleet.models import Node
 from kcover_portal.lib import localization
-from kcover_portal.views import node_history as histories
-from kcover_portal.views.node_history import History, Lane
+from kcover_portal.shared_reads import node_history as histories
+from kcover_portal.shared_reads.node_history import History, Lane
 
 KINDS: Final = {  # a shape and a tone each: colour is never the only difference
     Kind.FAULT: Badge(gettext_lazy("Faults"), "bad", "alert-circle"),

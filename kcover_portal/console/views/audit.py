@@ -11,7 +11,7 @@ from kcover_portal.anchors.models import Verification
 from kcover_portal.console import forms, lists
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.views.saved_views import opens_first
-from kcover_portal.views import audit as shared
+from kcover_portal.shared_reads import audit as shared
 
 PAGE_ROWS = 100
 

@@ -14,7 +14,7 @@ from kcover_portal.console.forms.cluster_settings import DOMAINS
 from kcover_portal.console.reads import fleet, fleet_map, needs, overview as reads, safety, standbys, trends
 from kcover_portal.fleet import queries as fleet_queries
 from kcover_portal.policies import queries as policies
-from kcover_portal.views import pack_previews
+from kcover_portal.shared_reads import pack_previews
 
 TWIN_ROWS = 300  # nodes in the map's table; the list of nodes has all of them
 

@@ -20,7 +20,7 @@ from kcover_portal.console.views.saved_views import opens_first
 from kcover_portal.lib import localization
 from kcover_portal.parts import queries, services
 from kcover_portal.parts.models import Part, Placement
-from kcover_portal.views import audit, passports
+from kcover_portal.shared_reads import audit, passports
 
 PAGE_ROWS = 50
 MAX_HISTORY = 50  # entries; the audit log has them all

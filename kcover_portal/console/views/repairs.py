@@ -29,7 +29,7 @@ from kcover_portal.parts import queries as parts
 from kcover_portal.parts.models import Part as PartRow, Placement
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
-from kcover_portal.views import audit
+from kcover_portal.shared_reads import audit
 
 PAGE_ROWS = 50
 MAX_HISTORY = 100  # entries; the audit log has them all

@@ -28,7 +28,7 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.runtime.models import Mode
-from kcover_portal.views import maintenance_scopes
+from kcover_portal.shared_reads import maintenance_scopes
 
 # Guards without a count: only their settings are shown.
 PLAIN = ("cooldown", "hold_down", "repeats", "ladder", "expiry")

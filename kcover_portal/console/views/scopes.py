@@ -17,7 +17,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_scopes
 from kcover_portal.lib import localization
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import scope_previews
+from kcover_portal.shared_reads import scope_previews
 
 MAX_OFFERED = 30  # values at once
 

@@ -25,7 +25,7 @@ from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
 from kcover_portal.runtime.models import Mode
-from kcover_portal.views import pack_previews
+from kcover_portal.shared_reads import pack_previews
 
 PAUSE: Mapping[str, Any] = {"page": "console/pages/pause.html", "back": reverse_lazy("console:overview")}
 PAUSED: Mapping[str, Any] = {**PAUSE, "page": "console/pages/paused.html"}

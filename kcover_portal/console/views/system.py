@@ -12,7 +12,7 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.console.access import Request, signed_in
 from kcover_portal.console.reads import system as reads
 from kcover_portal.runtime import queries as runtime
-from kcover_portal.views import portal_checks
+from kcover_portal.shared_reads import portal_checks
 
 SWEEP_LATE = timedelta(seconds=30)
 WATCH_LATE = timedelta(seconds=120)

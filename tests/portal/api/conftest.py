@@ -17,13 +17,13 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.kube import connections
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.kube.port import KUBEFLOW_JOB_LABEL
 from kcover_portal.ledger import services as ledger
 from kcover_portal.parts.models import Part, Placement
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Approval, Decision, Rescue, Step
 from kcover_portal.sources.models import Source
+from tests.kube_fake import FakeCluster
 from tests.portal.api import door
 
 WATCH_FAILURE = reasons.of("cluster_rejected", error="forbidden")

@@ -11,7 +11,7 @@ from kcover_portal.api.agent import app
 from kcover_portal.api.agent.jwt_claims import AUDIENCE
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
+from tests.kube_fake import FakeCluster
 from tests.portal.api.door import Answer, Door
 
 ACCOUNT = "kcover-system/kcover-agent"

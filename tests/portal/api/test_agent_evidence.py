@@ -13,7 +13,7 @@ from kcover_portal.api.agent import app, body_room, evidence as endpoint
 from kcover_portal.evidence import services
 from kcover_portal.evidence.models import Bundle
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.kube.fake import FakeCluster
+from tests.kube_fake import FakeCluster
 from tests.portal.api import pods
 from tests.portal.api.conftest import add_node
 from tests.portal.api.door import Answer

@@ -8,8 +8,8 @@ import pytest
 
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.kube.errors import Unavailable
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.preflight.models import PreflightRun
+from tests.kube_fake import FakeCluster
 from tests.portal.api import pods
 from tests.portal.api.conftest import add_node
 from tests.portal.api.door import encoded

@@ -15,7 +15,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.ledger import services as ledger
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.views import node_history as histories
+from kcover_portal.shared_reads import node_history as histories
 from tests.portal.api.conftest import Api, add_node, add_story, caller, problem
 
 pytestmark = pytest.mark.django_db

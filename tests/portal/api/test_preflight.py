@@ -11,8 +11,8 @@ from kcover_portal.api.v1 import preflight
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube.errors import Unavailable
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.preflight.models import PreflightRun
+from tests.kube_fake import FakeCluster
 from tests.portal.api.conftest import Api, add_node, caller, fields, problem
 
 pytestmark = pytest.mark.django_db

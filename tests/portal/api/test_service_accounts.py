@@ -13,8 +13,8 @@ from kcover_portal.api.agent import app, service_accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
+from tests.kube_fake import FakeCluster
 from tests.portal.api import pods
 from tests.portal.api.door import Answer, Door, loop, report
 from tests.portal.api.pods import ACCOUNT, Agent, identity

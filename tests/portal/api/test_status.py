@@ -15,7 +15,7 @@ from kcover_portal.checks.models import CheckRun
 from kcover_portal.checks.services import pvc_check
 from kcover_portal.fleet import queries, services as fleet
 from kcover_portal.fleet.models import Agent, CheckResult, Cluster, Command, Node
-from kcover_portal.kube.fake import FakeCluster
+from tests.kube_fake import FakeCluster
 from tests.portal.api.conftest import Api, add_node, caller, fields, person, problem
 
 pytestmark = pytest.mark.django_db

@@ -10,8 +10,8 @@ import pytest
 
 from kcover_portal.api.agent import service_accounts
 from kcover_portal.kube import port
-from kcover_portal.kube.fake import FakeCluster
 from tests import waiting
+from tests.kube_fake import FakeCluster
 from tests.portal.api import pods
 from tests.portal.api.door import Door, encoded, loop, report
 from tests.portal.api.pods import Agent

@@ -12,8 +12,8 @@ from kcover_portal.api.agent import app
 from kcover_portal.fleet.models import Agent, Cluster, Node
 from kcover_portal.fleet.services import node_rows, parked_nodes
 from kcover_portal.incidents.models import Incident
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
+from tests.kube_fake import FakeCluster
 from tests.portal.api.door import Answer, Door, fault, report
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -16,7 +16,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
-from kcover_portal.views import node_status
+from kcover_portal.shared_reads import node_status
 from tests.portal.rescue.world import World
 from tests.share import in_share
 

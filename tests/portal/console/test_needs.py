@@ -16,7 +16,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.needs.queries import causes
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.views import filtersets, node_status
+from kcover_portal.shared_reads import filtersets, node_status
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db

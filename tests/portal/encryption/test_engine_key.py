@@ -18,7 +18,7 @@ from kcover_portal.fleet.services import cluster_access, kubeconfig, registry
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.operate import tasks
-from kcover_portal.views import portal_checks
+from kcover_portal.shared_reads import portal_checks
 from tests.portal.encryption.conftest import Become, KeyFile, column, write
 
 SERVER = "https://127.0.0.1:1"

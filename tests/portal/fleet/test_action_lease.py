@@ -17,10 +17,10 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import action_lease
 from kcover_portal.fleet.services.cluster_settings import set_cluster
 from kcover_portal.kube import connections, port, rights
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.operate import lease_watch
 from kcover_portal.rescue.models import Rescue
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import CORDON, World
 
 pytestmark = pytest.mark.django_db

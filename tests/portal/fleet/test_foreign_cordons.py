@@ -6,7 +6,7 @@ from kcover.nodes.node_history import NODE, Out
 from kcover_portal.fleet.models import ForeignCordon
 from kcover_portal.fleet.services import foreign_cordons
 from kcover_portal.runtime.services import retention
-from kcover_portal.views import node_history
+from kcover_portal.shared_reads import node_history
 from tests.portal.rescue.world import CORDON, World
 
 

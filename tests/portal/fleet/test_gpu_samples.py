@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover.nodes import gpu_figures
 from kcover_portal.fleet.models import CheckResult, Cluster, GpuSample, Node
 from kcover_portal.fleet.services import gpu_samples
-from kcover_portal.views import gpu_figures as views
+from kcover_portal.shared_reads import gpu_figures as views
 from tests.portal.api.conftest import add_node, caller, person, problem
 
 pytestmark = pytest.mark.django_db

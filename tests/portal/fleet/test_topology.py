@@ -10,10 +10,10 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import cluster_settings, node_rows
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from tests.codes import refused
+from tests.kube_fake import FakeCluster
 
 pytestmark = pytest.mark.django_db
 KEY = "example.com/team"

@@ -14,11 +14,11 @@ from django.db import connection
 from kcover_portal.encryption import keyring
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.machines import queries, services
 from kcover_portal.machines.models import Driver
+from tests.kube_fake import FakeCluster
 from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
 from tests.portal.rescue.other_system import OtherSystem
 

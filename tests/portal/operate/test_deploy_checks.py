@@ -8,7 +8,7 @@ from django.db import connection
 
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import deploy_checks, health
-from kcover_portal.views import portal_checks
+from kcover_portal.shared_reads import portal_checks
 
 pytestmark = pytest.mark.django_db
 KUBECONFIG = "clusters:\n- name: c\n  cluster:\n    server: {}\n"

@@ -15,7 +15,7 @@ from django.test import Client
 
 from kcover_portal.celery import app
 from kcover_portal.config import log_context, log_format
-from kcover_portal.kube.fake import FakeCluster
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import NODE, World
 
 ROOT = Path(__file__).parents[3]

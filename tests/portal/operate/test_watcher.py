@@ -16,9 +16,9 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, http, live, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.operate import event_batches, watcher
 from tests.contract import over_http, scripted
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import NODE, World
 
 pytestmark = pytest.mark.django_db

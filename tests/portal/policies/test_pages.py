@@ -15,7 +15,7 @@ from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, PolicyTry, Revision
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries
-from kcover_portal.views import pack_previews
+from kcover_portal.shared_reads import pack_previews
 from tests.portal.policies.texts import STANDBY_EXAMPLE, policy
 from tests.portal.rescue.world import World
 

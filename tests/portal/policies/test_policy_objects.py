@@ -14,12 +14,12 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, Revision
 from kcover_portal.rescue.models import Rescue
 from tests import proofs
 from tests.codes import code_of
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import World
 
 pytestmark = pytest.mark.django_db

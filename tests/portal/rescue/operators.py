@@ -3,9 +3,9 @@
 import msgspec
 
 from kcover_portal.kube import values
-from kcover_portal.kube.fake import FakeCluster
-from kcover_portal.kube.fake.objects import Manifest
 from kcover_portal.kube.wire import pods, workloads
+from tests.kube_fake import FakeCluster
+from tests.kube_fake.objects import Manifest
 
 
 class WithOperators(FakeCluster):

@@ -11,10 +11,10 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.redecisions import labels_digest
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.rescue import services
 from kcover_portal.rescue.engine import node_changes
 from kcover_portal.rescue.models import Rescue
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db

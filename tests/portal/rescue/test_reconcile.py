@@ -6,11 +6,11 @@ from kcover.nodes import marks
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Decision, Rescue
 from tests.codes import code_of
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import CORDON, NODE, World
 
 pytestmark = pytest.mark.django_db

@@ -1,7 +1,7 @@
 """A worker that dies in the middle of a call to the cluster: nothing of it runs any more, not even error handling."""
 
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.rescue.step import node_lock
+from tests.kube_fake import FakeCluster
 from tests.portal.rescue.world import World
 
 

@@ -16,13 +16,13 @@ from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.fleet.services import node_rows
 from kcover_portal.incidents import queries as incident_queries, services as incidents
 from kcover_portal.kube import connections
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.policies import services as policies
 from kcover_portal.rescue import queries, services
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations
 from tests import moment
+from tests.kube_fake import FakeCluster
 
 HEAL = """
 apiVersion: rescue.ksyun.com/v1

@@ -7,10 +7,10 @@ from django.test import Client
 
 from kcover_portal import needs_person
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.shared_reads import portal_checks
 from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import source_settings
-from kcover_portal.views import portal_checks
 from tests.portal.sources.conftest import Sender, add, notification, pull
 from tests.portal.sources.stand_ins import Answered, StandIns
 from tests.portal.sources.test_source_settings import Admin

@@ -11,11 +11,11 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import pod_log_pull
+from tests.kube_fake import FakeCluster
 from tests.portal.sources.conftest import add, pull
 from tests.portal.sources.stand_ins import StandIns
 from tests.portal.sources.test_source_settings import Admin

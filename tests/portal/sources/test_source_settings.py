@@ -14,12 +14,12 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import registry
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import connections, port
-from kcover_portal.kube.fake import FakeCluster
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services as policies
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source, TakenEvent
+from tests.kube_fake import FakeCluster
 from tests.portal.sources.conftest import Sender, add, notification
 
 SECRET = "glsa_a-secret-that-nobody-reads"

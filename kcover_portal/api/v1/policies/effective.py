@@ -16,7 +16,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries
-from kcover_portal.views import policy_tries
+from kcover_portal.shared_reads import policy_tries
 
 KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="default xid")
 CODE = OpenApiParameter("code", str, required=True, description="for example 62, or the name of a check")

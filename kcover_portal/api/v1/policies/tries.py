@@ -21,7 +21,7 @@ from kcover_portal.policies import services
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.rescue.decide import policy_tries as tries
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import policy_tries
+from kcover_portal.shared_reads import policy_tries
 
 SCOPES = ("node", "now", "days")
 

@@ -15,7 +15,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import policy_tries, policy_winners
+from kcover_portal.shared_reads import policy_tries, policy_winners
 
 KIND = OpenApiParameter("kind", str, enum=fault.INCIDENT_KINDS, description="faults of one kind")
 CODE = OpenApiParameter("code", str, description="one fault, of kind xid unless kind says otherwise")

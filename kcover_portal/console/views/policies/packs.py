@@ -17,7 +17,7 @@ from kcover_portal.policies import services
 from kcover_portal.policies.services import shipped
 from kcover_portal.rescue.decide import policy_tries as jobs
 from kcover_portal.runtime.models import Mode
-from kcover_portal.views import pack_previews, policy_tries
+from kcover_portal.shared_reads import pack_previews, policy_tries
 
 FIRST_PACK = "nvidia"
 

@@ -17,7 +17,7 @@ from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy, PolicyTry
 from kcover_portal.rescue.decide import policy_tries as jobs
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import policy_tries
+from kcover_portal.shared_reads import policy_tries
 
 MAX_ROWS = 100  # differences on the page; the REST API returns all
 

@@ -11,7 +11,7 @@ from kcover_portal.console.access import Request, place, signed_in
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.runtime.services import concurrency_limits
-from kcover_portal.views import policy_tries, policy_winners
+from kcover_portal.shared_reads import policy_tries, policy_winners
 
 FIELDS = ("kind", "code", "pool", "node")
 

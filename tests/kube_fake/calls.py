@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from kcover_portal.kube import errors
-from kcover_portal.kube.fake.outside_changes import OutsideChanges
+from tests.kube_fake.outside_changes import OutsideChanges
 
 
 @dataclass(slots=True, kw_only=True)

@@ -9,9 +9,6 @@ import msgspec
 
 from kcover import reasons
 from kcover_portal.kube import change as changes, errors, values
-from kcover_portal.kube.fake.custom_objects import CustomObjects
-from kcover_portal.kube.fake.objects import Manifest, stamp
-from kcover_portal.kube.fake.workloads import Workloads
 from kcover_portal.kube.verbs import (
     events as event_verbs,
     jobs as job_verbs,
@@ -19,6 +16,9 @@ from kcover_portal.kube.verbs import (
     pvcs as claim_verbs,
 )
 from kcover_portal.kube.wire import events, jobs, leases as lease_wire, nodes, pods, pvcs
+from tests.kube_fake.custom_objects import CustomObjects
+from tests.kube_fake.objects import Manifest, stamp
+from tests.kube_fake.workloads import Workloads
 
 CLAIM: Final = "PersistentVolumeClaim"
 _TRIES: Final = 5

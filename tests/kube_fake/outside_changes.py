@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from kcover_portal.kube import values
-from kcover_portal.kube.fake.objects import Manifest, Objects, stamp
 from kcover_portal.kube.wire import nodes, pods
+from tests.kube_fake.objects import Manifest, Objects, stamp
 
 OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 

@@ -12,7 +12,7 @@ from kcover_portal.incidents import filtersets as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import needs_person
-from kcover_portal.views import node_status
+from kcover_portal.shared_reads import node_status
 
 NODE_STATES = (
     ("healthy", _("Healthy")),

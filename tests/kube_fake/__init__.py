@@ -5,5 +5,5 @@ implements the port, ``hands`` plays kubelet, controllers and people, and ``obje
 and patched by the same code as in the live client. Never here: behaviour that no API server has.
 """
 
-from kcover_portal.kube.fake.calls import Call as Call
-from kcover_portal.kube.fake.cluster import FakeCluster as FakeCluster
+from tests.kube_fake.calls import Call as Call
+from tests.kube_fake.cluster import FakeCluster as FakeCluster

@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from kcover_portal.kube import errors, values
-from kcover_portal.kube.fake.calls import Recorder
-from kcover_portal.kube.fake.objects import stamp
 from kcover_portal.kube.verbs import custom_objects as verbs
 from kcover_portal.kube.wire import custom_objects as wire
+from tests.kube_fake.calls import Recorder
+from tests.kube_fake.objects import stamp
 
 
 class CustomObjects(Recorder):

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from kcover_portal.kube import errors, node_exclusion, values
-from kcover_portal.kube.fake.calls import Recorder
-from kcover_portal.kube.fake.objects import Manifest
 from kcover_portal.kube.verbs import workloads as verbs
 from kcover_portal.kube.wire import workloads as wire
+from tests.kube_fake.calls import Recorder
+from tests.kube_fake.objects import Manifest
 
 
 class Workloads(Recorder):
