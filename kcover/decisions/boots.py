@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kcover.faults import kernel_line
+from kcover.values import moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def kernel_begun(at: datetime, uptime: timedelta) -> datetime:
 
     The kernel's clock runs free of the node's, so that its drift is left out.
     """
-    return at - uptime * (1 - kernel_line.DRIFT)
+    return moments.before(at, uptime * (1 - kernel_line.DRIFT))
 
 
 def _is_after(boot: Boot, begun: datetime | None, takes: timedelta) -> bool:

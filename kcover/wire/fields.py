@@ -8,10 +8,10 @@ import json
 import math
 import re
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from kcover.values import sequence_ranges
+from kcover.values import moments, sequence_ranges
 from kcover.values.sequence_ranges import Ranges
 
 if TYPE_CHECKING:
@@ -44,10 +44,6 @@ PCI = re.compile(r"(?:[0-9a-f]{1,8}:)?[0-9a-f]{2,4}:[0-9a-f]{2}(?:\.[0-7])?")
 RFC3339 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,9})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
 )
-
-# A day from the ends of the calendar, so that every accepted time can be displayed in every time zone.
-EARLIEST = datetime.min.replace(tzinfo=UTC) + timedelta(days=1)
-LATEST = datetime.max.replace(tzinfo=UTC) - timedelta(days=1)
 
 _CONTAINERS: dict[type, str] = {dict: "an object", list: "a list"}
 
@@ -217,7 +213,7 @@ def required_moment(item: JsonObject, key: str) -> datetime:
         at = datetime.fromisoformat(value).astimezone(UTC)
     except (ValueError, OverflowError):
         raise WireError(key, "wire_time_invalid", value=short_json(value)) from None
-    if not EARLIEST <= at <= LATEST:
+    if not moments.EARLIEST <= at <= moments.LATEST:
         raise WireError(key, "wire_time_range", value=short_json(value))
     return at
 

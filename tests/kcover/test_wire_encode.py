@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from kcover import wire
 from kcover.faults import fault
 from kcover.faults.fault import Check, Command, CommandResult, Fault, Gpu, Inventory, Nic
+from kcover.values import moments
 from kcover.wire import Answer, Rejected, Report
 
 AT = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -141,8 +142,8 @@ def test_a_time_without_an_offset_is_refused():
 
 TEXT = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
 TIMES = st.datetimes(
-    min_value=wire.fields.EARLIEST.replace(tzinfo=None),
-    max_value=wire.fields.LATEST.replace(tzinfo=None),
+    min_value=moments.EARLIEST.replace(tzinfo=None),
+    max_value=moments.LATEST.replace(tzinfo=None),
     timezones=st.just(UTC),
 )
 WORDS = st.from_regex(wire.fields.WORD, fullmatch=True)

@@ -5,6 +5,7 @@ from dataclasses import fields
 from datetime import timedelta
 
 from kcover.faults import fault
+from kcover.values import moments
 from kcover_portal.fleet.services.agent_reports import IncomingReport
 from kcover_portal.incidents.services.timed_fault import TimedFault
 
@@ -28,4 +29,6 @@ def _timed(one: fault.Fault, incoming: IncomingReport) -> fault.Fault:
     waited = incoming.sent_at - one.seen_at
     if waited <= WAITED:
         return one
-    return TimedFault(**{name: getattr(one, name) for name in NAMES}, earliest=incoming.received_at - waited)
+    return TimedFault(
+        **{name: getattr(one, name) for name in NAMES}, earliest=moments.before(incoming.received_at, waited)
+    )

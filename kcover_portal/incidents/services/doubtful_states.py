@@ -16,6 +16,7 @@ from django.db.models import QuerySet
 from kcover.decisions.boots import Boot
 from kcover.faults.device import Device, covers
 from kcover.sources.observation import is_of_check
+from kcover.values import moments
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.incidents.queries import seen
@@ -34,9 +35,9 @@ def in_doubt(one: Timed, boot: Boot, *, clock_ahead: timedelta, now: datetime) -
     begun = boot.after or boot.since
     if one.doubt is None or one.seen_at is None or boot.since is None or begun is None:
         return one
-    if one.seen_at - clock_ahead < begun:
+    if moments.before(one.seen_at, clock_ahead) < begun:
         return one
-    until = max(boot.since + one.doubt + abs(clock_ahead), now + END_WITHIN)
+    until = max(moments.before(boot.since, -one.doubt - abs(clock_ahead)), now + END_WITHIN)
     return replace(one, doubt_until=until, doubt_boot=boot.id)
 
 

@@ -14,6 +14,7 @@ from django.db.models import F, Q, QuerySet
 
 from kcover import reasons
 from kcover.decisions import boots
+from kcover.values import moments
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.queries.boots import NodeBoots, boots_of
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -45,7 +46,8 @@ def by_boot(node: Node, seen: Iterable[Timed], *, now: datetime) -> dict[str, li
 def _placed(one: Timed, node: Node, known: NodeBoots, *, now: datetime) -> tuple[str, Timed]:
     earliest = min(one.earliest or one.seen_at or now, now)
     if one.by_node_clock:
-        earliest -= max(known.clock_ahead, timedelta())  # one that is behind moves no fault to the later boot
+        # One that is behind moves no fault to the later boot.
+        earliest = moments.before(earliest, max(known.clock_ahead, timedelta()))
     begun = boots.kernel_begun(earliest, one.uptime) if one.uptime is not None else None
     takes = timedelta(seconds=node.cluster.ready_within)
     boot = boots.boot_of(known.boots, earliest=earliest, begun=begun, takes=takes)

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from kcover.values import moments
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -37,6 +38,7 @@ class EventObject(base.AnyObject, frozen=True):
 
     def value(self) -> values.SeenEvent:
         meta, series = self.metadata, self.series or EventSeries()
+        last_at = series.last_observed_time or self.last_timestamp or self.event_time or meta.creation_timestamp
         return values.SeenEvent(
             namespace=meta.namespace,
             name=meta.name,
@@ -50,6 +52,6 @@ class EventObject(base.AnyObject, frozen=True):
             involved_namespace=self.involved_object.namespace,
             annotations=meta.annotations or {},
             component=self.reporting_component or (self.source.component if self.source else ""),
-            last_at=series.last_observed_time or self.last_timestamp or self.event_time or meta.creation_timestamp,
+            last_at=moments.bounded_or_none(last_at),
             resource_version=meta.resource_version,
         )

@@ -5,6 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from kcover.sources.conditions import Condition
+from kcover.values import moments
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -62,7 +63,7 @@ class NodeObject(base.AnyObject, frozen=True):
             ),
             unschedulable=self.spec.unschedulable,
             ready=is_ready,
-            ready_since=ready.last_transition_time if ready is not None and is_ready else None,
+            ready_since=moments.bounded_or_none(ready.last_transition_time) if ready is not None and is_ready else None,
             boot_id=info.boot_id,
             gpus=base.gpus(status.capacity),
             unallocatable=base.gpus_missing(status.capacity, status.allocatable),
@@ -84,6 +85,6 @@ def _condition(stated: base.Condition) -> Condition:
         status=stated.status,
         reason=stated.reason,
         message=stated.message,
-        since=stated.last_transition_time,
-        heartbeat=stated.last_heartbeat_time,
+        since=moments.bounded_or_none(stated.last_transition_time),
+        heartbeat=moments.bounded_or_none(stated.last_heartbeat_time),
     )

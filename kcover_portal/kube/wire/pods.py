@@ -4,6 +4,7 @@ import sys
 from datetime import datetime
 from typing import Final
 
+from kcover.values import moments
 from kcover_portal.kube import values
 from kcover_portal.kube.wire import base
 
@@ -162,7 +163,7 @@ def _failures(status: PodStatus, *, past: bool = False) -> list[values.Container
         end = state.terminated if state else None
         if end is None or end.reason not in FAILED:
             continue
-        at = end.finished_at or (_started_again(one) if past else _not_ready_since(status))
+        at = moments.bounded_or_none(end.finished_at or (_started_again(one) if past else _not_ready_since(status)))
         failure = values.ContainerFailure(name=one.name, message=end.message, exit_code=end.exit_code, finished_at=at)
         found.append(failure)
     return found

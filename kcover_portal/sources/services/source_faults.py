@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from kcover.sources import settings
 from kcover.sources.observation import LONG_AGO, Observation
+from kcover.values import moments
 from kcover_portal.incidents import services as incidents
 from kcover_portal.sources.models import Source
 
@@ -15,7 +16,7 @@ def _earliest(source: Source, one: Observation, *, ahead: timedelta, now: dateti
     at = one.earliest or one.seen_at
     if at in (None, LONG_AGO):
         return now - MAX_AGE
-    return at - settings.doubt(source.kind, source.settings) - ahead
+    return moments.before(at, settings.doubt(source.kind, source.settings) + ahead)
 
 
 def _lasts(one: Observation) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from kcover import reasons, wire
 from kcover.faults.fault import Fault
+from kcover.values import moments
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Incident, Occurrence
@@ -100,3 +101,19 @@ def test_a_line_that_waited_adds_to_an_open_incident(node: Node, now: datetime) 
     told_by_loki(node, now)
     report(node, replace(LINE, seen_at=now), now=now + 5 * MINUTE)
     assert (Incident.objects.get().state, Incident.objects.get().count) == ("open", 2)
+
+
+@pytest.mark.parametrize("sent_at", [moments.EARLIEST, moments.LATEST])
+@pytest.mark.parametrize("seen_at", [moments.EARLIEST, moments.LATEST])
+def test_a_clock_at_the_end_of_the_calendar_loses_no_fault(
+    node: Node, now: datetime, sent_at: datetime, seen_at: datetime
+) -> None:
+    told = wire.Report(
+        node=NODE,
+        boot_id=BOOT,
+        batch_id=str(uuid.uuid4()),
+        sent_at=sent_at,
+        faults=(replace(LINE, seen_at=seen_at),),
+    )
+    services.ingest([services.IncomingReport.of(node.cluster, told, received_at=now)], now=now)
+    assert Incident.objects.get().code == "119"
