@@ -43,6 +43,10 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_partial": _("The answer may lack series: {why}. What it lacks has not ended."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
+    "loki_namespace": _(
+        "The line is from namespace {namespace}, and lines count from {known} only: any user can give a workload this "
+        "name. Write a selector with the namespace into the setting {setting}."
+    ),
     "event_namespace": _(
         "Events about nodes in namespace {namespace} are not trusted. Change {setting} of the source."
     ),

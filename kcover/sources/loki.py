@@ -15,13 +15,15 @@ from kcover import reasons
 from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
-from kcover.sources import labels as series_labels, log_lines, observation, told_lines
+from kcover.sources import kube_events, labels as series_labels, log_lines, observation, told_lines
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.told_lines import Unsupported
-from kcover.values.quote import short_repr
+from kcover.values.quote import short_repr, short_text
 from kcover.wire import fields
 
 DEFAULT_STREAM: Final = '{k8s_daemonset_name="dmesg"}'
+# Whoever may create pods can call a DaemonSet dmesg. Konduktor's is in the first one; the others no user can create.
+DEFAULT_STREAM_NAMESPACES: Final = ("dmesg-logging", *kube_events.NAMESPACES)
 DEFAULT_NAMESPACES: Final = ("default",)
 NAMESPACE_LABEL: Final = "k8s_namespace_name"
 NODE_LABELS: Final = ("k8s_node_name", *series_labels.NODE_LABELS, "host", "hostname")
@@ -32,11 +34,19 @@ _SPECIAL: Final = re.compile(r"([.+*?()|\[\]{}^$\\])")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """A query of a source. ``name``: by which its position is stored. ``texts``: of pods' logs; (): a kernel log."""
+    """A query of a source. ``name``: by which its position is stored. ``texts``: of pods' logs; (): a kernel log.
+
+    ``trusted``: the namespaces whose lines count, where the stream names one; (): an admin's selector says which.
+    """
 
     name: str
     logql: str
     texts: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+
+    def believes(self, labels: Json) -> bool:
+        """Returns whether the lines of a stream count."""
+        return not self.trusted or labels.get(NAMESPACE_LABEL, "") in ("", *self.trusted)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +65,11 @@ def queries(settings: Mapping[str, Any]) -> tuple[Query, Query]:
     stream = settings.get("stream", DEFAULT_STREAM)
     pods = f"{{{NAMESPACE_LABEL}=~{_quoted(namespaces)}}}"
     return (
-        Query(name="kernel", logql=f"{stream} |~ {_any_of(log_lines.KERNEL_PATTERNS)}"),
+        Query(
+            name="kernel",
+            logql=f"{stream} |~ {_any_of(log_lines.KERNEL_PATTERNS)}",
+            trusted=() if "stream" in settings else DEFAULT_STREAM_NAMESPACES,
+        ),
         Query(name="pods", logql=f"{pods} |~ {_any_of(texts)}", texts=texts),
     )
 
@@ -99,7 +113,12 @@ def read(
                 at = _time(value)
                 last = max(last, at)
                 seen = _observation(value[1], at, labels, query, path=path, node_labels=node_labels, now=now)
-                if seen is None and not query.texts and (card := _card(value[1], at, labels, node_labels)) is not None:
+                if (
+                    seen is None
+                    and not query.texts
+                    and query.believes(labels)
+                    and (card := _card(value[1], at, labels, node_labels)) is not None
+                ):
                     cards.append(card)
             except Unreadable as error:
                 if at > counted_until:
@@ -147,6 +166,10 @@ def _observation(
     seen = log_lines.pod_fault(line, query.texts) if query.texts else log_lines.kernel_fault(line)
     if seen is None:
         return None
+    if not query.believes(labels):
+        known = ", ".join(query.trusted)
+        namespace = short_text(labels[NAMESPACE_LABEL])
+        raise Unreadable("", reasons.of("loki_namespace", namespace=namespace, known=known, setting="stream"))
     if not fields.is_storable(line):
         raise Unreadable("1", reasons.of("source_not_storable"))
     seen_at = _printed(line, at, is_kernels=not query.texts)

@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kcover.faults import driver_line
 from kcover.sources import log_lines, loki
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
@@ -40,3 +41,45 @@ def test_a_line_in_a_thousand_wraps_costs_only_itself() -> None:
     values = [[str(log_lines.nanoseconds(NOW)), line] for line in lines]
     body = {"data": {"resultType": "streams", "result": [{"stream": {"node": "gpu-1"}, "values": values}]}}
     assert [one.code for one in loki.read(body, loki.queries({})[0], now=NOW).reading.observations] == [79]
+
+
+@pytest.mark.parametrize(
+    ("namespace", "stream", "codes"),
+    [
+        ("dmesg-logging", None, [79]),
+        ("kube-system", None, [79]),
+        ("", None, [79]),
+        ("ml-user", None, []),
+        ("ml-user", '{k8s_daemonset_name="dmesg", k8s_namespace_name="ml-user"}', [79]),
+    ],
+)
+def test_a_users_daemonset_called_dmesg_is_not_the_kernels(
+    namespace: str, stream: str | None, codes: list[int]
+) -> None:
+    """It could have had any node rebooted on which its pods run, again and again."""
+    labels = {"k8s_daemonset_name": "dmesg", "k8s_namespace_name": namespace, "k8s_node_name": "gpu-1"}
+    values = [[nanosecond(), "NVRM: Xid (PCI:0000:4e:00): 79, x"]]
+    body = {"data": {"resultType": "streams", "result": [{"stream": labels, "values": values}]}}
+    kernel = loki.queries({} if stream is None else {"stream": stream})[0]
+    reading = loki.read(body, kernel, now=NOW).reading
+    assert [one.code for one in reading.observations] == codes
+    assert [one.reason.code for one in reading.rejected] == ([] if codes else ["loki_namespace"])
+
+
+def test_a_users_daemonset_called_dmesg_explains_no_fault_of_the_kernel_away() -> None:
+    """It could have said that the driver cannot run the GPU, whose failed start is then no fault."""
+    lines = {
+        "ml-user": "NVRM: The NVIDIA GPU 0000:4e:00.0 is not supported by this driver",
+        "dmesg-logging": "NVRM: GPU 0000:4e:00.0: RmInitAdapter failed! (0x22:0x56:762)",
+    }
+    streams = [
+        {"stream": {"k8s_namespace_name": namespace, "k8s_node_name": "gpu-1"}, "values": [[nanosecond(), line]]}
+        for namespace, line in lines.items()
+    ]
+    body = {"data": {"resultType": "streams", "result": streams}}
+    seen = loki.read(body, loki.queries({})[0], now=NOW).reading.observations
+    assert [one.code for one in seen] == [driver_line.INIT_FAILED]
+
+
+def nanosecond() -> str:
+    return str(log_lines.nanoseconds(NOW))
