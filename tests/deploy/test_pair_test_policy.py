@@ -103,6 +103,8 @@ CHANGES: list[Callable[[dict[str, Any]], object]] = [
     lambda job: job["spec"].update(parallelism=100),
     lambda job: job["spec"].update(completions=100),
     lambda job: job["spec"].update(activeDeadlineSeconds=86_400),
+    lambda job: job["spec"]["template"]["metadata"].update(annotations={"sidecar.istio.io/userVolume": "[]"}),
+    lambda job: job["spec"]["template"]["metadata"]["labels"].update({"sidecar.istio.io/inject": "true"}),
 ]
 
 
