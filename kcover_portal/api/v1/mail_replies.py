@@ -59,6 +59,6 @@ class MailReplies(base.ActionView):
         ticket_doors.count(sink)
         refuse_encoded(request)
         data: Any = request.data
-        reply = mail_events.read(data["mail"], sink=sink)
+        reply = mail_events.read(data.get("mail", b""), sink=sink)  # a request without a body is not parsed
         taken = mail_events.take(sink, reply, address=signed.address, now=now)
         return Response(MailReplySerializer({**taken, "event": reply.event.value}).data)
