@@ -104,6 +104,9 @@ SENTENCES: Mapping[str, str] = {
     "source_rate": _(
         "Source {source} sends too many requests; the limit is {rate} per second, {burst} at once. Retry later."
     ),
+    "source_events_many": _(
+        "Source {source} has sent too many new events; the limit is {hourly} an hour, {most} at once. Retry later."
+    ),
     "source_busy": _(
         "A request of source {source} is being stored, or requests of too many others are. Send this one again."
     ),

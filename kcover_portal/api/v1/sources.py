@@ -22,10 +22,12 @@ from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
+from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require, step_up
 from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.cloudevent_parsers import BatchParser, StructuredParser
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
 from kcover_portal.fleet.filtersets import Flag
@@ -36,6 +38,7 @@ from kcover_portal.sources import queries, services
 from kcover_portal.sources.models import Source
 
 REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
+EVENTS_AT_ONCE, EVENTS_PER_HOUR = 1_000_000, 50_000  # new ones of one source in one process
 MAX_SOURCES_AT_ONCE = 4  # of the 16 threads of a process
 RETRY_AFTER = 2  # seconds; a thousand new alerts are stored within about that time
 
@@ -209,19 +212,8 @@ class Feeding(RolePermission):
         raise http_errors.Forbidden(reasons.of("source_token_required"))
 
 
-class StructuredParser(StrictJsonParser):
-    """A CloudEvent in structured mode."""
-
-    media_type = cloudevents.STRUCTURED
-
-
-class BatchParser(StrictJsonParser):
-    """CloudEvents in batch mode."""
-
-    media_type = cloudevents.BATCH
-
-
 request_rates: LeakyBuckets[int] = LeakyBuckets(rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)  # by key of the source
+event_budget: EventBudget[int] = EventBudget(at_once=EVENTS_AT_ONCE, per_hour=EVENTS_PER_HOUR)
 in_hand: InHand[int] = InHand(most=MAX_SOURCES_AT_ONCE)
 
 
@@ -241,17 +233,21 @@ class Events(base.ActionView):
         """Stores events; a repeated event changes nothing. Items that cannot be stored are listed in ``rejected``.
 
         Requires a token of kind source for this source. The answer comes once everything accepted is durable. Each
-        source may send 10 requests per second, 20 in a burst, and one at a time (429; 503 for Alertmanager, which
-        repeats after no other answer).
+        source may send 10 requests per second, 20 in a burst, one at a time, and a million new events at once, then
+        50,000 an hour (429; 503 for Alertmanager, which repeats after no other answer).
         """
         base.known_only(request)
         token, source = _own(request, name)
         if wait := request_rates.take(source.pk):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
             raise _later(source, limit, retry_after=wait)
+        if wait := event_budget.wait(source.pk):
+            limit = reasons.of("source_events_many", source=name, hourly=EVENTS_PER_HOUR, most=EVENTS_AT_ONCE)
+            raise _later(source, limit, retry_after=wait)
         try:
             with in_hand.hold(source.pk):
                 taken = _take(request, token, source)
+                event_budget.add(source.pk, taken.stored)
         except SenderBusy as error:
             raise _later(source, reasons.of("source_busy", source=name), retry_after=RETRY_AFTER) from error
         rejected = [

@@ -28,9 +28,13 @@ MAX_NAMED = 5  # nodes in a reason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntakeResult:
-    """How many items of a request were stored, how many were repetitions, and which were left out."""
+    """How many items of a request were taken, how many were repetitions, and which were left out.
+
+    ``stored``: how many were not known before, also those without a consequence.
+    """
 
     accepted: int = 0
+    stored: int = 0
     duplicates: int = 0
     rejected: tuple[Rejected, ...] = field(default_factory=tuple)
 
@@ -66,7 +70,7 @@ def take(source: Source, reading: Reading, *, counted_until: datetime | None = N
         incidents.ingest_observed(source.name, faults, passed, now=now)
     sent = len(known) + len(reading.ignored)
     accepted = len(fresh) + sum(1 for one in again if _digest(one.key) not in fresh) - of_peers
-    taken = IntakeResult(accepted=accepted, duplicates=sent - accepted, rejected=tuple(rejected))
+    taken = IntakeResult(accepted=accepted, stored=len(fresh), duplicates=sent - accepted, rejected=tuple(rejected))
     _note(source, taken, new, now=now)
     return taken
 

@@ -12,11 +12,12 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal import asgi
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken
+from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.v1 import sources
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
-from kcover_portal.sources.models import Source
+from kcover_portal.sources.models import Source, TakenEvent
 from tests.portal.accounts.browsers import make_user
 from tests.portal.sources.conftest import Sender, add, notification
 
@@ -41,6 +42,44 @@ def test_requests_in_a_row_are_refused_in_the_end(
     # Alertmanager gives a notification up after 429, and repeats it after 503.
     assert [answer.status_code for answer in answers] == [202, 202, 503]
     assert (answers[-1].json()["code"], answers[-1].headers["Retry-After"]) == ("source_rate", "1")
+
+
+@pytest.mark.parametrize("is_own", [False, True])
+def test_new_events_are_refused_when_very_many_were_stored(
+    alertmanager: Sender, alert: Make, monkeypatch: pytest.MonkeyPatch, is_own: bool
+) -> None:
+    """Each is a row for a week, also one that means nothing: a portal's own alert."""
+    clock = Clock()
+    monkeypatch.setattr(sources, "event_budget", EventBudget[int](at_once=3, per_hour=60, clock=clock))
+    label = "kcover_portal" if is_own else "series"
+
+    def post(*numbers: int) -> Any:
+        return alertmanager.post(notification(*(alert(f"Fault{number}", **{label: str(number)}) for number in numbers)))
+
+    rows = TakenEvent.objects.count
+    assert (post(1, 2, 3).status_code, rows()) == (202, 3)
+    answer = post(4)
+    assert (answer.status_code, answer.json()["code"], answer.headers["Retry-After"]) == (
+        503,
+        "source_events_many",
+        "60",
+    )
+    clock.now += 60
+    assert (post(4).status_code, rows()) == (202, 4)
+    assert post(5).status_code == 503
+
+
+def test_repetitions_use_up_no_budget(alertmanager: Sender, alert: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "event_budget", EventBudget[int](at_once=2, per_hour=1, clock=Clock()))
+    one = notification(alert("Fault"))
+    assert [alertmanager.post(one).status_code for _ in range(4)] == 4 * [202]
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @pytest.mark.parametrize(("kind", "status"), [("alertmanager", 503), ("cloudevents", 429)])
