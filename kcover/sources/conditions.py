@@ -234,7 +234,7 @@ def _said(node: str, condition: Condition, rows: Sequence[ConditionRule], *, now
         kind="condition",
         code=code[:MAX_CODE],
         check=stated if match is not None else f"{condition.type}={_other(condition.status)}",
-        message=condition.message[:1024] or reason or stated,
+        message=condition.message[:1024].replace("\0", "\N{REPLACEMENT CHARACTER}") or reason or stated,
         severity="info",
         weight=_weight(condition, match),
         healthy=match is None,

@@ -129,3 +129,10 @@ def test_a_pause_of_the_cloud_is_no_fault(reason: str, message: str, is_own: boo
     stated = Condition(type="VMEventScheduled", status="True", reason=reason, message=message)
     rows = (ConditionRule(type="VMEventScheduled", is_own=is_own),)
     assert [one.weight for one in conditions.read("gpu-1", [stated], rows, now=now)] == [weight]
+
+
+def test_a_message_can_be_stored_whatever_its_kubelet_writes(now: datetime) -> None:
+    """PostgreSQL takes no NUL: one node's message kept the conditions of all nodes out."""
+    written = Condition(type="KernelDeadlock", status="True", message="a\0b", since=now)
+    [seen] = conditions.read("gpu-1", [written], (ConditionRule(type="KernelDeadlock"),), now=now)
+    assert seen.message == "a\N{REPLACEMENT CHARACTER}b"
