@@ -89,7 +89,11 @@ CODES: Mapping[str, Iterable[str]] = {
     "kcover_portal/rescue/actions/drain.py::_pods_reason::code": (
         *("drain_leaving", "drain_timeout_proceed", "drain_force_failed", "drain_timeout_force", "drain_timeout"),
     ),
-    "kcover_portal/rescue/step/job_restart.py::missing::code": ("pods_not_ended", "pods_starting", "pods_lack_room"),
+    "kcover_portal/rescue/step/jobs/job_restart.py::missing::code": (
+        "pods_not_ended",
+        "pods_starting",
+        "pods_lack_room",
+    ),
 }
 
 # Calls that cannot be read at all, by "file::function", with the reason why they are right nevertheless.

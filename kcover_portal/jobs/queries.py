@@ -19,9 +19,10 @@ from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.kube import port, reasons as kube_reasons, training_jobs
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.kube.controllers import Controllers
 from kcover_portal.rescue.models import JobRestart, Rescue
+from kcover_portal.workloads import training_jobs
 
 JOBS_CACHED_FOR: Final = timedelta(seconds=5)
 SIDE_BY_SIDE: Final = 4  # clusters that are asked at once

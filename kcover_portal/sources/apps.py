@@ -10,7 +10,7 @@ class SourcesConfig(AppConfig):
         """Registers the sources of a new cluster, the queries of steps to Prometheus, and the names of its sources."""
         from kcover_portal.fleet.services import registry  # noqa: PLC0415 - models cannot be imported earlier
         from kcover_portal.policies.queries import name_by  # noqa: PLC0415
-        from kcover_portal.rescue.step import checkpoint_times  # noqa: PLC0415
+        from kcover_portal.rescue.step.jobs import checkpoint_times  # noqa: PLC0415
         from kcover_portal.sources import queries  # noqa: PLC0415
         from kcover_portal.sources.services import look_up_checkpoints, make_watched_sources  # noqa: PLC0415
 

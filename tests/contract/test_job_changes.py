@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kcover_portal.kube import port
-from kcover_portal.kube.training_jobs import NEEDS_RECOVERY
+from kcover_portal.workloads.training_jobs import NEEDS_RECOVERY
 from tests import waiting
 from tests.contract import admission, apiserver as real
 from tests.contract.admission import MERGE, patched

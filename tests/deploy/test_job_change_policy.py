@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kcover_portal.kube import node_exclusion, port, values
-from kcover_portal.kube.training_jobs import NEEDS_RECOVERY
 from kcover_portal.kube.verbs import workloads
+from kcover_portal.workloads.training_jobs import NEEDS_RECOVERY
 from simulator.kubeapi import patches
 from tests.deploy import chart
 from tests.deploy.admission import AdmissionPolicy, is_about

@@ -40,9 +40,9 @@ from kcover_portal.rescue.actions import drain, verify
 from kcover_portal.rescue.control import approvals
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import device_isolations
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.validator import Verdict
 from tests.invariants import episode_end, people_events, walk
 from tests.invariants.conftest import DATABASES

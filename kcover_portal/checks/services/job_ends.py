@@ -23,8 +23,9 @@ from kcover_portal.checks.services import eligibility, runs, validation_profiles
 from kcover_portal.checks.services.deep_checks import BATCHES
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import port
 from kcover_portal.runtime.services import retention
+from kcover_portal.workloads import training_jobs
 
 log = logging.getLogger(__name__)
 

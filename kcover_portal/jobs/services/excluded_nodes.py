@@ -8,7 +8,8 @@ from django.db.models import Count, Max
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import PodFailure
-from kcover_portal.kube import node_exclusion, port, training_jobs
+from kcover_portal.kube import node_exclusion, port
+from kcover_portal.workloads import training_jobs
 
 MAX_EXCLUDED: Final = 2  # nodes of one job over all its restarts: a job that fails everywhere must still find room
 

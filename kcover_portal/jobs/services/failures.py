@@ -17,8 +17,9 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import recovery
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step import job_window
+from kcover_portal.kube import port
+from kcover_portal.rescue.step.jobs import job_window
+from kcover_portal.workloads import training_jobs
 
 RECENT = timedelta(minutes=3)  # an older failure is over, as for kcover's Events
 MAX_OPEN_OF_JOB = 1  # further failures of an attempt follow from the first one

@@ -14,8 +14,9 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import orders, recovery
 from kcover_portal.jobs.services.recovered_jobs import LOOK_EVERY
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import NEEDS_RECOVERY, PROTECTED
+from kcover_portal.kube import port
+from kcover_portal.workloads import training_jobs
+from kcover_portal.workloads.training_jobs import NEEDS_RECOVERY, PROTECTED
 
 log = logging.getLogger(__name__)
 ASKED_BY = f"label {NEEDS_RECOVERY}"

@@ -13,7 +13,7 @@ from kcover import reasons
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
-from kcover_portal.kube import training_jobs
+from kcover_portal.workloads import training_jobs
 
 VALID_FOR = timedelta(days=1)
 

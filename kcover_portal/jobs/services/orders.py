@@ -13,11 +13,12 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.jobs.services import excluded_nodes, order_approval, order_guards
-from kcover_portal.kube import port, reasons as kube_reasons, training_jobs
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import Refused
 from kcover_portal.rescue.step import recheck_guards
+from kcover_portal.workloads import training_jobs
 
 ALIASES = {"vcjob": "VolcanoJob", "sts": "StatefulSet", "lws": "LeaderWorkerSet"}
 

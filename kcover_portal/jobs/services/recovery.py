@@ -16,9 +16,10 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import orders
-from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import job_window
+from kcover_portal.rescue.step.jobs import job_window
+from kcover_portal.workloads import training_jobs
 
 ACTOR = "system"
 RESTART_WINDOW = timedelta(hours=1)

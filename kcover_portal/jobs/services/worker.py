@@ -16,14 +16,15 @@ from kcover.values.kube_names import ObjectName
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
 from kcover_portal.jobs.services.order_calls import HeldBack, OrderCalls, OrderLeaseLost
-from kcover_portal.kube import port, reasons as kube_reasons, training_jobs
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue.actions import restart_jobs
-from kcover_portal.rescue.step import job_window
-from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing
+from kcover_portal.rescue.step.jobs import job_window
+from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from kcover_portal.runtime.services import retention
+from kcover_portal.workloads import training_jobs
 
 log = logging.getLogger(__name__)
 POLL = timedelta(seconds=1)

@@ -7,8 +7,8 @@ from kcover.actions import cordon as core
 from kcover.nodes.node_stage import Stage
 from kcover.plans import plan
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 STATE = Stage.QUARANTINED

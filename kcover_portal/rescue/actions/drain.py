@@ -12,10 +12,13 @@ from kcover import audit, reasons
 from kcover.actions import drain as core
 from kcover.nodes.node_stage import Stage
 from kcover_portal.incidents import services as incidents
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step import checkpoints, evidence, kueue_turns, node_marks, owners
+from kcover_portal.kube import port
+from kcover_portal.rescue.step import evidence
 from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.jobs import checkpoints, kueue_turns, owners
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.workloads import training_jobs
 
 POLL_SECONDS = 0.5
 BLOCKED_SECONDS = (1.0, 2.0, 5.0, 10.0, 15.0)  # between tries while a budget refuses

@@ -2,8 +2,8 @@
 
 from kcover import audit, reasons
 from kcover.actions import label as core
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 
 from kcover import reasons
 from kcover.actions import notify as core
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome, Wait
 
 TIME_LIMIT = timedelta(minutes=2)

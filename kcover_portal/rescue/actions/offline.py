@@ -11,8 +11,9 @@ from kcover import audit, reasons
 from kcover.actions import offline as core, webhook
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
-from kcover_portal.rescue.step import handover, ladder, node_marks, plan_steps
+from kcover_portal.rescue.step import handover, ladder, plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Hold, Outcome
 
 TAINT = port.Taint(*core.TAINT)

@@ -23,9 +23,10 @@ from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power, Seen, Switched
-from kcover_portal.rescue.step import evidence, ladder, node_marks, plan_steps
+from kcover_portal.rescue.step import evidence, ladder, plan_steps
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Retry, Wait
 
 POLL_SECONDS = 2.0

@@ -13,8 +13,10 @@ from kcover.nodes.marks import ANNOTATION, Marks
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.kube.resource_slices import Device
-from kcover_portal.rescue.step import affected_gpus, device_rules, dra_device, errors, node_marks
+from kcover_portal.rescue.step import errors
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.devices import affected_gpus, device_rules, dra_device
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome
 
 

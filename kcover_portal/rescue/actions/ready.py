@@ -3,8 +3,9 @@
 from datetime import timedelta
 
 from kcover import reasons
-from kcover_portal.rescue.step import node_marks, out_of_service, plan_steps
+from kcover_portal.rescue.step import plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks, out_of_service
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll
 
 POLL_SECONDS = 1.0

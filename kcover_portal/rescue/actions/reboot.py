@@ -19,9 +19,10 @@ from kcover import audit, reasons
 from kcover.actions import reboot as core
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
-from kcover_portal.rescue.step import evidence, ladder, node_marks, out_of_service, plan_steps
+from kcover_portal.rescue.step import evidence, ladder, plan_steps
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import Driver, agent, job
+from kcover_portal.rescue.step.marks import node_marks, out_of_service
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 DRIVERS: dict[str, Driver] = {"agent": agent, "job": job}

@@ -6,8 +6,8 @@ from kcover import audit, reasons
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import probations, standbys
-from kcover_portal.rescue.step import node_marks, probation_marks, standby_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks, probation_marks, standby_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 
 

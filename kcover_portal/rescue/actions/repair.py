@@ -13,8 +13,9 @@ from kcover.actions import repair as core
 from kcover.machines import repairs
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
-from kcover_portal.rescue.step import ladder, node_marks, plan_steps, recheck_guards, repair_desk
+from kcover_portal.rescue.step import ladder, plan_steps, recheck_guards, repair_desk
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
 
 LOOK_SECONDS = 30.0  # at a repair, which takes hours

@@ -18,8 +18,9 @@ from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
-from kcover_portal.rescue.step import errors, evidence, ladder, node_marks, plan_steps, recheck_guards
+from kcover_portal.rescue.step import errors, evidence, ladder, plan_steps, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Hold, Outcome, Poll, Replaced, Retry
 
 POLL_SECONDS = 5.0

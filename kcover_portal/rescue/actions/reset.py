@@ -11,9 +11,11 @@ from kcover.actions import reset as core
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.machines import queries as machines
-from kcover_portal.rescue.step import affected_gpus, evidence, node_marks, plan_steps
+from kcover_portal.rescue.step import evidence, plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.devices import affected_gpus
 from kcover_portal.rescue.step.drivers import Resetter, agent, agent_reset, janitor_reset
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
 
 DRIVERS: dict[str, Resetter] = {"agent": agent_reset, "nvsentinel": janitor_reset}

@@ -19,14 +19,17 @@ from kcover import reasons
 from kcover.actions import restart_jobs as core
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import PROTECTED as PROTECTED, Job
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import checkpoints, job_window, node_marks, out_of_service, owners, recheck_guards
+from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, missing, names
+from kcover_portal.rescue.step.jobs import checkpoints, job_window, owners
+from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, missing, names
+from kcover_portal.rescue.step.jobs.restart_progress import RestartProgress
+from kcover_portal.rescue.step.marks import node_marks, out_of_service
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Poll, Wait
-from kcover_portal.rescue.step.restart_progress import RestartProgress
+from kcover_portal.workloads import training_jobs
+from kcover_portal.workloads.training_jobs import PROTECTED as PROTECTED, Job
 
 ENFORCE = Cluster.JobRecovery.ENFORCE
 WINDOW = job_window.WINDOW

@@ -12,9 +12,9 @@ from kcover import audit, reasons
 from kcover.actions import run_checks as core
 from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet.models import Command
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll
 
 PERIODIC = ("remapped", "gpupower", "pciebw", "dcgm")  # what agents run each hour unless told otherwise

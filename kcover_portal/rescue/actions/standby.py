@@ -18,10 +18,11 @@ from kcover_portal.kube import port
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.step import errors, node_marks, recheck_guards, standby_marks
+from kcover_portal.rescue.step import errors, recheck_guards
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks, standby_marks
+from kcover_portal.rescue.step.marks.standby_marks import StandbyUnfit
 from kcover_portal.rescue.step.outcomes import Done, Outcome
-from kcover_portal.rescue.step.standby_marks import StandbyUnfit
 
 MAX_STANDBYS_TRIED = 3  # standbys that turned out unfit; then the plan continues without one
 MAX_LOST_RACES = 20  # each lost race means that another rescue got a standby

@@ -9,12 +9,14 @@ from datetime import datetime, timedelta
 
 from kcover import reasons
 from kcover.actions import stop_jobs as core
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step import checkpoints, node_marks, owners
+from kcover_portal.kube import port
 from kcover_portal.rescue.step.context import Context
-from kcover_portal.rescue.step.job_restart import MAX_NAMES_SHOWN, Restart, names
+from kcover_portal.rescue.step.jobs import checkpoints, owners
+from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, names
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome, Wait
+from kcover_portal.workloads import training_jobs
+from kcover_portal.workloads.training_jobs import Job
 
 END_TIME_LIMIT = timedelta(minutes=15)  # as long as a restarted job may take
 LOCAL_END_TIME_LIMIT = timedelta(minutes=2)  # then what still leaves this node is left to the next steps

@@ -8,8 +8,8 @@ from kcover.actions import taint as core
 from kcover.nodes import readiness_taint
 from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Hold, Outcome
 
 

@@ -15,8 +15,9 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations
-from kcover_portal.rescue.step import node_marks, plan_steps, probation_marks
+from kcover_portal.rescue.step import plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks, probation_marks
 from kcover_portal.rescue.step.outcomes import Done, Failed, Outcome
 
 PLANNED_LOOK = timedelta(seconds=60)  # until a worker looks whether the rescue still returns the node

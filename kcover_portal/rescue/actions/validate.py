@@ -19,9 +19,10 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.queries import seen as when_seen
 from kcover_portal.kube import port
 from kcover_portal.rescue.queries import device_isolations
-from kcover_portal.rescue.step import burn_in, doubtful_reports, matched_rule, node_marks, validator
+from kcover_portal.rescue.step import doubtful_reports, matched_rule, validator
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.marks import burn_in, node_marks
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, Wait
 
 POLL_SECONDS = 1.0

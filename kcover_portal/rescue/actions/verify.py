@@ -22,8 +22,9 @@ from kcover_portal.incidents import queries as incidents, services
 from kcover_portal.incidents.models import Incident
 from kcover_portal.kube import port
 from kcover_portal.lib.prepared import Prepared
-from kcover_portal.rescue.step import doubtful_reports, matched_rule, node_marks, out_of_service, plan_steps
+from kcover_portal.rescue.step import doubtful_reports, matched_rule, plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks, out_of_service
 from kcover_portal.rescue.step.outcomes import Done, Failed, Hold, Outcome, Poll, StartOver, Wait
 
 POLL_SECONDS = 1.0

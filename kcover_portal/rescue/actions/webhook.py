@@ -8,9 +8,10 @@ from datetime import timedelta
 
 from kcover import reasons
 from kcover.actions import webhook as core
-from kcover_portal.rescue.step import handover, node_marks, recheck_guards
+from kcover_portal.rescue.step import handover, recheck_guards
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.handover import BACKOFF_SECONDS
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome, Wait
 
 

@@ -11,7 +11,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Probation
 from kcover_portal.rescue.queries import probations
-from kcover_portal.rescue.step import probation_marks
+from kcover_portal.rescue.step.marks import probation_marks
 
 
 def end_probation(node: Node, *, actor: str, reason: str, now: datetime) -> Probation:

@@ -21,7 +21,7 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.models import Rescue, Step
-from kcover_portal.rescue.step import device_rules
+from kcover_portal.rescue.step.devices import device_rules
 
 log = logging.getLogger(__name__)
 

@@ -21,8 +21,9 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.actions.uncordon import PLANNED_LOOK
 from kcover_portal.rescue.models import Probation, Rescue
 from kcover_portal.rescue.queries import probations
-from kcover_portal.rescue.step import call_answers, errors, node_lock, probation_marks
+from kcover_portal.rescue.step import call_answers, errors, node_lock
 from kcover_portal.rescue.step.errors import AnotherMachine
+from kcover_portal.rescue.step.marks import probation_marks
 
 log = logging.getLogger(__name__)
 

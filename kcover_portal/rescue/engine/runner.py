@@ -24,9 +24,10 @@ from kcover_portal.rescue.engine import kube_events, outcome_rows, settle
 from kcover_portal.rescue.lifecycle import replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import traces
-from kcover_portal.rescue.step import errors, node_lock, node_marks, recheck_guards
+from kcover_portal.rescue.step import errors, node_lock, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import (
     Done,
     Failed,

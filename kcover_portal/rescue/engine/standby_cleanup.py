@@ -12,7 +12,8 @@ from kcover_portal.kube import port
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.models import Assignment
 from kcover_portal.rescue.queries import standbys
-from kcover_portal.rescue.step import call_answers, errors, node_lock, standby_marks
+from kcover_portal.rescue.step import call_answers, errors, node_lock
+from kcover_portal.rescue.step.marks import standby_marks
 from kcover_portal.runtime.services import leases
 
 log = logging.getLogger(__name__)

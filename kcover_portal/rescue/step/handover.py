@@ -19,9 +19,10 @@ from kcover import audit, reasons
 from kcover.actions import webhook as core
 from kcover_portal.encryption import SecretUnreadable
 from kcover_portal.lib import outgoing
-from kcover_portal.rescue.step import node_marks, recheck_guards
+from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.drivers import agent
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, HandedOver, Hold, Outcome, Wait
 
 CALL_TIMEOUT_SECONDS = 15.0  # for one call; the lease is longer

@@ -18,11 +18,11 @@ from kcover.sources import prometheus_samples
 from kcover.sources.observation import Unreadable
 from kcover_portal import encryption
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step.checkpoint_times import Answer, key
+from kcover_portal.rescue.step.jobs.checkpoint_times import Answer, key
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import prometheus_pull
 from kcover_portal.sources.services.pull_request import NotRead
+from kcover_portal.workloads.training_jobs import Job
 
 SECONDS: Final = 3.0  # for all queries of one look-up
 MAX_CONCURRENT_LOOKS: Final = 2  # of a process: a server that hangs must not take the workers from the rescues

@@ -18,11 +18,12 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.jobs.models import PodFailure
 from kcover_portal.jobs.services import failures
-from kcover_portal.kube import port, reasons as kube_reasons, training_jobs
+from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import source_settings
 from kcover_portal.sources.services.intake import take
+from kcover_portal.workloads import training_jobs
 
 log = logging.getLogger(__name__)
 

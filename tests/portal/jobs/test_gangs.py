@@ -5,8 +5,9 @@ import random
 import pytest
 
 from kcover.values.kube_names import ObjectName
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.rescue.step.job_restart import Restart
+from kcover_portal.kube import port
+from kcover_portal.rescue.step.jobs.job_restart import Restart
+from kcover_portal.workloads import training_jobs
 from tests.portal.rescue.operators import WithOperators, pods_of
 
 KINDS = {

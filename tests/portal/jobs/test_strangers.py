@@ -5,9 +5,10 @@ import pytest
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder, PodFailure
-from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import port
 from kcover_portal.kube.controllers import MAX_READS
-from kcover_portal.rescue.step.job_restart import Restart
+from kcover_portal.rescue.step.jobs.job_restart import Restart
+from kcover_portal.workloads import training_jobs
 from tests.codes import codes_of
 from tests.portal.jobs.job_world import JobWorld
 from tests.portal.jobs.test_failed_pods import Watch

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from kcover_portal.jobs import services as jobs
-from kcover_portal.kube.training_jobs import CHECKPOINT, NEEDS_RECOVERY, NOTIFY, PROTECTED
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.policies import services as policies
+from kcover_portal.workloads.training_jobs import CHECKPOINT, NEEDS_RECOVERY, NOTIFY, PROTECTED
 from tests.codes import codes_of
 from tests.portal.notify.conftest import make_channel
 from tests.portal.notify.receiver import Receiver

@@ -4,9 +4,9 @@ import pytest
 
 from kcover import reasons
 from kcover_portal.kube import port
-from kcover_portal.kube.training_jobs import PROTECTED
 from kcover_portal.rescue.actions import stop_jobs
 from kcover_portal.rescue.models import JobRestart
+from kcover_portal.workloads.training_jobs import PROTECTED
 from tests.codes import code_of
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators

@@ -10,11 +10,11 @@ import pytest
 from kcover.faults.fault import Fault
 from kcover.reasons import Reason
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY, PROTECTED, Job
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source
+from kcover_portal.workloads.training_jobs import CHECKPOINT, NOTIFY, PROTECTED, Job
 from tests.codes import codes_of
 from tests.portal.rescue.operators import WithOperators
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, add_job

@@ -6,7 +6,7 @@ import pytest
 
 from kcover.faults import catalog
 from kcover.faults.fault import Fault
-from kcover_portal.kube.training_jobs import CHECKPOINT
+from kcover_portal.workloads.training_jobs import CHECKPOINT
 from tests.codes import code_of
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators

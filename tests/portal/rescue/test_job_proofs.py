@@ -6,7 +6,7 @@ import pytest
 
 from kcover import actions
 from kcover.jobs import checkpoint_query
-from kcover_portal.kube.training_jobs import CHECKPOINT, NOTIFY
+from kcover_portal.workloads.training_jobs import CHECKPOINT, NOTIFY
 from tests import proofs
 from tests.portal.rescue.operators import WithOperators
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, POLICY, add_job

@@ -7,7 +7,7 @@ import pytest
 
 from kcover import reasons
 from kcover_portal.kube import port
-from kcover_portal.kube.training_jobs import PROTECTED
+from kcover_portal.workloads.training_jobs import PROTECTED
 from tests.codes import code_of, codes_of
 from tests.portal.rescue.operators import WithOperators
 from tests.portal.rescue.test_actions_restart_jobs import GUARDS, KUBEFLOW

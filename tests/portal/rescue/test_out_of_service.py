@@ -12,7 +12,7 @@ from kcover_portal.machines import services as machines
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.rescue.step import out_of_service
+from kcover_portal.rescue.step.marks import out_of_service
 from tests.portal.machines.controllers import PASSWORD, USERNAME, Controller
 from tests.portal.rescue import worker_kills
 from tests.portal.rescue.operators import WithOperators, pods_of

@@ -1,8 +1,8 @@
 """mark_maintenance: labels the node for the team that maintains the machines."""
 
 from kcover import audit, reasons
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 from kcover_portal.rescue.step.outcomes import Done, Outcome
 from tests.portal.toy_action import spec
 

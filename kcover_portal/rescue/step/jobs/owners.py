@@ -11,11 +11,11 @@ from django.db import transaction
 
 from kcover import audit, reasons
 from kcover.actions import moved_jobs as core
-from kcover_portal.kube.training_jobs import Job
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.step import checkpoint_times, checkpoints
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.jobs import checkpoint_times, checkpoints
 from kcover_portal.rescue.step.outcomes import Done, Outcome
+from kcover_portal.workloads.training_jobs import Job
 
 MAX_JOBS = 50  # of one node, whose owners get messages
 

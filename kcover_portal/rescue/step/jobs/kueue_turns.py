@@ -16,11 +16,12 @@ from kcover import reasons
 from kcover.actions import drain as core
 from kcover.plans import lifecycle
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube import port, training_jobs
+from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
-from kcover_portal.rescue.step import checkpoint_times
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.jobs import checkpoint_times
 from kcover_portal.rescue.step.outcomes import Hold, Outcome, Wait
+from kcover_portal.workloads import training_jobs
 
 POLL_SECONDS = 2.0
 MAX_NAMES_SHOWN = 8  # workloads in a sentence

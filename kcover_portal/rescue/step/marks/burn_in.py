@@ -8,9 +8,9 @@ from kcover.nodes import marks as core_marks, readiness_taint
 from kcover.nodes.node_stage import Stage
 from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
 from kcover_portal.rescue.step.errors import TakenBack
+from kcover_portal.rescue.step.marks import node_marks
 
 
 def keep_from_work(context: Context) -> port.Node:

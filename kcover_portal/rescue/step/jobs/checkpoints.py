@@ -12,10 +12,11 @@ from datetime import datetime, timedelta
 from kcover import reasons
 from kcover.actions import moved_jobs as core
 from kcover_portal.incidents import queries as incidents
-from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step import checkpoint_times, plan_steps
+from kcover_portal.rescue.step import plan_steps
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.jobs import checkpoint_times
 from kcover_portal.rescue.step.outcomes import Wait
+from kcover_portal.workloads.training_jobs import Job
 
 POLL_SECONDS = 2.0
 QUERY_POLL_SECONDS = 10.0  # between two rounds of queries

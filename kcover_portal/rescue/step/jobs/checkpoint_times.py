@@ -7,8 +7,8 @@ from typing import Protocol, TypeAlias
 from kcover import reasons
 from kcover.actions import moved_jobs as core
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.workloads.training_jobs import Job
 
 Answer: TypeAlias = datetime | reasons.Reason  # the time of the last checkpoint, or the reason why it is unknown
 

@@ -11,10 +11,12 @@ from kcover.nodes.node_stage import Stage
 from kcover_portal.kube import port
 from kcover_portal.rescue.models import Step
 from kcover_portal.rescue.queries import device_isolations
-from kcover_portal.rescue.step import device_rules, probation_marks, recheck_guards
+from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
+from kcover_portal.rescue.step.devices import device_rules
 from kcover_portal.rescue.step.drivers import job
 from kcover_portal.rescue.step.errors import TakenBack, WriteForbidden
+from kcover_portal.rescue.step.marks import probation_marks
 
 Marks = core_marks.Marks
 RETURNS = (audit.Call.UNCORDON, audit.Call.YIELD)  # the node takes work again, after a repair or by somebody's hand

@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from kcover.actions.attributes import CHANNEL_NAME
-from kcover_portal.kube import namespace_channels, port
+from kcover_portal.kube import port
 from kcover_portal.kube.controllers import NAME, Controllers
+from kcover_portal.workloads import namespace_channels
 
 PROTECTED: Final = port.PROTECTED_LABEL
 NEEDS_RECOVERY: Final = "kcover.io/need-recovery"

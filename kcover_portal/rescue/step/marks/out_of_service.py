@@ -12,8 +12,8 @@ from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
 from kcover_portal.machines.drivers import Power
-from kcover_portal.rescue.step import node_marks
 from kcover_portal.rescue.step.context import Context
+from kcover_portal.rescue.step.marks import node_marks
 
 MAX_SKEW_SECONDS = 30  # of a clock that dates a report; a cluster notices a silent kubelet after 40 s
 TAINT = port.Taint("node.kubernetes.io/out-of-service", "nodeshutdown", "NoExecute")

@@ -14,8 +14,9 @@ from kcover_portal.fleet import queries as fleet
 from kcover_portal.kube import port
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Assignment
-from kcover_portal.rescue.step import probation_marks, recheck_guards
+from kcover_portal.rescue.step import recheck_guards
 from kcover_portal.rescue.step.errors import WriteForbidden
+from kcover_portal.rescue.step.marks import probation_marks
 
 # Pool labels that people chose. Labels with a prefix belong to a platform, which uses them to identify machines.
 ROLE_KEYS = tuple(key for key in fleet.POOL_LABELS if "/" not in key)

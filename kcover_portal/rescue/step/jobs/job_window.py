@@ -7,9 +7,9 @@ from django.db.models import F, QuerySet
 
 from kcover import reasons
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.kube.training_jobs import Job
 from kcover_portal.rescue.models import JobRestart, Rescue
 from kcover_portal.runtime.services import retention
+from kcover_portal.workloads.training_jobs import Job
 
 WINDOW = timedelta(seconds=30)
 

@@ -9,9 +9,10 @@ from typing import Any, Protocol, Self
 from kcover import audit, reasons
 from kcover.values.digests import digest
 from kcover.values.kube_names import ObjectName
-from kcover_portal.kube import port, training_jobs
-from kcover_portal.kube.training_jobs import Job
-from kcover_portal.rescue.step.restart_progress import RestartProgress, how_far_back
+from kcover_portal.kube import port
+from kcover_portal.rescue.step.jobs.restart_progress import RestartProgress, how_far_back
+from kcover_portal.workloads import training_jobs
+from kcover_portal.workloads.training_jobs import Job
 
 MAX_NAMES_SHOWN = 8  # names in a sentence
 

@@ -1,0 +1,1 @@
+"""One GPU instead of a node: its names, its DeviceTaintRule."""

@@ -1,0 +1,1 @@
+"""Training jobs on the node of a step: their owners, checkpoints, restarts and windows."""

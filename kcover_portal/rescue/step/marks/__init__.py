@@ -1,0 +1,1 @@
+"""What a step writes on nodes: state, taints, labels, and what it takes back."""
