@@ -8,55 +8,29 @@ from django.urls import path, re_path
 from drf_spectacular.views import SpectacularAPIView
 
 from kcover_portal.api.docs import Docs
-from kcover_portal.api.v1 import (
-    account,
+from kcover_portal.api.v1 import base, policies, scopes, status
+from kcover_portal.api.v1.checks import checks, preflight, preflight_gate, preflight_plans, validations
+from kcover_portal.api.v1.jobs import jobs
+from kcover_portal.api.v1.nodes import cluster_tests, clusters, node_history, nodes, probations, standbys
+from kcover_portal.api.v1.people import account, namespace_routes, notifications, roles, saved_views, tokens
+from kcover_portal.api.v1.record import audit, audit_sinks, evidence, proofs, reports, signing_keys
+from kcover_portal.api.v1.repairs import jira_events, mail_replies, parts, repairs, vendor_events
+from kcover_portal.api.v1.rescues import (
     after_close,
     approval_links,
     approvals,
-    audit,
-    audit_sinks,
-    base,
     changes,
-    checks,
-    cluster_tests,
-    clusters,
     decisions,
-    evidence,
     incidents,
-    jira_events,
-    jobs,
-    mail_replies,
     many_nodes,
-    namespace_routes,
     needs,
     needs_person,
     node_actions,
-    node_history,
-    nodes,
-    notifications,
-    parts,
     pause,
-    policies,
-    preflight,
-    preflight_gate,
-    preflight_plans,
-    probations,
-    proofs,
-    repairs,
-    reports,
     rescues,
-    roles,
     safety,
-    saved_views,
-    scopes,
-    signing_keys,
-    sources,
-    standbys,
-    status,
-    tokens,
-    validations,
-    vendor_events,
 )
+from kcover_portal.api.v1.sources import sources
 
 app_name = "api"
 

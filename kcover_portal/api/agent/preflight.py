@@ -13,7 +13,8 @@ from kcover import reasons
 from kcover.values import strict_json
 from kcover_portal.api.agent.credentials import Credential, speaks_for
 from kcover_portal.api.agent.problem_responses import Refusal
-from kcover_portal.api.v1 import base, preflight as door
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.checks import preflight as door
 from kcover_portal.fleet.services import node_selection
 from kcover_portal.lib.errors import FieldError, FieldErrors
 from kcover_portal.preflight import services

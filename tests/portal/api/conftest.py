@@ -11,7 +11,8 @@ from kcover import audit, reasons
 from kcover.decisions import guards
 from kcover_portal.accounts import services as accounts
 from kcover_portal.api.agent import app
-from kcover_portal.api.v1 import preflight, sources
+from kcover_portal.api.v1.checks import preflight
+from kcover_portal.api.v1.sources import sources
 from kcover_portal.fleet.models import Agent, Cluster, Gpu, Node
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident, Occurrence

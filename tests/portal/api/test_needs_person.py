@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 from kcover import reasons
 from kcover.needs import Need
 from kcover_portal import needs_person
-from kcover_portal.api.v1 import needs_person as door
+from kcover_portal.api.v1.rescues import needs_person as door
 from kcover_portal.fleet.models import Cluster
 from tests.portal.api.conftest import WATCH_FAILURE, WHY, Api, add_fault, add_node, caller, fields, problem
 

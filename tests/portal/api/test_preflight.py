@@ -7,7 +7,7 @@ import pytest
 
 from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.v1 import preflight
+from kcover_portal.api.v1.checks import preflight
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.kube.errors import Unavailable

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from kcover.machines import jira, repairs, vendor_events
 from kcover.machines.repairs import State, Verb
-from kcover_portal.api.v1 import ticket_doors
+from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Issue, Sink
 from kcover_portal.fleet.models import Node

@@ -22,7 +22,7 @@ from kcover.machines import mail_replies
 from kcover.machines.repairs import Verb
 from kcover.machines.vendor_events import VendorEvent
 from kcover_portal.accounts.models import FailedAttempts
-from kcover_portal.api.v1 import ticket_doors
+from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.audit_stream import queries, services as sinks
 from kcover_portal.audit_stream.models import Refusal, Sink
 from kcover_portal.audit_stream.queries import mail_tokens

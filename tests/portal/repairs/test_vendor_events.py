@@ -17,7 +17,7 @@ from django.utils import timezone
 from kcover.machines.repairs import Verb
 from kcover.machines.vendor_events import SCOPES, VendorEvent
 from kcover_portal.accounts.models import AttemptCounter
-from kcover_portal.api.v1 import ticket_doors, vendor_events as door
+from kcover_portal.api.v1.repairs import ticket_doors, vendor_events as door
 from kcover_portal.audit_stream import services as sinks
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Node

@@ -10,7 +10,7 @@ from django.test import Client
 from django.utils import timezone
 
 from kcover_portal.accounts import services as accounts
-from kcover_portal.api.v1 import sources
+from kcover_portal.api.v1.sources import sources
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.sources import services
 from kcover_portal.sources.models import Source

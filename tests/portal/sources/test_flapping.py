@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 
 from kcover.nodes import health
-from kcover_portal.api.v1 import sources
+from kcover_portal.api.v1.sources import sources
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents import queries, services
 from kcover_portal.incidents.models import Incident

@@ -14,7 +14,7 @@ from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.leaky_buckets import LeakyBuckets
-from kcover_portal.api.v1 import sources
+from kcover_portal.api.v1.sources import sources
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents.models import Incident
 from kcover_portal.sources.models import Source, TakenEvent

@@ -14,7 +14,7 @@ from kcover import reasons
 from kcover.decisions import decide as core
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.incidents import NUMBERED
+from kcover_portal.api.v1.rescues.incidents import NUMBERED
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import services

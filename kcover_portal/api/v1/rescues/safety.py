@@ -21,7 +21,8 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base, changes, scopes
+from kcover_portal.api.v1 import base, scopes
+from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.filtersets import MaintenanceFilter
 from kcover_portal.fleet.models import Cluster, Maintenance

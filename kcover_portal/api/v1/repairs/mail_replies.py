@@ -10,8 +10,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kcover_portal.api.body_parsers import MAX_BYTES, refuse_encoded, whole
-from kcover_portal.api.v1 import base, ticket_doors
-from kcover_portal.api.v1.vendor_events import VendorEventSerializer
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.repairs import ticket_doors
+from kcover_portal.api.v1.repairs.vendor_events import VendorEventSerializer
 from kcover_portal.repairs.services import mail_events
 
 MEDIA_TYPE: Final = "message/rfc822"

@@ -20,7 +20,7 @@ from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import decides, require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
-from kcover_portal.api.v1.rescues import RescueSerializer, detailed
+from kcover_portal.api.v1.rescues.rescues import RescueSerializer, detailed
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.models import Rescue

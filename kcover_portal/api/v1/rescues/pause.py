@@ -15,7 +15,8 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base, changes
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import pending_changes

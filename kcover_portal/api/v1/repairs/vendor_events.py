@@ -10,8 +10,9 @@ from rest_framework.response import Response
 
 from kcover.machines.vendor_events import VendorEvent
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
-from kcover_portal.api.v1 import base, ticket_doors
-from kcover_portal.api.v1.repairs import PartBody, SerialBody
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.repairs import ticket_doors
+from kcover_portal.api.v1.repairs.repairs import PartBody, SerialBody
 from kcover_portal.repairs.services import vendor_events
 
 MAX_BODY: Final = 64 * 1024  # bytes

@@ -27,9 +27,9 @@ from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require, step_up
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.cloudevent_parsers import BatchParser, StructuredParser
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.sources.cloudevent_parsers import BatchParser, StructuredParser
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization

@@ -14,8 +14,8 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.node_actions import ReasonBody
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.api.v1.rescues.node_actions import ReasonBody
 from kcover_portal.fleet.models import Node
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Probation

@@ -23,9 +23,10 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.api import pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
-from kcover_portal.api.v1 import base, changes, deadlines
+from kcover_portal.api.v1 import base, deadlines
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.rescues import changes
 from kcover_portal.fleet.models import MAX_NCCL_EVERY, OBJECT_NAME, Cluster
 from kcover_portal.fleet.services import cluster_settings, pending_changes
 from kcover_portal.lib.errors import FieldError

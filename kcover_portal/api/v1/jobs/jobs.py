@@ -19,8 +19,8 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.node_actions import ReasonBody
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.rescues.node_actions import ReasonBody
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services

@@ -15,8 +15,8 @@ from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require_somewhere
 from kcover_portal.api.v1 import base, scopes
-from kcover_portal.api.v1.node_actions import VERBS, ReasonBody
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.api.v1.rescues.node_actions import VERBS, ReasonBody
 from kcover_portal.fleet.models import Node
 from kcover_portal.fleet.services import scope_checks
 from kcover_portal.lib.errors import FieldError

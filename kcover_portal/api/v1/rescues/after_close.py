@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.node_actions import PlannedStepSerializer
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.api.v1.rescues.node_actions import PlannedStepSerializer
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.rescue import services as rescue

@@ -21,8 +21,8 @@ from kcover_portal.api import http_errors, idempotency, pagination
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require
 from kcover_portal.api.v1 import base
-from kcover_portal.api.v1.needs_person import ItemSerializer
 from kcover_portal.api.v1.reason_fields import ReasonSerializer
+from kcover_portal.api.v1.rescues.needs_person import ItemSerializer
 from kcover_portal.api.v1.schema import Schema
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.needs import queries, services

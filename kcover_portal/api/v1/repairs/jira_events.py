@@ -11,7 +11,8 @@ from rest_framework.response import Response
 
 from kcover.machines import ticket_text
 from kcover_portal.api.body_parsers import MAX_BYTES, StrictJsonParser, refuse_encoded
-from kcover_portal.api.v1 import base, ticket_doors
+from kcover_portal.api.v1 import base
+from kcover_portal.api.v1.repairs import ticket_doors
 from kcover_portal.repairs.services import jira_events
 
 LAST_MILLISECOND: Final = 32_503_680_000_000  # of the year 2999

@@ -1,0 +1,1 @@
+"""Checks, validations, preflight and pair tests."""

@@ -1,0 +1,1 @@
+"""Training jobs: orders, and when they must be done."""

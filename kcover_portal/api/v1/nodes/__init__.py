@@ -1,0 +1,1 @@
+"""Clusters and nodes: what they are, and acts on them."""

@@ -1,0 +1,1 @@
+"""People: accounts, roles, tokens, views, and messages to them."""

@@ -1,0 +1,1 @@
+"""The record: audit log, sinks, proofs, evidence, reports."""

@@ -1,0 +1,1 @@
+"""Repairs and parts, and the doors of vendors, Jira and mail."""

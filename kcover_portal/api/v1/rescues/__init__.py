@@ -1,0 +1,1 @@
+"""Faults, decisions, rescues, approvals, and what bounds them."""

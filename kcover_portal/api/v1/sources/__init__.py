@@ -1,0 +1,1 @@
+"""Sources of faults, and what they send."""
