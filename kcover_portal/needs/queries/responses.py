@@ -4,12 +4,17 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import Final, Self
+
+from django.db.models import F, Window
+from django.db.models.functions import RowNumber
 
 from kcover import need_causes
 from kcover_portal.needs.models import NeedAct
 
-MAX_ACTS = 2000  # of all needs that are shown; the newest
+# The newest acts that are read: whoever writes many hides nobody else's, and makes no page long.
+MAX_OF_PERSON: Final = 2000  # about all needs that are shown
+MAX_OF_VERB: Final = 20  # of one verb of a person about one need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +63,12 @@ class Handling:
 
 
 def acts_of(needs: Collection[str]) -> dict[str, Sequence[NeedAct]]:
-    """The acts about these needs, oldest first. One query."""
+    """The acts about these needs, oldest first; of each person the newest. One query."""
     found: dict[str, list[NeedAct]] = defaultdict(list)
-    rows = NeedAct.objects.filter(need__in=needs).order_by("-id")[:MAX_ACTS]
-    for act in reversed(rows):
+    last = F("id").desc()
+    of_person = Window(RowNumber(), partition_by=[F("by")], order_by=last)
+    of_verb = Window(RowNumber(), partition_by=[F("need"), F("by"), F("verb")], order_by=last)
+    rows = NeedAct.objects.filter(need__in=needs).annotate(of_person=of_person, of_verb=of_verb)
+    for act in rows.filter(of_person__lte=MAX_OF_PERSON, of_verb__lte=MAX_OF_VERB).order_by("id"):
         found[act.need].append(act)
     return dict(found)

@@ -248,6 +248,25 @@ def test_a_snooze_ends_by_itself(racks: list[Node], admin: Api, now: datetime) -
     assert admin.get("needs").json()["count"] == 1
 
 
+def test_many_notes_of_one_person_hide_nothing_of_others(racks: list[Node], admin: Api, now: datetime) -> None:
+    add_fault(racks[3], now, code="62")
+    flooded, other = sorted(entries(admin), key=lambda entry: -len(entry["nodes"]))
+    for entry in (flooded, other):
+        assert admin.post(f"needs/{entry['id']}/acknowledge").status_code == 200
+        admin.post(f"needs/{entry['id']}/note", {"text": "spare part is on its way"})
+    row = NeedAct.objects.filter(need=flooded["id"]).latest("pk")
+    row.by, row.text = "user:olga", "x" * 500
+    NeedAct.objects.bulk_create([NeedAct(**{**_columns(row), "pk": None}) for _ in range(2100)])
+    for entry in entries(admin):
+        own = [note for note in entry["notes"] if note["by"] == "user:ada"]
+        assert (entry["acknowledged_by"], len(own)) == ("user:ada", 1), entry["id"]
+        assert len(entry["notes"]) == (21 if entry["id"] == flooded["id"] else 1)
+
+
+def _columns(row: NeedAct) -> dict[str, Any]:
+    return {column.attname: getattr(row, column.attname) for column in NeedAct._meta.concrete_fields}
+
+
 def test_refusals(waiting: dict[str, str], admin: Api, viewer: Api, now: datetime) -> None:
     by_kind = {entry["kind"]: entry["id"] for entry in entries(admin)}
     later = (now + timedelta(hours=1)).isoformat()
