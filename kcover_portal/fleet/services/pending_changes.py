@@ -14,7 +14,7 @@ from kcover.decisions import guards
 from kcover.policy import document
 from kcover_portal.fleet import queries, services
 from kcover_portal.fleet.models import Cluster, PendingChange
-from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.fleet.services import cluster_settings, pools
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import Refused
@@ -24,6 +24,7 @@ from kcover_portal.runtime.models import Installation, Mode
 VALID_FOR = timedelta(days=1)
 HAND_APPROVALS = (Cluster.HandApproval.NEVER, Cluster.HandApproval.MODE, Cluster.HandApproval.ALWAYS)  # strictest last
 SECOND_FACTORS = (Cluster.SecondFactor.OFF, Cluster.SecondFactor.APPROVERS, Cluster.SecondFactor.ALL)  # strictest last
+DECIDERS = {"policies": {"policies"}, "external": {"external"}, "both": {"policies", "external"}}
 JOB_RECOVERIES = ("off", "shadow", "approve", "enforce")  # strictest first
 GUARDS, SETTINGS, RESUME = "guards", "settings", "resume"  # kinds of changes
 
@@ -39,7 +40,11 @@ def loosens_mode(row: Cluster | Installation, mode: str | None) -> bool:
 
 
 def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
-    """Returns whether the settings let the portal, or one person, do more than before."""
+    """Returns whether the settings let the portal, or one person, do more than before.
+
+    Other labels of the topology count, because budgets, floors and storms are counted by them. Raises FieldError for an
+    invalid topology.
+    """
     rank = HAND_APPROVALS.index
     return (
         loosens_mode(cluster, changes.get("mode"))
@@ -51,6 +56,8 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or (bool(cluster.acted_on_by) and not changes.get("acted_on_by", cluster.acted_on_by))
         or (cluster.action_lease and not changes.get("action_lease", True))
         or (cluster.drills == Cluster.Drills.RECORD and changes.get("drills") == Cluster.Drills.ACT)
+        or not DECIDERS[changes.get("decision_mode", cluster.decision_mode)] <= DECIDERS[cluster.decision_mode]
+        or ("topology" in changes and pools.checked(changes["topology"]) != cluster.topology)
     )
 
 

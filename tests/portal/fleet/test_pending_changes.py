@@ -89,6 +89,16 @@ def test_fewer_people_with_a_second_factor_loosen(east: Cluster, before: str, af
     assert pending_changes.loosens_settings(east, {"second_factor": after}) is loosens
 
 
+@pytest.mark.parametrize("before", ["policies", "external", "both"])
+@pytest.mark.parametrize("after", ["policies", "external", "both"])
+def test_an_operator_lets_nobody_else_decide(east: Cluster, now: datetime, before: str, after: str) -> None:
+    """Rules that an admin set aside, or a decision system, would act at once."""
+    Cluster.objects.update(decision_mode=before)
+    answer = patch(person("olga", "operator", now), "", {"decision_mode": after})
+    assert answer.status_code == (200 if before in ("both", after) else 403)
+    assert patch(person("ada", "admin", now), "", {"decision_mode": after}).status_code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "body", "read"),
     [
@@ -97,12 +107,14 @@ def test_fewer_people_with_a_second_factor_loosen(east: Cluster, before: str, af
         ("", {"hand_approval": "never"}, lambda east: east.hand_approval == "never"),
         ("", {"second_admin": False}, lambda east: east.second_admin is False),
         ("", {"isolate_before_approval": True}, lambda east: east.isolate_before_approval is True),
+        ("", {"decision_mode": "both"}, lambda east: east.decision_mode == "both"),
+        ("", {"topology": {"pool": "kubernetes.io/hostname"}}, lambda east: bool(east.topology)),
     ],
 )
 def test_a_second_admin_confirms_what_loosens(
     east: Cluster, ada: Api, bea: Api, path: str, body: dict[str, Any], read: Any
 ) -> None:
-    Cluster.objects.update(second_admin=True, isolate_before_approval=False)
+    Cluster.objects.update(second_admin=True, isolate_before_approval=False, decision_mode="external")
     waits = patch(ada, path, {**body, "reason": "tonight"})
     assert (waits.status_code, waits.json()["state"]) == (202, "open")
     east.refresh_from_db()
@@ -133,6 +145,7 @@ def test_what_tightens_is_immediate(east: Cluster, ada: Api) -> None:
     Cluster.objects.update(second_admin=True)
     assert patch(ada, "/guards", {"breaker": {"limit": 2}, "floor": {"percent": 90}}).status_code == 200
     assert patch(ada, "", {"mode": "shadow"}).status_code == 200
+    assert patch(ada, "", {"topology": {"pool": ""}, "decision_mode": "external"}).status_code == 200
     assert ada.post("pause", {"reason": "x"}).status_code == 200
     assert not PendingChange.objects.exists()
 

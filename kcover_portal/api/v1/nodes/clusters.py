@@ -219,6 +219,8 @@ LOOSENS = (
     "action_lease",
     "job_recovery",
     "drills",
+    "decision_mode",
+    "topology",
 )
 
 
