@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
@@ -116,6 +117,12 @@ def later(response: HttpResponse, refusal: Temporary) -> HttpResponse:
     response.status_code = HTTPStatus.TOO_MANY_REQUESTS
     response.headers["Retry-After"] = str(refusal.retry_after)
     return response
+
+
+def page_of_portal(request: HttpRequest, wanted: str) -> str:
+    """Returns ``wanted`` if it is the address of a page of this portal, else ""."""
+    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    return wanted if safe and wanted.startswith("/") else ""  # redirects take a text without / for a route's name
 
 
 def lead(request: Request, target: str) -> HttpResponse:

@@ -7,7 +7,6 @@ from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
@@ -15,7 +14,7 @@ from django.views.decorators.http import require_http_methods
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.services import recovery_codes, second_factors
 from kcover_portal.console import factor_setup
-from kcover_portal.console.access import Request, dialog, lead, signed_in
+from kcover_portal.console.access import Request, dialog, lead, page_of_portal, signed_in
 from kcover_portal.console.confirmation import confirm_for_factors
 from kcover_portal.lib import localization
 
@@ -108,7 +107,6 @@ def _codes(request: Request, codes: list[str]) -> HttpResponse:
 def confirm(request: Request) -> HttpResponse:
     """Give a second factor, or the password if there is none, then go on to ``next`` with GET."""
     wanted = request.POST.get("next") or request.GET.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    target = wanted if safe and wanted else reverse("console:account")
+    target = page_of_portal(request, wanted) or reverse("console:account")
     confirm_for_factors(request, target=target)
     return redirect(target)

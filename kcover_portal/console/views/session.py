@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_http_methods, require_POST
 
@@ -20,7 +19,7 @@ from kcover_portal.accounts import queries as accounts, services as account_serv
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.accounts.services import oidc
 from kcover_portal.console import admission, form_dialog, forms
-from kcover_portal.console.access import Request, later, require, signed_in
+from kcover_portal.console.access import Request, later, page_of_portal, require, signed_in
 from kcover_portal.console.forms import sign_in
 from kcover_portal.fleet import services
 from kcover_portal.runtime import queries as runtime
@@ -37,6 +36,9 @@ class SignIn(LoginView):
     template_name = "console/pages/sign_in.html"
     authentication_form = sign_in.SignIn
     redirect_authenticated_user = True
+
+    def get_redirect_url(self, request: HttpRequest | None = None) -> str:
+        return page_of_portal(self.request, super().get_redirect_url())
 
     def get_context_data(self, **more: Any) -> dict[str, Any]:
         return super().get_context_data(**more, **admission.ways_in())
@@ -75,9 +77,7 @@ def sign_out(request: HttpRequest) -> HttpResponse:
 @require_POST
 def preferences(request: HttpRequest) -> HttpResponse:
     """Store language and time zone with the person, and the language in a cookie for the sign-in page."""
-    wanted = request.POST.get("next", "/")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    response = redirect(wanted if safe else "/")
+    response = redirect(page_of_portal(request, request.POST.get("next", "")) or "/")
     user = request.user if isinstance(request.user, User) else None
     language, zone = request.POST.get("language"), request.POST.get("zone")
     if language in dict(settings.LANGUAGES):

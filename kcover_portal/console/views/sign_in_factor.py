@@ -8,7 +8,6 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -17,7 +16,7 @@ from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import User
 from kcover_portal.accounts.services import passkeys, pending_sign_ins, second_factors, throttle
 from kcover_portal.console import admission, factor_setup
-from kcover_portal.console.access import later
+from kcover_portal.console.access import later, page_of_portal
 from kcover_portal.console.forms import second_factors as forms, sign_in
 from kcover_portal.lib import localization
 
@@ -100,9 +99,7 @@ def with_passkey(request: HttpRequest) -> HttpResponse:
         return redirect("console:home")
     answer = forms.Factor(request.POST)
     given = answer.given() if answer.is_valid() else None
-    wanted = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    target = wanted if safe and wanted else reverse("console:home")
+    target = page_of_portal(request, request.POST.get("next", "")) or reverse("console:home")
     form = sign_in.SignIn(request)
     if given is None or given.passkey is None:
         return redirect("console:sign-in")

@@ -5,7 +5,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render, resolve_url
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_GET, require_POST
@@ -15,7 +14,7 @@ from kcover_portal.accounts import services
 from kcover_portal.accounts.services import oidc
 from kcover_portal.config.oidc_settings import CALLBACK
 from kcover_portal.console import admission
-from kcover_portal.console.access import later
+from kcover_portal.console.access import later, page_of_portal
 from kcover_portal.lib import localization
 
 COOKIE = "kcover_oidc"
@@ -26,7 +25,7 @@ COOKIE = "kcover_oidc"
 def begin(request: HttpRequest) -> HttpResponse:
     """Send the browser to the identity provider."""
     try:
-        begun = oidc.begin(_safe(request, request.GET.get("next", "")), now=timezone.now())
+        begun = oidc.begin(page_of_portal(request, request.GET.get("next", "")), now=timezone.now())
     except services.Refused as refused:
         return _refused(request, refused)
     response = redirect(begun.address)
@@ -58,7 +57,7 @@ def callback(request: HttpRequest) -> HttpResponse:
         response = admission.after_password(
             request,
             done.identity.user,
-            target=_safe(request, done.target) or resolve_url(settings.LOGIN_REDIRECT_URL),
+            target=page_of_portal(request, done.target) or resolve_url(settings.LOGIN_REDIRECT_URL),
             sign_on={
                 "identity": done.identity.pk,
                 "issuer": done.identity.issuer,
@@ -84,12 +83,6 @@ def ended_by_provider(request: HttpRequest) -> HttpResponse:
         body = {"error": "invalid_request", "error_description": str(refused), "code": refused.reason.code}
         return JsonResponse(body, status=status)
     return HttpResponse()
-
-
-def _safe(request: HttpRequest, target: str) -> str:
-    """The target if it is a page of this portal, else ""."""
-    safe = url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure())
-    return target if safe else ""
 
 
 def _refused(request: HttpRequest, refused: services.Refused) -> HttpResponse:

@@ -55,6 +55,18 @@ def test_a_password_alone_signs_nobody_in_who_has_an_app(app: App, clock: Clock)
     assert Session.objects.filter(user__isnull=False).count() == 0
 
 
+@pytest.mark.parametrize("wanted", ["nowhere", "console:access", "?a", "#", "..", "//evil.example", "/\\evil.example"])
+def test_what_is_no_page_of_the_portal_is_not_led_to(app: App, clock: Clock, wanted: str) -> None:
+    make_user("bo", clock.now)
+    one, two = Browser(), Browser("192.0.2.9")
+    signed_in = one.client.post("/sign-in/", {"username": "bo", "password": PASSWORD, "next": wanted})
+    assert (signed_in.status_code, signed_in.url) == (302, "/")
+    assert one.client.post("/preferences/", {"next": wanted, "language": "en"}).url == "/"
+    assert one.client.post("/account/confirm/", {"next": wanted}).url == "/account/"
+    two.client.post("/sign-in/", {"username": "anna", "password": PASSWORD, "next": wanted})
+    assert give(two, app.code(clock.now)).url == "/"
+
+
 def test_password_and_code_sign_in_and_lead_on(app: App, clock: Clock) -> None:
     browser = Browser("192.0.2.9")
     browser.client.post("/sign-in/?next=/nodes/", {"username": "anna", "password": PASSWORD, "next": "/nodes/"})
