@@ -18,12 +18,24 @@ LINE: Final = "%(asctime)s %(levelname)s %(name)s %(message)s"
 _LINK = re.compile(r"(/(?:approve|wall)/)#?[^\s\"'?&<>]+")
 
 
+# What a reader of logs could take for the end of a line, and a terminal for a command: messages quote texts of others.
+_UNPRINTED = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 class Redacted(logging.Formatter):
-    """Hides tokens of links in the message and in tracebacks."""
+    """Hides tokens of links in the message and in tracebacks. A message is one line, and tracebacks are indented."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line without tokens."""
         return _redacted(super().format(record))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Returns the line with its control characters written as Python writes them, so that no text is a line."""
+        return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), super().formatMessage(record))
+
+    def formatException(self, ei: Any) -> str:
+        """Returns the traceback; what an error quotes begins no line."""
+        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
 
 
 class JsonLine(logging.Formatter):

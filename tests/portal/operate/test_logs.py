@@ -46,6 +46,26 @@ def test_a_line_is_one_object(lines: Any) -> None:
     assert line["process"] == os.getpid()
 
 
+def test_quoted_text_is_no_line_of_its_own() -> None:
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(log_format.Redacted(log_format.LINE))
+    log.addHandler(handler)
+    forged = "x\r\n2026-11-21 08:00:00,000 INFO user.signed_in: user admin\x1b[2J\u2028\u0085"
+    try:
+        log.warning("refused: %s", forged)
+        try:
+            raise ValueError(forged)
+        except ValueError:
+            log.exception("failed")
+    finally:
+        log.removeHandler(handler)
+    refused, failed, *traceback = stream.getvalue().splitlines()
+    assert refused.endswith(r"refused: x\r\n2026-11-21 08:00:00,000 INFO user.signed_in: user admin\x1b[2J\u2028\x85")
+    assert failed.endswith("ERROR kcover_portal.test failed")
+    assert [line for line in traceback if not line.startswith("  ")] == []
+
+
 def test_ids_are_those_of_the_work(lines: Any) -> None:
     with log_context.bound(rescue=7, message="not this"):
         with log_context.bound(node="gpu-1"):
