@@ -54,8 +54,9 @@ def controllers(name: str, *, at: datetime) -> list[str]:
     """Returns the people who could have used the account of an actor at that time, besides its owner.
 
     Within the day before, they set the password or the role of the account, changed its custom role or the role of its
-    group, reset its second factors, invited its owner or enabled it, or did so with the account of such a person. The
-    shell is left out: whoever has it needs no account.
+    group, reset its second factors, invited its owner or enabled it, or did so with the account of such a person. Who
+    made an invitation counts for a day after its use, too, as they could have used it. The shell is left out: whoever
+    has it needs no account.
     """
     found, pending = {name}, [(name, at)]
     while pending:
@@ -65,10 +66,18 @@ def controllers(name: str, *, at: datetime) -> list[str]:
         about = _subjects(actors.username(account))
         changes = ledger.about(about, verbs=CONTROL_VERBS, since=until - CONTROL_LASTS, until=until)
         by_people = changes.filter(actor__startswith=actors.USER).exclude(actor__in=found)
-        news = list(by_people.values_list("actor", "at"))
+        inviters = _inviters(actors.username(account), since=until - CONTROL_LASTS, until=until)
+        news = [*by_people.values_list("actor", "at"), *(one for one in inviters if one[0] not in found)]
         found.update(by for by, _ in news)
         pending += news
     return sorted(found - {name})
+
+
+def _inviters(username: str, *, since: datetime, until: datetime) -> list[tuple[str, datetime]]:
+    """Returns the people whose invitations of the account were used or replaced in this time, and when."""
+    used = Invitation.objects.filter(user__username=username, ended_at__gt=since, ended_at__lte=until)
+    rows = used.filter(created_by__startswith=actors.USER).values_list("created_by", "ended_at")
+    return [(by, at) for by, at in rows if at is not None]
 
 
 def _subjects(username: str) -> list[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from kcover_portal.accounts import queries as accounts, services as account_services
 from kcover_portal.accounts.models import User
+from kcover_portal.accounts.services import invitations
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
@@ -119,6 +120,18 @@ def test_inv_44_nor_whoever_made_the_account_or_gave_its_role(two_asked: World, 
         approve(two_asked, two_asked.rescue(), "eve")
     assert Approval.objects.get().controllers == ["user:eve"]
     assert approve(two_asked, two_asked.rescue(), "bob").state == "running"
+
+
+def test_inv_44_whoever_invited_an_account_counts_from_the_use_of_the_link(approve_mode: World) -> None:
+    """The link lives three days, and its maker can choose the password with it."""
+    _, secret = invitations.invite_new("ann", role="approver", actor="user:eve", now=approve_mode.now)
+    approve_mode.now += timedelta(hours=47)
+    invitations.accept(secret, PASSWORD, address="", now=approve_mode.now)
+    held = reboot(approve_mode, "user:eve")
+    with refused(services.RescueRefused, "vote_controlled"):
+        approve(approve_mode, held, "ann")
+    assert accounts.controllers("user:ann", at=approve_mode.now) == ["user:eve"]
+    assert accounts.controllers("user:ann", at=approve_mode.now + timedelta(days=1)) == []
 
 
 def test_inv_44_two_accounts_of_one_admin_are_one_person(two_asked: World) -> None:
