@@ -15,6 +15,7 @@ from django.db import DataError, IntegrityError, transaction
 
 from kcover.machines import machine_drivers
 from kcover.nodes import readiness_taint
+from kcover.wire import fields as wire_fields
 from kcover_portal.fleet import queries
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.fleet.services import boot_rows, bulk_sql, node_columns, node_inventories
@@ -36,6 +37,7 @@ REQUIRED = {
     **dict.fromkeys(("in_cluster", "unschedulable", "ready"), "boolean"),
     **dict.fromkeys(("gpus", "unallocatable"), "integer"),
 }
+MAX_NAME = 253  # characters
 UNSTORABLE = (DataError, IntegrityError, ValueError, OverflowError)  # what a node's values may cause
 
 
@@ -134,10 +136,10 @@ _OF_CLUSTER = Prepared(lambda cluster: Node.objects.filter(cluster=cluster), clu
 
 
 def _is_named(cluster: Cluster, node: port.Node) -> bool:
-    """Returns whether the node has a name that the database can store. No Kubernetes cluster accepts another one."""
-    if node.name and node_columns.text("name", node.name) == node.name:
+    """Returns whether the node has a name that Kubernetes accepts: it is a part of addresses, so it has no slash."""
+    if len(node.name) <= MAX_NAME and wire_fields.NODE.fullmatch(node.name):
         return True
-    log.error("cluster %s: a node is skipped, because its name cannot be stored: %r", cluster.name, node.name[:300])
+    log.error("cluster %s: a node is skipped, because no node can have its name: %r", cluster.name, node.name[:300])
     return False
 
 

@@ -351,7 +351,7 @@ def test_any_value_of_a_node_can_be_stored(east: Cluster, now: datetime) -> None
     assert the_row("gpu-2").gpus == 1
 
 
-@pytest.mark.parametrize("name", ["", "a\0", "a\ud800", "a" * 254])
+@pytest.mark.parametrize("name", ["", "a\0", "a\ud800", "a" * 254, "a/b", "..", "a b", "A"])
 def test_a_node_with_an_impossible_name_is_skipped(east: Cluster, now: datetime, name: str) -> None:
     node_rows.sync_list(east, [replace(GPU_1, name=name), *OTHERS], now=now)
     follow(east, event(replace(GPU_1, name=name)), event(replace(OTHERS[0], gpus=1)), now=now)
