@@ -17,7 +17,7 @@ from kcover_portal.console.reads import rescues
 from kcover_portal.jobs import queries as jobs
 from kcover_portal.lib import localization
 from kcover_portal.rescue import queries
-from kcover_portal.rescue.control import approval_links, approvals, hand_approval
+from kcover_portal.rescue.control import approval_links, hand_approval, voters
 from kcover_portal.rescue.models import Approval, Rescue, Step
 from kcover_portal.rescue.queries import needs_person
 
@@ -96,9 +96,9 @@ def question(rescue: Rescue, *, user: User | None) -> ApprovalRequest:
         refusal=_refusal(rescue, votes, user) if user is not None else "",
         hands_out=user is not None
         and accounts.may(user, Verb.APPROVE, rescue.node)
-        and not approvals.is_requester(rescue, accounts.actor(user)),
+        and not voters.is_requester(rescue, accounts.actor(user)),
         cancels=user is not None and _cancels(rescue, user),
-        signs_in=user is None and approvals.needs_two_people(rescue),
+        signs_in=user is None and voters.needs_two_people(rescue),
     )
 
 
@@ -117,7 +117,7 @@ def _refusal(rescue: Rescue, votes: Sequence[Approval], user: User) -> str:
     actor = accounts.actor(user)
     if not accounts.may(user, Verb.APPROVE, rescue.node):
         return _("Requires the %(role)s role.") % {"role": Role.APPROVER.label}
-    if approvals.is_requester(rescue, actor):
+    if voters.is_requester(rescue, actor):
         return _("You cannot approve your own request.")
     if any(vote.by == actor for vote in votes):
         return _("You have answered. Waiting for others.")
@@ -192,6 +192,5 @@ def approvers(rescue: Rescue, *, maker: User) -> list[User]:
     return [
         person
         for person in (people if others else people.filter(pk=maker.pk))
-        if accounts.may(person, Verb.APPROVE, rescue.node)
-        and not approvals.is_requester(rescue, accounts.actor(person))
+        if accounts.may(person, Verb.APPROVE, rescue.node) and not voters.is_requester(rescue, accounts.actor(person))
     ]

@@ -9,7 +9,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.needs.queries.causes import Entry
 from kcover_portal.needs.queries.items import Item
-from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.control import voters
 from kcover_portal.rescue.models import Rescue
 
 MAX_ROWS = 50  # rows of one cause whose acts are listed
@@ -98,7 +98,7 @@ def _repair(entry: Entry, item: Item) -> NextAct:
 
 
 def _of_request(item: Item, who: accounts.Principal) -> list[NextAct]:
-    if approvals.is_requester(item.row, accounts.actor(who)):
+    if voters.is_requester(item.row, accounts.actor(who)):
         return []
     return [
         _same(name, Verb.APPROVE, "rescue-act", item.row.pk, name, node=item.node) for name in ("approve", "reject")

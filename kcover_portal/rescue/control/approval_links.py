@@ -18,7 +18,7 @@ from kcover import audit, reasons
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
 from kcover_portal.ledger import services as ledger
-from kcover_portal.rescue.control import approvals
+from kcover_portal.rescue.control import voters
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Approval, Rescue
 
@@ -59,7 +59,7 @@ def approve_link(rescue: Rescue, user: User, *, maker: User | None = None) -> st
         raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(rescue.pk)))
     if not accounts.may(user, Verb.APPROVE, rescue.node):
         raise RescueRefused(reasons.of("may_not_approve", user=user.get_username(), cluster=rescue.cluster.name))
-    if approvals.is_requester(rescue, accounts.actor(user)):
+    if voters.is_requester(rescue, accounts.actor(user)):
         raise RescueRefused(reasons.of("approver_is_requester", user=user.get_username()))
     content = [rescue.pk, rescue.plan_hash, rescue.gate or 0, user.pk, accounts.actor(maker) if maker else ""]
     token = _signer().sign_object(content, compress=True)
@@ -73,7 +73,7 @@ def invite(rescue: Rescue, user: User, *, maker: User, now: datetime) -> str:
     as well) makes a link for someone else; and the requester makes none.
     """
     own = maker.pk == user.pk
-    if approvals.is_requester(rescue, accounts.actor(maker)):
+    if voters.is_requester(rescue, accounts.actor(maker)):
         raise RescueRefused(reasons.of("own_request_link"))
     if not own and rescue.approvers > 1 and not accounts.may(maker, Verb.ADMINISTER, rescue.node):
         raise RescueRefused(reasons.of("admin_makes_links"))

@@ -20,6 +20,7 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.rescue import queries
+from kcover_portal.rescue.control import voters
 from kcover_portal.rescue.lifecycle import create
 from kcover_portal.rescue.lifecycle.create import RescueRefused
 from kcover_portal.rescue.models import Approval, Rescue, Step
@@ -49,16 +50,6 @@ def approve(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
 def reject(rescue: Rescue, *, now: datetime, **answer: Any) -> Rescue:
     """Rejects a rescue that waits for approval: it ends, and the node stays as it is. Raises RescueRefused."""
     return _vote(rescue, False, VoteInput(**answer), now=now)
-
-
-def is_requester(rescue: Rescue, actor: str) -> bool:
-    """Returns whether the person requested the rescue, or counts as the requester."""
-    return actor in (rescue.requested_by, *rescue.requesters)
-
-
-def needs_two_people(rescue: Rescue) -> bool:
-    """Returns whether two people take part: two must approve, or one person must approve what another requested."""
-    return rescue.approvers > 1 or any(actors.is_user(name) for name in rescue.requesters)
 
 
 def unanswered(*, now: datetime) -> QuerySet[Rescue]:
@@ -173,7 +164,7 @@ def _check_vote(row: Rescue, approved: bool, given: VoteInput) -> None:
         raise RescueRefused(reasons.of("not_awaiting_approval", rescue=str(row.pk)))
     if approved and given.actor in (row.requested_by, *row.requesters[:1]):
         raise RescueRefused(reasons.of("own_request"))
-    if given.via == "link" and needs_two_people(row):
+    if given.via == "link" and voters.needs_two_people(row):
         raise RescueRefused(reasons.of("link_needs_sign_in", user=actors.username(given.actor)))
     answered = row.approvals.filter(by=given.actor, step=row.gate or 0, plan_hash=row.plan_hash)
     if answered.filter(at__gte=_requested_at(row)).exists():
@@ -181,12 +172,15 @@ def _check_vote(row: Rescue, approved: bool, given: VoteInput) -> None:
 
 
 def _check_person(row: Rescue, actor: str, controllers: Sequence[str], *, now: datetime) -> None:
-    """Raises RescueRefused if the approval would not count as another person's."""
+    """Raises RescueRefused if the approval is not another person's, or completes one that must not count."""
     request = _request(row)
     vote = approval.Vote(subject=request.subject, approved=True, by=actor, at=now, controllers=tuple(controllers))
     refusal = approval.objection(request, _votes(row), vote)
     if refusal is not None:
         raise RescueRefused(refusal)
+    gone = voters.who_may_not_any_more(row, since=request.requested_at)
+    if gone is not None:
+        raise RescueRefused(reasons.of("vote_of_gone", by=gone))
 
 
 def _settle(rescue: Rescue, answer: approval.Answer, *, actor: str, now: datetime) -> None:

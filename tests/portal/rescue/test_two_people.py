@@ -143,6 +143,23 @@ def test_inv_44_two_accounts_of_one_admin_are_one_person(two_asked: World) -> No
     assert two_asked.rescue().state == "held"
 
 
+@pytest.mark.parametrize("change", ["disabled", "role"])
+def test_inv_44_nobody_completes_the_approval_of_who_may_not_approve_any_more(two_asked: World, change: str) -> None:
+    """A stolen account gave the first approval, and an admin disabled it."""
+    ann = user(two_asked, "ann")
+    approve(two_asked, two_asked.rescue(), "ann")
+    if change == "disabled":
+        account_services.disable(ann, actor="user:eve", now=two_asked.now)
+    else:
+        account_services.bind(ann, "operator", actor="user:eve", now=two_asked.now)
+    with refused(services.RescueRefused, "vote_of_gone"):
+        approve(two_asked, two_asked.rescue(), "bob")
+    two_asked.work()
+    assert (two_asked.rescue().state, two_asked.step("drain").attempts) == ("held", 0)
+    ended = services.reject(two_asked.rescue(), actor="user:bob", reason="again", now=two_asked.now)
+    assert ended.state == "cancelled"
+
+
 def test_control_passes_on_from_account_to_account(world: World) -> None:
     user(world, "ann", by="user:bob")
     world.now += timedelta(hours=2)
