@@ -43,6 +43,10 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_partial": _("The answer may lack series: {why}. What it lacks has not ended."),
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
+    "source_selects_all": _(
+        "The query selects no series by a label. Whoever can have a pod scraped can report a fault of any node. Select "
+        "the series of the exporter in the setting query."
+    ),
     "loki_namespace": _(
         "The line is from namespace {namespace}, and lines count from {known} only: any user can give a workload this "
         "name. Write a selector with the namespace into the setting {setting}."

@@ -8,6 +8,7 @@ Format: https://prometheus.io/docs/prometheus/latest/querying/api/#instant-queri
 
 import hashlib
 import itertools
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,10 +25,16 @@ DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
 MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
+_MATCHER: Final = re.compile(r"\{[^{}]*\w\s*(?:=~|!~|!=|=)\s*[\"'`]")
 
 # Node, code and device -> the values that were faults when they were last read, apart by spaces. Those of an Xid have a
 # key for each exporter: two exporters of one GPU may each keep a last Xid of their own.
 Shown = Mapping[str, str]
+
+
+def has_selector(query: str) -> bool:
+    """Returns whether the query selects series by a label. Without one, it believes whatever Prometheus scrapes."""
+    return _MATCHER.search(query) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import F, Q, QuerySet
 
 from kcover import reasons
-from kcover.sources import settings
+from kcover.sources import prometheus, settings
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.sources.models import Source, TakenEvent
@@ -64,6 +64,14 @@ def troubles(sources: Iterable[Source], *, now: datetime) -> dict[int, reasons.R
     broken = set(failing({row.cluster for row in rows}).values_list("pk", flat=True))
     found = ((row.pk, _trouble(row, is_failing=row.pk in broken, now=now)) for row in rows if row.enabled)
     return {pk: why for pk, why in found if why is not None}
+
+
+def warning(source: Source) -> reasons.Reason | None:
+    """What lets others than the source's operators report faults through it; None if nothing is known."""
+    if source.kind != Source.Kind.PROMETHEUS or not source.enabled:
+        return None
+    query = source.settings.get("query", prometheus.DEFAULT_QUERY)
+    return None if prometheus.has_selector(query) else reasons.of("source_selects_all")
 
 
 def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reason | None:

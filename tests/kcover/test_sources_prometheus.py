@@ -67,3 +67,18 @@ def test_a_blank_value_of_dcgm_is_rejected() -> None:
     found = read(METRIC, ({"gpu": "2"}, "2147483632"), ({"gpu": "3"}, "79"), before=prometheus.Before()).reading
     assert [one.code for one in found.observations] == [79]
     assert [one.reason.code for one in found.rejected] == ["prometheus_xid"]
+
+
+@pytest.mark.parametrize(
+    ("query", "selects"),
+    [
+        (METRIC, False),
+        (f"{METRIC}{{}} > 0", False),
+        (f"max by (Hostname, gpu) ({METRIC})", False),
+        (f'{METRIC}{{job="nvidia-dcgm-exporter"}}', True),
+        (f"max by (gpu) ({METRIC} {{ namespace =~ 'gpu-operator' }})", True),
+        (f'label_replace({METRIC}, "node", "$1", "Hostname", "(.*)")', False),
+    ],
+)
+def test_a_query_without_a_selector_believes_every_series(query: str, *, selects: bool) -> None:
+    assert prometheus.has_selector(query) is selects

@@ -39,6 +39,7 @@ def sources(request: Request) -> HttpResponse:
                 "row": row,
                 "state": _state(row, troubles.get(row.pk)),
                 "trouble": troubles.get(row.pk),
+                "warning": queries.warning(row),
                 "may_change": row.cluster_id in configured,
                 "may_test": row.cluster_id in tested,
             }

@@ -63,6 +63,8 @@ class Command(BaseCommand):
             now=timezone.now(),
         )
         self.stdout.write(f"source {row.name} added")
+        if (warning := queries.warning(row)) is not None:
+            self.stdout.write(f"warning: {warning}")
         if row.is_pushed:
             self.stdout.write(f"send events to /api/v1/sources/{row.name}/events with a token of:")
             self.stdout.write(f"  manage.py token create --kind source --source {row.name}")
