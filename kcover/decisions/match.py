@@ -155,9 +155,9 @@ def fault_refusal(
     *,
     kind: str,
     code: str,
+    application: bool,
     cause: int | None = None,
     fatal: bool | None = None,
-    application: bool = False,
     harmless: bool = False,
 ) -> reasons.Reason | None:
     """The reason why the rule does not cover this fault; None if it does.

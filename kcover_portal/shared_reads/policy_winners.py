@@ -86,7 +86,7 @@ def _row(wanted: Fault, groups: Iterable[Group], clusters: Mapping[str, tuple[st
     kind, code = wanted
     asked = code or (str(UNLISTED) if kind in fault.NUMERIC_KINDS else "")
     covering = {
-        name: [one for one in ranked if match.fault_refusal(one.rule, kind=kind, code=asked) is None]
+        name: [one for one in ranked if match.fault_refusal(one.rule, kind=kind, code=asked, application=False) is None]
         for name, (_, ranked) in clusters.items()
     }
     cells = []

@@ -60,3 +60,9 @@ def test_every_setting_of_a_cluster_is_explained() -> None:
 def test_every_guard_is_explained() -> None:
     text = (ROOT / "docs/operations/people/safety.md").read_text(encoding="utf-8")
     assert [name for name in guards.to_json(guards.Settings()) if f"`{name}" not in text] == []
+
+
+def test_the_glossary_stays_short() -> None:
+    """A term is for an idea that the field has no word for. A new one takes the place of an old one."""
+    own, _, _ = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").partition("## Chinese terms")
+    assert len(re.findall(r"^\| (?!term |-)", own, re.MULTILINE)) <= 130
