@@ -79,6 +79,12 @@ def test_each_dialog_acts_by_the_kit() -> None:
     assert {str(path.relative_to(folder)) for path in found} == PAGES_WITH_FORMS
 
 
+def test_the_end_of_a_lease_is_compared_in_one_place() -> None:
+    compared = re.compile(r"(lease|busy)_until__(lte|isnull)")
+    found = {path for path in sources("kcover_portal") if compared.search(path.read_text(encoding="utf-8"))}
+    assert found == set()  # runtime/services/claims.py takes the column as an argument
+
+
 def layers() -> dict[str, int]:
     """The layer of each part of the portal, from import contract 4: 0 is the highest."""
     (contract,) = [entry for entry in CONFIG["tool"]["importlinter"]["contracts"] if entry["name"].startswith("4.")]

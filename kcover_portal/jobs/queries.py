@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from threading import Lock
 from typing import Final
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 
 from kcover import reasons
 from kcover_portal.accounts import queries as accounts
@@ -22,6 +22,7 @@ from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.kube.controllers import Controllers
 from kcover_portal.rescue.models import JobRestart, Rescue
+from kcover_portal.runtime.services import claims
 from kcover_portal.workloads import training_jobs
 
 JOBS_CACHED_FOR: Final = timedelta(seconds=5)
@@ -241,8 +242,9 @@ def _views(cluster: Cluster, read: Iterable[_Read], *, now: datetime) -> Iterabl
 
 def due_orders(*, now: datetime) -> QuerySet[JobOrder]:
     """The orders that a worker may take further now, in the order of their due times."""
-    free = Q(lease_until=None) | Q(lease_until__lte=now)
-    return JobOrder.objects.filter(free, state=JobOrder.State.RUNNING, due_at__lte=now).order_by("due_at")
+    return JobOrder.objects.filter(claims.free(now=now), state=JobOrder.State.RUNNING, due_at__lte=now).order_by(
+        "due_at"
+    )
 
 
 def _accused(cluster: Cluster, *, now: datetime) -> dict[tuple[str, str, str], list[str]]:

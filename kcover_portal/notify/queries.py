@@ -14,6 +14,7 @@ from kcover_portal.ledger.models import Chain
 from kcover_portal.lib.prepared import Prepared
 from kcover_portal.notify.models import Alert, Channel, Cursor, Delivery, NamespaceRoute, Notice, Route
 from kcover_portal.rescue.models import Step
+from kcover_portal.runtime.services import claims
 
 INCIDENTS = "incidents"  # name of the cursor
 MAX_DUE = 20  # deliveries that one sweep wakes workers for
@@ -105,7 +106,7 @@ def sendable(*, now: datetime) -> QuerySet[Delivery]:
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, batching=False, state__in=Delivery.UNDER_WAY
     ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(events.RETRY_DELAYS))
-    rows = Delivery.objects.filter(_free(now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
+    rows = Delivery.objects.filter(claims.free(now=now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
     return rows.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
 
 
@@ -133,11 +134,7 @@ def unread() -> tuple[QuerySet[Any], QuerySet[Any], QuerySet[Any]]:
 
 def claimable(pk: int, *, now: datetime) -> QuerySet[Delivery]:
     """The delivery, if a worker may take it now."""
-    return Delivery.objects.filter(_free(now), pk=pk, state__in=Delivery.UNDER_WAY, due_at__lte=now)
-
-
-def _free(now: datetime) -> Q:
-    return Q(lease_until__isnull=True) | Q(lease_until__lte=now)
+    return Delivery.objects.filter(claims.free(now=now), pk=pk, state__in=Delivery.UNDER_WAY, due_at__lte=now)
 
 
 def events_of(delivery: Delivery) -> list[events.Event]:

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from kcover_portal.anchors.models import Verification
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Chain
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import concurrency_limits, retention
+from kcover_portal.runtime.services import claims, concurrency_limits, retention
 
 MAX_OPEN = 20  # verifications of everybody
 SLICE_SECONDS = 5.0
@@ -113,4 +113,4 @@ def _store(row: Verification, *, holder: str, **changes: Any) -> bool:
 
 
 def _free(now: datetime) -> QuerySet[Verification]:
-    return Verification.objects.filter(Q(lease_until=None) | Q(lease_until__lte=now))
+    return Verification.objects.filter(claims.free(now=now))

@@ -21,14 +21,14 @@ from kcover_portal.audit_stream.queries import vendors
 from kcover_portal.audit_stream.queries.topics import Record
 from kcover_portal.audit_stream.services import refusals
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import leases
+from kcover_portal.runtime.services import claims, leases
 
 log = logging.getLogger(__name__)
 
 DELIVER = "audit_stream.deliver"
 LEASE_TIME = timedelta(seconds=60)  # longer than any send may take
 BATCHES_PER_TASK = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
-MAX_WAIT = timedelta(minutes=5)
+LEAST_WAIT, MAX_WAIT = timedelta(seconds=2), timedelta(minutes=5)  # after failures
 MAX_REQUESTED_WAIT = timedelta(minutes=30)
 
 
@@ -101,7 +101,7 @@ def received(sink: Sink, records: Sequence[Record], *, sent: int, now: datetime)
 
 
 def _failed(sink: Sink, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = min(timedelta(seconds=2 ** min(sink.attempts + 1, 10)), MAX_WAIT)
+    back_off = claims.doubled(sink.attempts + 1, least=LEAST_WAIT, most=MAX_WAIT)
     asked = min(timedelta(seconds=wait), MAX_REQUESTED_WAIT)
     log.error("audit sink %s: %s", sink.name, reason)
     Sink.objects.filter(pk=sink.pk).update(

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 
 from kcover import audit, reasons
 from kcover.checks import autopilot
@@ -14,7 +14,7 @@ from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import Refused
-from kcover_portal.runtime.services import retention
+from kcover_portal.runtime.services import claims, retention
 
 CLUSTER_CALL_LEASE = timedelta(seconds=60)  # longer than one step's calls of the cluster
 RETRY_AFTER = timedelta(seconds=30)  # for a cluster that did not answer
@@ -96,7 +96,7 @@ def advance(run_id: int, *, now: datetime) -> None:
         _advance(run, None, {}, now=now)
         return
     rows = CheckRun.objects.filter(pk=run_id)
-    if not rows.filter(Q(busy_until=None) | Q(busy_until__lte=now)).update(busy_until=now + CLUSTER_CALL_LEASE):
+    if not rows.filter(claims.free(now=now, lease="busy_until")).update(busy_until=now + CLUSTER_CALL_LEASE):
         return
     held: Mapping[str, reasons.Reason] | None = {}
     try:

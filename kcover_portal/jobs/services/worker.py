@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 
 from kcover import audit, reasons
 from kcover.values.kube_names import ObjectName
@@ -23,7 +23,7 @@ from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.step.jobs import job_window
 from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, missing
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
-from kcover_portal.runtime.services import retention
+from kcover_portal.runtime.services import claims, retention
 from kcover_portal.workloads import training_jobs
 
 log = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ def prune(*, now: datetime) -> None:
 
 def _take(pk: int, *, now: datetime) -> JobOrder | None:
     """Takes the lease of a due order; None if it is not due or another worker has it."""
-    free = Q(lease_until=None) | Q(lease_until__lte=now)
-    due = JobOrder.objects.filter(free, pk=pk, state=State.RUNNING, due_at__lte=now)
+    due = JobOrder.objects.filter(claims.free(now=now), pk=pk, state=State.RUNNING, due_at__lte=now)
     if not due.update(token=F("token") + 1, lease_until=now + LEASE_TIME):
         return None
     return JobOrder.objects.select_related("cluster", "incident").get(pk=pk)
@@ -221,7 +220,7 @@ class _Work(OrderCalls):
             self.end(State.HELD, reasons.of("job_order_given_up", count=attempts, why=why))
             return
         least = COMMAND_OBEYED if is_open and self.order.kind in COMMANDED else timedelta(0)
-        self.wait(why, max(least, min(POLL * 2 ** min(attempts, 10), MAX_BACK_OFF)), attempts=attempts)
+        self.wait(why, max(least, claims.doubled(attempts, least=POLL * 2, most=MAX_BACK_OFF)), attempts=attempts)
 
     def end(self, state: str, why: reasons.Reason) -> None:
         """Settles the order, with its entry."""

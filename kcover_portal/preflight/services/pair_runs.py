@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet
@@ -30,7 +30,7 @@ from kcover_portal.preflight.services.pair_jobs import (
     names,
     names_of_places as names_of,
 )
-from kcover_portal.runtime.services import retention
+from kcover_portal.runtime.services import claims, retention
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ State, TestState = PairPlan.State, PairTest.State
 def advance(plan_id: int, *, clock: Clock) -> None:
     """Takes a plan one step further. Safe to call at any time, by any number of workers."""
     now, worker = clock(), uuid.uuid4().hex
-    free = Q(busy_until=None) | Q(busy_until__lte=now)
+    free = claims.free(now=now, lease="busy_until")
     if not PairPlan.objects.filter(free, pk=plan_id, cleaned=False).update(busy_until=now + LEASE, worker=worker):
         return
     held = PairPlan.objects.filter(pk=plan_id, worker=worker)

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import IntegrityError, transaction
-from django.db.models import Q
 
 from kcover import reasons
 from kcover.decisions import decide as core, match
@@ -24,7 +23,7 @@ from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import backtest
 from kcover_portal.rescue.decide.past_guards import Replay
 from kcover_portal.rescue.models import Rescue
-from kcover_portal.runtime.services import concurrency_limits, retention
+from kcover_portal.runtime.services import claims, concurrency_limits, retention
 
 log = logging.getLogger(__name__)
 
@@ -226,4 +225,4 @@ def _end(pk: int, state: str, reason: reasons.Reason | None, *, now: datetime) -
 
 
 def _free(now: datetime) -> Any:
-    return PolicyTry.objects.filter(Q(lease_until=None) | Q(lease_until__lte=now))
+    return PolicyTry.objects.filter(claims.free(now=now))

@@ -31,8 +31,8 @@ from kcover_portal.rescue.step.outcomes import (
     StartOver,
     Wait,
 )
+from kcover_portal.runtime.services import claims
 
-BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 POLL_SHARE = 0.1  # of the time that a step has waited
 MAX_POLL_SECONDS = 10.0
 MAX_FAILURES = 40  # about half an hour of back-off, then a person is asked
@@ -108,7 +108,7 @@ def _ask(rescue: Rescue, step: Step, *, seconds: float, now: datetime) -> bool:
 def _try_again(
     rescue: Rescue, step: Step, *, because: Reason, after: float | None, counts: bool, now: datetime
 ) -> bool:
-    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(BACKOFF_SECONDS)))
+    failures = step.failures + 1 if counts else max(step.failures, min(step.failures + 1, len(claims.RETRY_SECONDS)))
     if failures >= MAX_FAILURES:
         return hold(rescue, step, because=reasons.of("tried_often", count=failures, why=because), now=now)
     seconds = max(after or 0.0, _back_off(failures))
@@ -226,5 +226,4 @@ def close_verified(
 
 def _back_off(failures: int) -> float:
     """Seconds until the next try: growing, with jitter so that many rescues do not retry at the same moment."""
-    base = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS)) - 1]
-    return base * random.uniform(0.8, 1.2)  # nosec B311
+    return claims.retry_seconds(failures) * random.uniform(0.8, 1.2)  # nosec B311

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F
 
 from kcover import audit, reasons
 from kcover_portal import tracing
@@ -40,6 +40,7 @@ from kcover_portal.rescue.step.outcomes import (
     Retry,
     Wait,
 )
+from kcover_portal.runtime.services import claims
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ NEXT_TOKEN = F("token") + 1
 
 _CLAIM = PreparedUpdate(
     lambda rescue, now: Rescue.objects.filter(
-        Q(lease_until__isnull=True) | Q(lease_until__lte=now),
+        claims.free(now=now),
         pk=rescue,
         state__in=(Rescue.State.WAITING, Rescue.State.RUNNING),
         due_at__lte=now,

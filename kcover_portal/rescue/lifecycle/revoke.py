@@ -31,12 +31,12 @@ from kcover_portal.lib import doorbell
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.step import errors, node_lock, recheck_guards, validator
 from kcover_portal.rescue.step.drivers import agent, job
+from kcover_portal.runtime.services import claims
 
 log = logging.getLogger(__name__)
 
 HOLD_POLL_SECONDS = 5.0  # between looks in paused and shadow mode, in which nothing is written
 LOCK_POLL_SECONDS = 0.5  # between attempts while another call about the node is under way
-BACKOFF_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
 CANNOT_RECALL = ("reboot", "reset_gpu")  # kinds of commands that take effect once the agent has fetched them
 
 
@@ -85,7 +85,7 @@ def withdraw(step_id: int, *, clock: Callable[[], datetime]) -> None:
             return
         log.warning("%s: %s is not withdrawn yet: %s", step.rescue.cluster.name, step.rescue, error)
         failures = int(_withdrawal(step).get("failures", 0))
-        seconds = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
+        seconds = claims.retry_seconds(failures + 1)
         _retry_later(step, seconds=seconds, why=errors.reason_of(error), failed=True, now=clock())
         return
     _note_withdrawn(step, [deleted for deleted in found if deleted is not None], now=clock())

@@ -15,6 +15,7 @@ from kcover_portal.rescue.queries.situations import (
     seen_within as seen_within,
     situation as situation,
 )
+from kcover_portal.runtime.services import claims
 
 MAX_DUE = 200  # rescues that one sweep takes up
 MAX_TO_WITHDRAW = 100  # steps
@@ -83,8 +84,9 @@ def at_odds() -> QuerySet[Node]:
 
 def claimable(*, now: datetime) -> QuerySet[Rescue]:
     """Rescues that a worker may claim: due, and without a lease that still runs; in the order of their due times."""
-    free = Q(lease_until__isnull=True) | Q(lease_until__lte=now)
-    return Rescue.objects.filter(free, state__in=("waiting", "running"), due_at__lte=now).order_by("due_at", "pk")
+    return Rescue.objects.filter(claims.free(now=now), state__in=("waiting", "running"), due_at__lte=now).order_by(
+        "due_at", "pk"
+    )
 
 
 def due(*, now: datetime) -> list[tuple[int, int]]:

@@ -17,7 +17,7 @@ from kcover.sources.observation import Unreadable
 from kcover_portal import encryption
 from kcover_portal.fleet.services import storable_values
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import leases
+from kcover_portal.runtime.services import claims, leases
 from kcover_portal.sources import queries
 from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import gpud_pull, loki_pull, pod_log_pull, prometheus_pull, source_settings
@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 PULL: Final = "sources.pull"
 LEASE: Final = timedelta(minutes=4)  # longer than a turn may take: with a slow Loki 20 s and then 16 requests of 10 s
 CATCH_UP_PAUSE: Final = timedelta(seconds=1)  # between turns while the source catches up
+LEAST_BACK_OFF: Final = timedelta(seconds=2)
 MAX_BACK_OFF: Final = timedelta(minutes=5)
 MAX_RETRY_AFTER: Final = timedelta(minutes=30)
 INTERVAL_SECONDS: Final[Mapping[str, int]] = {"loki": 10, "gpud": 60, "prometheus": 30, "pod-logs": 30}
@@ -91,7 +92,7 @@ def _read(source: Source, *, clock: Clock) -> None:
 
 
 def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = min(timedelta(seconds=2 ** min(source.attempts + 1, 10)), MAX_BACK_OFF)
+    back_off = claims.doubled(source.attempts + 1, least=LEAST_BACK_OFF, most=MAX_BACK_OFF)
     due_at = now + max(back_off, min(timedelta(seconds=wait), MAX_RETRY_AFTER))
     log.warning("source %s: %s", source.name, reason)
     Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
