@@ -1,9 +1,11 @@
 """/readyz: 503 if a dependency of the portal fails; a cluster that does not answer is reported without a 503."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import time_machine
 from django.test import Client
 from django.utils import timezone
 
@@ -13,13 +15,21 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.operate import watcher
 from kcover_portal.runtime.models import Heartbeat, Lease
 from kcover_portal.runtime.services import heartbeats, leases
+from tests import moment
 
 WATCH_FAILURE = reasons.of("cluster_unavailable", error="GET /version: connection refused")
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def _running(settings: Any) -> None:
+def _clock_that_stands() -> Iterator[None]:
+    """Facts are told in whole seconds, and a busy machine takes one to answer."""
+    with time_machine.travel(moment.START.timestamp(), tick=False):
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _running(settings: Any, _clock_that_stands: None) -> None:
     """A portal in one process, all of whose parts beat, with two clusters that are heard of."""
     settings.REDIS_URL = ""
     now = timezone.now()
