@@ -44,8 +44,8 @@ SENTENCES: Mapping[str, str] = {
     "prometheus_value": _('Must be [seconds, "number"], not {value}.'),
     "prometheus_xid": _("{value} is not the number of an Xid."),
     "source_selects_all": _(
-        "The query selects no series by a label. Whoever can have a pod scraped can report a fault of any node. Select "
-        "the series of the exporter in the setting query."
+        "The query has no label selector. Anyone whose pod Prometheus scrapes can report a fault of any node. Add a "
+        "label of the exporter to the setting {setting}."
     ),
     "loki_namespace": _(
         "The line is from namespace {namespace}, and lines count from {known} only: any user can give a workload this "

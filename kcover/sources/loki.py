@@ -15,15 +15,15 @@ from kcover import reasons
 from kcover.faults import driver_line, kernel_line, xid
 from kcover.faults.device import named
 from kcover.faults.weight import Weight
-from kcover.sources import kube_events, labels as series_labels, log_lines, observation, told_lines
+from kcover.sources import labels as series_labels, log_lines, observation, told_lines
 from kcover.sources.observation import Json, Observation, Reading, Rejected, Unreadable
 from kcover.sources.told_lines import Unsupported
 from kcover.values.quote import short_repr, short_text
 from kcover.wire import fields
 
 DEFAULT_STREAM: Final = '{k8s_daemonset_name="dmesg"}'
-# Whoever may create pods can call a DaemonSet dmesg. Konduktor's is in the first one; the others no user can create.
-DEFAULT_STREAM_NAMESPACES: Final = ("dmesg-logging", *kube_events.NAMESPACES)
+# Whoever may create pods can call a DaemonSet dmesg. Konduktor's is in the first one; users have no pods in the other.
+DEFAULT_STREAM_NAMESPACES: Final = ("dmesg-logging", "kube-system")
 DEFAULT_NAMESPACES: Final = ("default",)
 NAMESPACE_LABEL: Final = "k8s_namespace_name"
 NODE_LABELS: Final = ("k8s_node_name", *series_labels.NODE_LABELS, "host", "hostname")

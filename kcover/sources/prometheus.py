@@ -25,7 +25,8 @@ DEFAULT_QUERY: Final = XID_METRIC
 NODE_LABELS: Final = ("exported_node", "Hostname", *alertmanager.NODE_LABELS)
 MAX_XID: Final = 9_999
 NO_XID: Final = "1"  # what a series shows that names no Xid
-_MATCHER: Final = re.compile(r"\{[^{}]*\w\s*(?:=~|!~|!=|=)\s*[\"'`]")
+_MATCHER: Final = re.compile(r"""["']?([A-Za-z_][\w.]*)["']?\s*(=~|!~|!=|=)\s*(["'`])(.*?)(?<!\\)\3""")
+_MATCHES_ALL: Final = frozenset({("!=", ""), ("=~", ".*"), ("=~", ".+"), ("!~", "")})
 
 # Node, code and device -> the values that were faults when they were last read, apart by spaces. Those of an Xid have a
 # key for each exporter: two exporters of one GPU may each keep a last Xid of their own.
@@ -33,8 +34,13 @@ Shown = Mapping[str, str]
 
 
 def has_selector(query: str) -> bool:
-    """Returns whether the query selects series by a label. Without one, it believes whatever Prometheus scrapes."""
-    return _MATCHER.search(query) is not None
+    """Returns whether the query selects series by a label. Without one, it believes whatever Prometheus scrapes.
+
+    The name of the metric is no label, and what every series matches selects nothing.
+    """
+    code = re.sub(r"#.*", "", query)
+    found = (matcher for part in re.findall(r"\{([^{}]*)\}", code) for matcher in _MATCHER.findall(part))
+    return any(name != "__name__" and (how, value) not in _MATCHES_ALL for name, how, _, value in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -71,7 +71,7 @@ def warning(source: Source) -> reasons.Reason | None:
     if source.kind != Source.Kind.PROMETHEUS or not source.enabled:
         return None
     query = source.settings.get("query", prometheus.DEFAULT_QUERY)
-    return None if prometheus.has_selector(query) else reasons.of("source_selects_all")
+    return None if prometheus.has_selector(query) else reasons.of("source_selects_all", setting="query")
 
 
 def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reason | None:

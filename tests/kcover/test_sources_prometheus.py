@@ -74,6 +74,11 @@ def test_a_blank_value_of_dcgm_is_rejected() -> None:
     [
         (METRIC, False),
         (f"{METRIC}{{}} > 0", False),
+        (f'{{__name__="{METRIC}"}}', False),
+        (f'{METRIC}{{job=~".*"}}', False),
+        (f'{METRIC}{{pod!=""}}', False),
+        (f'{METRIC} # {{job="a"}}', False),
+        (f'{{"{METRIC}", "job"="a"}}', True),
         (f"max by (Hostname, gpu) ({METRIC})", False),
         (f'{METRIC}{{job="nvidia-dcgm-exporter"}}', True),
         (f"max by (gpu) ({METRIC} {{ namespace =~ 'gpu-operator' }})", True),

@@ -50,6 +50,7 @@ def test_a_line_in_a_thousand_wraps_costs_only_itself() -> None:
         ("kube-system", None, [79]),
         ("", None, [79]),
         ("ml-user", None, []),
+        ("default", None, []),
         ("ml-user", '{k8s_daemonset_name="dmesg", k8s_namespace_name="ml-user"}', [79]),
     ],
 )
