@@ -23,7 +23,9 @@ SENTENCES: Mapping[str, str] = {
         "The answers of {by} and {other} count as one. Within a day, one of them set the other's password or role, or"
         " one admin did so for both."
     ),
-    "vote_of_gone": _("{by} approved this request and may not approve any more. Deny it, so that it is made again."),
+    "vote_of_gone": _(
+        "{by} requested or approved this, but may no longer do so. Deny the request, then request the action again."
+    ),
     "vote_early": _("{by} answered at {at}, before the request was made; the answer does not count."),
     "vote_late": _("{by} answered at {at}, too late; the answer does not count."),
     "awaiting_approval": _("Waiting for approval."),

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet, prefetch_related_objects
 
+from kcover import actors
 from kcover_portal.accounts.models import VERBS_OF, ApiToken, Role, User, Verb
 from kcover_portal.accounts.queries.people import (
     Principal as Principal,
@@ -64,6 +65,12 @@ def verbs_in(who: Principal, place: Place) -> frozenset[str]:
 def verbs_at(who: Principal, cluster: Cluster | None, pool: str = "") -> frozenset[str]:
     """Returns everything that the user or token may do in the cluster, or in one of its pools."""
     return _held(_grants(who), cluster.pk if cluster is not None else None, pool)
+
+
+def has_lost(actor: str, needed: str, place: Place) -> bool:
+    """Returns whether the actor is a person who has no account any more that holds the verb or role there."""
+    user = find_user(actors.username(actor)) if actors.is_user(actor) else None
+    return user is not None and not may(user, needed, place)
 
 
 def may_somewhere(who: Principal, needed: str) -> bool:

@@ -79,7 +79,9 @@ def answer(request: Request, pk: int, verb: str) -> HttpResponse:
     def settle(given: dict[str, Any], now: datetime) -> None:
         actor = accounts.actor(request.user)
         if verb == "confirm":
-            pending_changes.confirm(row, actor=actor, names=accounts.counted_as(request.user, at=now), now=now)
+            names = accounts.counted_as(request.user, at=now)
+            gone = accounts.has_lost(row.requested_by, Verb.CONFIGURE, row.cluster)
+            pending_changes.confirm(row, actor=actor, names=names, now=now, requester_is_gone=gone)
         else:
             pending_changes.reject(row, actor=actor, reason=given["reason"], now=now)
 

@@ -57,6 +57,7 @@ def loosens_settings(cluster: Cluster, changes: Mapping[str, Any]) -> bool:
         or (cluster.action_lease and not changes.get("action_lease", True))
         or (cluster.drills == Cluster.Drills.RECORD and changes.get("drills") == Cluster.Drills.ACT)
         or not DECIDERS[changes.get("decision_mode", cluster.decision_mode)] <= DECIDERS[cluster.decision_mode]
+        or _falls_back(cluster, changes.get("decision_fallback", cluster.decision_fallback))
         or ("topology" in changes and pools.checked(changes["topology"]) != cluster.topology)
     )
 
@@ -67,6 +68,10 @@ def _asks_fewer(cluster: Cluster, second_factor: str) -> bool:
 
 def _recovers_more(cluster: Cluster, job_recovery: str) -> bool:
     return JOB_RECOVERIES.index(job_recovery) > JOB_RECOVERIES.index(cluster.job_recovery)
+
+
+def _falls_back(cluster: Cluster, fallback: str) -> bool:
+    return cluster.decision_fallback == Cluster.Fallback.HOLD and fallback == Cluster.Fallback.POLICIES
 
 
 def loosens_guards(cluster: Cluster, patch: object) -> bool:
@@ -107,15 +112,20 @@ def request(
     return row
 
 
-def confirm(change: PendingChange, *, actor: str, names: Collection[str], now: datetime) -> PendingChange:
+def confirm(
+    change: PendingChange, *, actor: str, names: Collection[str], now: datetime, requester_is_gone: bool = False
+) -> PendingChange:
     """Carries out the change in the name of the confirming admin. ``names``: who could use that admin's account.
 
-    Raises ChangeRefused if the admin counts as the requester, or the change is closed, expired or outdated.
+    ``requester_is_gone``: who requested the change may not do so any more. Raises ChangeRefused then, if the admin
+    counts as the requester, and if the change is closed, expired or outdated.
     """
     with transaction.atomic(), ledger.last():
         row = _open(change, now=now)
         if {actor, *names} & {row.requested_by, *row.requesters}:
             raise ChangeRefused(reasons.of("change_own", change=str(row.pk)))
+        if requester_is_gone:
+            raise ChangeRefused(reasons.of("vote_of_gone", by=row.requested_by))
         if _before(row.cluster, row.kind, row.changes) != row.before:
             raise ChangeRefused(reasons.of("change_outdated", change=str(row.pk)))
         _close(row, PendingChange.State.CONFIRMED, actor=actor, now=now)

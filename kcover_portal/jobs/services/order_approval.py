@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from kcover import reasons
+from kcover_portal.accounts import queries as accounts
+from kcover_portal.accounts.models import Verb
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder
@@ -53,6 +55,8 @@ def standing(
     if asked is None:
         return ApprovalVerdict(waits=True)
     if may_approve and not is_own(asked, people):
+        if accounts.has_lost(asked.requested_by, Verb.REPAIR, cluster):
+            return ApprovalVerdict(refusal=reasons.of("vote_of_gone", by=asked.requested_by))
         return ApprovalVerdict(approves=asked)
     return ApprovalVerdict(refusal=reasons.of("job_order_waits", order=asked.pk, by=asked.requested_by))
 

@@ -19,10 +19,8 @@ def needs_two_people(rescue: Rescue) -> bool:
 
 
 def who_may_not_any_more(rescue: Rescue, *, since: datetime) -> str | None:
-    """Returns somebody who approved the present request since then, and has lost the role or the account."""
+    """Returns the requester, or somebody who approved the request since then, who has lost the role or the account."""
     given = rescue.approvals.filter(step=rescue.gate or 0, plan_hash=rescue.plan_hash, at__gte=since, approved=True)
-    for by in given.order_by("pk").values_list("by", flat=True):
-        user = accounts.find_user(actors.username(by))
-        if user is not None and not accounts.may(user, Verb.APPROVE, rescue.node):
-            return by
-    return None
+    people = [(by, Verb.APPROVE) for by in given.order_by("pk").values_list("by", flat=True)]
+    people += [(by, Verb.REPAIR) for by in (rescue.requested_by, *rescue.requesters[:1])]
+    return next((by for by, verb in people if accounts.has_lost(by, verb, rescue.node)), None)

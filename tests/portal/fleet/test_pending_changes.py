@@ -169,6 +169,23 @@ def test_a_change_is_of_what_was_seen(east: Cluster, ada: Api, bea: Api) -> None
     assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
 
 
+def test_nobody_confirms_what_somebody_requested_who_may_not_any_more(east: Cluster, ada: Api, bea: Api) -> None:
+    Cluster.objects.update(second_admin=True)
+    change = patch(ada, "", {"mode": "enforce"}).json()["id"]
+    accounts.disable(User.objects.get(username="ada"), actor="user:eve", now=timezone.now())
+    assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "vote_of_gone"
+    east.refresh_from_db()
+    assert east.mode == "approve"
+    assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
+
+
+def test_rules_in_place_of_a_silent_decision_system_wait(east: Cluster, ada: Api) -> None:
+    Cluster.objects.update(second_admin=True, decision_mode="external", decision_fallback="hold")
+    assert patch(ada, "", {"decision_fallback": "policies"}).status_code == 202
+    Cluster.objects.update(decision_fallback="policies")
+    assert patch(ada, "", {"decision_fallback": "hold"}).status_code == 200
+
+
 def test_a_change_waits_a_day(east: Cluster, now: datetime) -> None:
     row = pending_changes.request(
         east, "settings", {"mode": "enforce"}, actor="user:ada", requesters=["user:ada"], reason="", now=now

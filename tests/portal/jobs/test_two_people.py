@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from kcover import reasons
+from kcover_portal.accounts import services as accounts
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.jobs import queries, services
 from kcover_portal.jobs.models import JobOrder
@@ -70,6 +71,16 @@ def test_nobody_approves_their_own_order(world: JobWorld) -> None:
         world.order(**ANN, may_approve=True)
     assert states() == ["failed", "held"]
     assert world.order(**BEN, may_approve=True).state == "running"
+
+
+def test_nobody_approves_the_order_of_somebody_who_may_not_give_it_any_more(world: JobWorld) -> None:
+    ann = accounts.make_user("ann", password="correct horse battery", role="operator", created_by="x", now=world.now)
+    world.order(**ANN)
+    accounts.disable(ann, actor="user:eve", now=world.now)
+    with refused(services.OrderRefused, "vote_of_gone"):
+        world.order(**BEN, may_approve=True)
+    decline(world, by="user:ben", may_approve=True)
+    assert deleted(world) == []
 
 
 def test_another_act_is_another_order(world: JobWorld) -> None:

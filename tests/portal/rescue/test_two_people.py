@@ -160,6 +160,15 @@ def test_inv_44_nobody_completes_the_approval_of_who_may_not_approve_any_more(tw
     assert ended.state == "cancelled"
 
 
+def test_inv_44_nobody_approves_what_somebody_requested_who_may_not_any_more(approve_mode: World) -> None:
+    olga = user(approve_mode, "olga", role="operator")
+    held = reboot(approve_mode)
+    account_services.disable(olga, actor="user:eve", now=approve_mode.now)
+    with refused(services.RescueRefused, "vote_of_gone"):
+        approve(approve_mode, held, "bob")
+    assert approve_mode.rescue().state == "held"
+
+
 def test_control_passes_on_from_account_to_account(world: World) -> None:
     user(world, "ann", by="user:bob")
     world.now += timedelta(hours=2)

@@ -71,7 +71,11 @@ class ChangeAct(base.ActionView):
             step_up(request)
         reason, now, actor = base.body_of(request, base.ActSerializer)["reason"], timezone.now(), accounts.actor(who)
         if verb == "confirm":
-            row = pending_changes.confirm(row, actor=actor, names=accounts.counted_as(who, at=now), now=now)
+            names, gone = (
+                accounts.counted_as(who, at=now),
+                accounts.has_lost(row.requested_by, Verb.CONFIGURE, row.cluster),
+            )
+            row = pending_changes.confirm(row, actor=actor, names=names, now=now, requester_is_gone=gone)
         else:
             row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
         return Response(PendingChangeSerializer(row).data)
