@@ -22,6 +22,10 @@ _LINK = re.compile(r"(/(?:approve|wall)/)#?[^\s\"'?&<>]+")
 _UNPRINTED = re.compile(r"[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 
 
+def _printed(text: str) -> str:
+    return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
 class Redacted(logging.Formatter):
     """Hides tokens of links in the message and in tracebacks. A message is one line, and tracebacks are indented."""
 
@@ -31,11 +35,11 @@ class Redacted(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Returns the line with its control characters written as Python writes them, so that no text is a line."""
-        return _UNPRINTED.sub(lambda found: found[0].encode("unicode_escape").decode(), super().formatMessage(record))
+        return _printed(super().formatMessage(record))
 
     def formatException(self, ei: Any) -> str:
         """Returns the traceback; what an error quotes begins no line."""
-        return "\n".join(f"  {line}" for line in super().formatException(ei).splitlines())
+        return "\n".join(f"  {_printed(line)}" for line in super().formatException(ei).split("\n"))
 
 
 class JsonLine(logging.Formatter):

@@ -187,7 +187,8 @@ def prune(*, now: datetime) -> int:
     Commands of rescues stay: their keys prevent a second request.
     """
     before = retention.before(CheckRun, now=now)
-    removed = retention.delete(CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before))
+    ended = CheckRun.objects.exclude(state=CheckRun.State.RUNNING).filter(finished_at__lt=before)
+    removed = retention.delete(ended, batch=1_000)
     of_runs = Command.objects.filter(requester_kind=Command.Requester.CHECK_RUN, check_target=None)
     retention.delete(of_runs.filter(expires_at__lt=before))
     return removed

@@ -291,4 +291,4 @@ def prune(*, now: datetime) -> int:
     """Deletes old runs and refusals; returns the number of runs."""
     PreflightRefusal.objects.filter(at__lt=retention.before(PreflightRefusal, now=now), run=None).delete()
     ended = PreflightRun.objects.exclude(state=Waiting)
-    return retention.delete(ended.filter(ended_at__lt=retention.before(PreflightRun, now=now)))
+    return retention.delete(ended.filter(ended_at__lt=retention.before(PreflightRun, now=now)), batch=500)

@@ -59,11 +59,14 @@ def before(model: type[Model], *, now: datetime) -> datetime:
     return now - time(model)
 
 
-def delete(rows: QuerySet[Any]) -> int:
-    """Deletes the rows in batches, each in a transaction of its own. Returns the number, without dependent rows."""
+def delete(rows: QuerySet[Any], *, batch: int = BATCH) -> int:
+    """Deletes the rows in batches, each in a transaction of its own. Returns the number, without dependent rows.
+
+    ``batch``: fewer for rows on which many others depend.
+    """
     model, removed = rows.model, 0
     rows = rows.order_by()
-    while keys := list(rows.values_list("pk", flat=True)[:BATCH]):
+    while keys := list(rows.values_list("pk", flat=True)[:batch]):
         model._default_manager.filter(pk__in=keys).delete()
         removed += len(keys)
     return removed

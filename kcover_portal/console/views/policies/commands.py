@@ -27,9 +27,11 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
     row = get_object_or_404(Policy, kind=kind, name=name)
     old = get_object_or_404(row.revisions, number=parts.number(request, "revision") or 0)
     form = forms.Act(request.POST or None)
-    live = queries.revision(row)
-    lines = parts.lines(services.compare_revisions(live, old).lines) if live is not None else []
-    shown = {**_shown(request, row, "rollback"), "old": old, "lines": lines}
+    shown = {**_shown(request, row, "rollback"), "old": old}
+
+    def difference() -> dict[str, Any]:
+        live = queries.revision(row)
+        return {"lines": parts.lines(services.compare_revisions(live, old).lines) if live is not None else []}
 
     def do(given: dict[str, Any], now: datetime) -> HttpResponse | None:
         author, expected = accounts.actor(request.user), parts.expected(request)
@@ -38,10 +40,10 @@ def rollback(request: Request, name: str, kind: str = queries.RESCUE) -> HttpRes
             services.rollback(name, old.number, kind=kind, author=author, reason=reason, now=now, expected=expected)
         except services.InvalidPolicies as error:
             form.add_error(None, [_placed(problem) for problem in error.problems])
-            return form_dialog.ask(request, form, **shown)
+            return form_dialog.ask(request, form, **shown, **difference())
         return None
 
-    return form_dialog.act(request, form, do, step_up=True, **shown)
+    return form_dialog.act(request, form, do, step_up=True, more=difference, **shown)
 
 
 @require_http_methods(["GET", "POST"])
