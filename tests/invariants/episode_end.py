@@ -11,7 +11,7 @@ from kcover.nodes import marks, probation_mark, readiness_taint
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.services import cluster_settings
 from kcover_portal.incidents import services as incidents
-from kcover_portal.incidents.models import Incident
+from kcover_portal.incidents.models import Incident, Occurrence
 from kcover_portal.kube import port
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.rescue import queries
@@ -74,10 +74,11 @@ def _probations() -> QuerySet[Probation]:
 
 
 def _next(bed: Bed) -> datetime:
-    """When something is due next; a lease counts too."""
-    rows = Rescue.objects.filter(state__in=RUNS)
+    """When something is due next; a lease counts too. A rescue that waits for a doubt has a day until it is over."""
+    rows = Rescue.objects.filter(state__in=RUNS).exclude(because__code="verify_waits_for_doubt")
     found = rows.aggregate(due=Min("due_at"), lease=Min("lease_until"))
     found["probation"] = _probations().aggregate(at=Min("due_at"))["at"]
+    found["doubt"] = Occurrence.objects.aggregate(at=Min("doubt_until"))["at"]
     found["withdraw"] = Step.objects.aggregate(at=Min("withdraw_at"))["at"]
     later = [moment for moment in found.values() if moment is not None and moment > bed.now]
     return max(min(later, default=bed.now), bed.now + timedelta(seconds=1))

@@ -58,7 +58,9 @@ def of_kind(cluster: Cluster, kind: str, *, now: datetime) -> Source:
         return Source.objects.get(cluster=cluster, kind=kind)
     row = Source.objects.filter(cluster=cluster, kind=kind).first()
     url = "http://source" if kind in settings.ADDRESSED else ""
-    return row or services.make_source(kind, kind, cluster, url=url, given={}, actor="user:ann", now=now)
+    return row or services.SOURCES.make(
+        Source(name=kind, kind=kind, cluster=cluster), {"url": url}, actor="user:ann", now=now
+    )
 
 
 def tell(bed: Bed, chance: random.Random) -> None:

@@ -16,6 +16,7 @@ from kcover_portal.evidence import services as evidence
 from kcover_portal.incidents import services as incidents
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
+from kcover_portal.machines.models import Driver
 from tests.invariants import device_rules, gpu_names
 from tests.invariants.observed_cluster import ObservedCluster
 from tests.portal.rescue.world import World
@@ -45,7 +46,9 @@ class WalkCluster(World):
         super().__init__(policy=policy, nodes=0, fake=ObservedCluster)
         self.cluster.ready_within = 360  # longer than a command to an agent stands, and short enough to be waited for
         self.cluster.save()
-        machines.make_driver("owner", "karpenter", self.cluster, given={}, actor="user:ann", now=self.now)
+        machines.DRIVERS.make(
+            Driver(name="owner", kind="karpenter", cluster=self.cluster), {}, actor="user:ann", now=self.now
+        )
         self.kube.served |= {device_rules.SLICES, device_rules.RULES}
         self.born = 0  # machines
         self.machines: dict[str, int] = {}
