@@ -25,9 +25,11 @@ class DriverChanged(DriverAct, verb="driver.changed"):
     """Settings of a driver were changed, or it was switched on or off. The secret is named without its value."""
 
     changed: Mapping[str, Change]
+    reason: str = ""
 
 
 class DriverDeleted(DriverAct, verb="driver.deleted"):
-    """A driver was removed."""
+    """A driver was removed. A power cycle that is under way then waits for a person."""
 
     kind: str
+    reason: str = ""

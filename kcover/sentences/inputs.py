@@ -18,6 +18,7 @@ SENTENCES: Mapping[str, str] = {
     "change_own": _("You requested change {change}, or count as its requester. Another admin must confirm it."),
     "change_outdated": _("The settings have changed since change {change} was requested. Request it again."),
     "setting_unknown": _("Unknown setting {name}. Use one of {known}."),
+    "setting_gone": _("{name} no longer exists: somebody deleted it meanwhile."),
     # Channels and routes.
     "quiet_span_invalid": _("{text} is not a span of quiet hours, such as {example}."),
     "quiet_spans_too_many": _("At most {most} spans of quiet hours are possible."),

@@ -13,9 +13,10 @@ from kcover import reasons
 from kcover.values import masked_addresses
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
+from kcover_portal.audit_stream import services as audit_stream
 from kcover_portal.checks.filtersets import CheckRunFilter, ValidationFilter
 from kcover_portal.checks.models import CheckRun, Validation
-from kcover_portal.console import incident_groups, list_columns
+from kcover_portal.console import incident_groups, list_columns, settings_lists
 from kcover_portal.console.list_query import (
     KEY as KEY,
     Listing as Listing,
@@ -44,6 +45,7 @@ from kcover_portal.rescue.filtersets import FAULT, DecisionFilter, RescueFilter
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.shared_reads import audit, nodes
 from kcover_portal.shared_reads.filtersets import IncidentFilter, NodeFilter
+from kcover_portal.sources import services as sources
 
 
 def _without_gone(rows: QuerySet[Any], parameters: QueryDict) -> QuerySet[Any]:
@@ -253,4 +255,6 @@ PLACEMENTS = Listing(
     convert={"flags": sentences},
     table=list_columns.PLACEMENTS,
 )
+SOURCES = settings_lists.listing("sources", sources.SOURCES)
+SINKS = settings_lists.listing("audit-sinks", audit_stream.SINKS)
 LISTINGS: dict[str, Listing] = {one.name: one for one in vars().values() if isinstance(one, Listing)}

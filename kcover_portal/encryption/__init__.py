@@ -8,6 +8,7 @@ from kcover_portal.encryption.envelope import SecretUnreadable as SecretUnreadab
 from kcover_portal.encryption.fields import (
     EncryptedTextField as EncryptedTextField,
     ModelWithSecrets as ModelWithSecrets,
+    fields_of as fields_of,
     is_out_of_reach as is_out_of_reach,
     is_set as is_set,
     peek as peek,

@@ -7,11 +7,6 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.machines.models import Driver
 
 
-def named(name: str) -> Driver | None:
-    """The driver of this name; None if there is none."""
-    return Driver.objects.select_related("cluster").filter(name=name).first()
-
-
 def driver_of(node: Node, kinds: Collection[str] = machine_drivers.POWERING) -> Driver | None:
     """The driver of one of these kinds for a node. None if there is none.
 

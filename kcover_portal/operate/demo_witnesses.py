@@ -20,8 +20,8 @@ def add(cluster: Cluster, *, simulator: str, portal: str, now: datetime) -> None
     read = {"loki": simulator, "gpud": f"{simulator}/gpud/{{node}}", "prometheus": f"{simulator}/prometheus"}
     Source.objects.filter(cluster=cluster, name__in=[*read, EXPORTER]).delete()
     for kind, url in read.items():  # read as often as by default: each minute from 200 nodes
-        sources.make_source(kind, kind, cluster, url=url, given={}, actor=ACTOR, now=now)
-    sources.make_source(EXPORTER, Source.Kind.CLOUDEVENTS, cluster, given={}, actor=ACTOR, now=now)
+        sources.SOURCES.make(Source(name=kind, kind=kind, cluster=cluster), {"url": url}, actor=ACTOR, now=now)
+    sources.SOURCES.make(Source(name=EXPORTER, kind=Source.Kind.CLOUDEVENTS, cluster=cluster), {}, actor=ACTOR, now=now)
     _, secret = accounts.make_token(
         ApiToken.Kind.SOURCE,
         cluster=cluster,

@@ -26,7 +26,6 @@ from kcover_portal.accounts.queries.people import (
     person as person,
     place_key as place_key,
     revoked_since as revoked_since,
-    shell_actor as shell_actor,
     users_with_second_factor as users_with_second_factor,
 )
 from kcover_portal.accounts.queries.role_names import role_in as role_in

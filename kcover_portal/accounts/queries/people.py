@@ -3,7 +3,6 @@
 from datetime import datetime, timedelta
 
 from django.conf import settings
-from django.contrib.auth.management import get_system_username
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
@@ -92,11 +91,6 @@ def place_key(who: Principal) -> str:
     if isinstance(who, ApiToken):
         return f"user:{who.owner_id}" if who.owner_id is not None else f"token:{who.pk}"
     return f"user:{who.pk}"
-
-
-def shell_actor() -> str:
-    """Returns the name of the operating system's user in the audit log, for management commands."""
-    return f"command:{get_system_username() or 'unknown'}"
 
 
 def find_user(name: str) -> User | None:

@@ -2,8 +2,4 @@
 
 from kcover_portal.audit_stream.services.delivery import deliver as deliver, sweep as sweep
 from kcover_portal.audit_stream.services.refusals import drop as drop, send_again as send_again
-from kcover_portal.audit_stream.services.sinks import (
-    change_sink as change_sink,
-    delete_sink as delete_sink,
-    make_sink as make_sink,
-)
+from kcover_portal.audit_stream.services.sinks import SINKS as SINKS

@@ -1,14 +1,14 @@
 """Notifications: channels, routes, tests and the delivery log, for admins of all clusters."""
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from django.forms import BaseForm
 from django.http import HttpResponse
-from django.shortcuts import get_object_or_404, redirect, render
+from django.shortcuts import get_object_or_404, render
 from django.urls import reverse
 from django.utils import timezone
-from django.utils.translation import gettext as _
+from django.utils.translation import gettext as _, gettext_lazy
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from kcover_portal.accounts import queries as accounts
@@ -16,6 +16,7 @@ from kcover_portal.accounts.models import Verb
 from kcover_portal.console import form_dialog, forms, lists
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import channels
+from kcover_portal.console.settings_dialogs import SettingsDialogs
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, Delivery, Route
 
@@ -55,57 +56,18 @@ def state(channel: Channel) -> str:
     return "works" if channel.sent_at else "new"
 
 
-@require_http_methods(["GET", "POST"])
-@signed_in
-def new_channel(request: Request, kind: str) -> HttpResponse:
-    """Show the form for this kind (GET), then create the channel (POST)."""
-    require(request, Verb.WRITE_CHANNELS, None)
-    label = dict(Channel.Kind.choices).get(kind)
-    if label is None:
-        return redirect("console:notifications")
-    form = channels.ChannelForm(request.POST or None, kind=kind)
-
-    def make(given: dict[str, Any], now: datetime) -> None:
-        services.make_channel(given["name"], kind, form.settings(), actor=accounts.actor(request.user), now=now)
-
-    address = reverse("console:channel-new", args=(kind,))
-    return _act(
-        request, form, make, title=_("New channel: %(kind)s") % {"kind": label}, verb=_("Create"), address=address
-    )
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def channel(request: Request, name: str) -> HttpResponse:
-    require(request, Verb.WRITE_CHANNELS, None)
-    row = get_object_or_404(Channel.objects.select_related("person"), name=name)
-    form = channels.ChannelForm(request.POST or None, kind=row.kind, channel=row)
-
-    def change(given: dict[str, Any], now: datetime) -> None:
-        actor = accounts.actor(request.user)
-        services.change_channel(row, form.settings(), actor=actor, reason=given["reason"], now=now)
-
-    address = reverse("console:channel", args=(name,))
-    return _act(request, form, change, title=_("Channel %(name)s") % {"name": name}, verb=_("Save"), address=address)
-
-
-@require_http_methods(["GET", "POST"])
-@signed_in
-def delete_channel(request: Request, name: str) -> HttpResponse:
-    """Delete a channel with its routes; refused while an active rule uses it."""
-    require(request, Verb.WRITE_CHANNELS, None)
-    row = get_object_or_404(Channel, name=name)
-    form = forms.Act(request.POST or None)
-
-    def delete(given: dict[str, Any], now: datetime) -> None:
-        services.delete_channel(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
-
-    title = _("Delete channel %(name)s…") % {"name": name}
-    text = _("Its routes are deleted with it. The delivery log is kept.")
-    address = reverse("console:channel-delete", args=(name,))
-    return _act(
-        request, form, delete, title=title, text=text, verb=_("Delete"), address=address, icon="trash", grave=True
-    )
+CHANNELS: Final = SettingsDialogs(
+    resource=services.CHANNELS,
+    page="notifications",
+    name="channel",
+    icon="bell",
+    labels=dict(Channel.Kind.choices),
+    new_title=gettext_lazy("New channel: %(kind)s"),
+    add=gettext_lazy("Create"),
+    title=gettext_lazy("Channel %(name)s"),
+    delete_title=gettext_lazy("Delete channel %(name)s…"),
+    delete_text=gettext_lazy("Its routes are deleted with it. The delivery log is kept."),
+)
 
 
 @require_POST

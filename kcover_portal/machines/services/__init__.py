@@ -5,9 +5,5 @@ from kcover_portal.machines.services.controllers import (
     Unusable as Unusable,
     controller_of as controller_of,
 )
-from kcover_portal.machines.services.driver_settings import (
-    change_driver as change_driver,
-    delete_driver as delete_driver,
-    make_driver as make_driver,
-)
+from kcover_portal.machines.services.driver_settings import DRIVERS as DRIVERS
 from kcover_portal.machines.services.replacements import Replacer as Replacer, replacer_of as replacer_of

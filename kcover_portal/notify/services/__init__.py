@@ -1,10 +1,8 @@
 """Notifications: collect events, render and send messages, and manage channels and routes."""
 
 from kcover_portal.notify.services.channels import (
-    change_channel as change_channel,
-    delete_channel as delete_channel,
+    CHANNELS as CHANNELS,
     delete_route as delete_route,
-    make_channel as make_channel,
     make_route as make_route,
 )
 from kcover_portal.notify.services.deliveries import (

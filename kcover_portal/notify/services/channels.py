@@ -9,7 +9,8 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
-from django.db import IntegrityError, transaction
+from django.db import transaction
+from django.utils.translation import gettext_lazy as _
 
 from kcover import audit, reasons
 from kcover.actions import attributes
@@ -17,95 +18,76 @@ from kcover.faults import catalog
 from kcover.notify import events, pager, schedule
 from kcover.policy.document.model import CHANNEL
 from kcover_portal import encryption
+from kcover_portal.accounts.models import Verb
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
-from kcover_portal.lib import doorbell, stored_secrets
+from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
 from kcover_portal.notify.senders import pagers
+from kcover_portal.notify.services.channel_columns import (
+    COLUMNS,
+    MAX_BATCHING,
+    MAX_INTERVAL,
+    MAX_RECIPIENTS,
+    MAX_REMIND,
+    SIGNS,
+)
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.control import notify_steps
+from kcover_portal.settings_rows import Given, Resource
 
-SECRET: Final = ("url", "secret")
-# The settings of a channel. Its name and kind are fixed, because policies and people refer to them.
-SETTINGS: Final = (
-    *("url", "secret", "recipients", "language", "person", "batching", "min_interval", "remind", "for_owners"),
-    *("quiet_hours", "digest_at", "time_zone", "enabled"),
-)
-# Kinds that may have a secret beside their address: a signing key, or a pager's key.
-SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 SHORTEST_SECRET: Final = 16
-MAX_RECIPIENTS: Final = 20
-MAX_BATCHING, MAX_INTERVAL, MAX_REMIND = 3600, 86_400, 30 * 86_400  # seconds
 
 
-def make_channel(name: str, kind: str, given: Mapping[str, Any], *, actor: str, now: datetime) -> Channel:
-    """Creates a channel. Raises FieldError."""
-    if not attributes.CHANNEL_NAME.fullmatch(name):
-        raise FieldError("name", reasons.of("channel_name_invalid"))
-    if kind not in Channel.Kind.values:
-        raise FieldError("kind", reasons.of("kind_unknown", kind=repr(kind), known=", ".join(Channel.Kind.values)))
-    row = Channel(name=name, kind=kind, created_by=actor, created_at=now)
-    _set(row, given)
-    try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-            note(
-                row,
-                audit.ChannelCreated(channel=name, kind=kind, settings=_shown(row, SETTINGS)),
-                actor=actor,
-                now=now,
+class _Channels(Resource[Channel]):
+    """Channels."""
+
+    def taken(self, name: str) -> FieldError:
+        return FieldError("name", reasons.of("channel_exists", channel=name))
+
+    def check(self, row: Channel, given: Given) -> None:
+        """Raises FieldError unless the settings fit the kind of the channel."""
+        if row.kind in Channel.PAGERS and not encryption.is_set(row, "url"):
+            row.url = pagers.SERVICES[row.kind].url
+        _check_address(row)
+        _check_secret(row)
+        languages = [code for code, _name in settings.LANGUAGES]
+        if row.language not in languages:
+            raise FieldError(
+                "language", reasons.of("language_unknown", language=repr(row.language), known=", ".join(languages))
             )
-    except IntegrityError as error:
-        raise FieldError("name", reasons.of("channel_exists", channel=name)) from error
-    except encryption.KeysUnusable as error:
-        raise FieldError("", error.reason, conflict=True) from error
-    return row
+        _check_person(row)
+        _check_times(row)
+        _check_schedule(row)
+        if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
+            raise FieldError("for_owners", reasons.of("owners_of_channel"))
 
-
-def change_channel(channel: Channel, given: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Channel:
-    """Changes the named settings, all or none. Raises FieldError."""
-    with transaction.atomic():
-        row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
-        before = {name: encryption.peek(row, name) for name in given if name in SETTINGS}
-        shown = _shown(row, before)
-        _set(row, given)
-        stored_secrets.check_address(row, given, before.get("url"), address="url")
-        changed = stored_secrets.changed(row, before, address="url")
-        if changed:
-            _save(row, changed)
-            after = _shown(row, changed)
-            recorded = {
-                name: audit.SECRET_CHANGED if name in SECRET else audit.Change(before=shown[name], after=after[name])
-                for name in changed
-            }
-            act = audit.ChannelChanged(channel=row.name, changed=recorded, reason=reason)
-            note(row, act, actor=actor, now=now)
-    channel.refresh_from_db()
-    return channel
-
-
-def delete_channel(channel: Channel, *, actor: str, reason: str, now: datetime) -> None:
-    """Deletes a channel and its routes; its deliveries stay. Raises FieldError while a rule in force names it."""
-    with transaction.atomic():
-        row = Channel.objects.select_for_update(of=("self",)).get(pk=channel.pk)
+    def before_delete(self, row: Channel, *, actor: str, reason: str, now: datetime) -> Mapping[str, Any]:
+        """Drops what is under way to a channel. Raises FieldError while a rule in force names the channel."""
         rules = policies.rules_naming(CHANNEL, row.name)
         if rules:
             used = reasons.of("channel_in_use", channel=row.name, rules=", ".join(rules))
             raise FieldError("name", used, conflict=True)
-        under_way = row.deliveries.filter(state__in=Delivery.UNDER_WAY)
-        steps = list(Notice.objects.filter(delivery__in=under_way, step__isnull=False).values_list("step", flat=True))
-        under_way.update(
+        row.deliveries.filter(state__in=Delivery.UNDER_WAY).update(
             state=Delivery.State.DROPPED,
             batching=False,
             because=reasons.of("channel_deleted").to_json(),
             closed_at=now,
             due_at=None,
         )
-        note(row, audit.ChannelDeleted(channel=row.name, kind=row.kind, reason=reason), actor=actor, now=now)
-        row.delete()
-    for step in steps:
-        notify_steps.settle_step(step, because=reasons.of("notify_channel_deleted", channel=channel.name), now=now)
+        return {}
+
+    def delete(self, row: Channel, *, actor: str, reason: str = "", now: datetime) -> None:
+        """Deletes a channel and its routes; its deliveries stay. Steps that wait for one of them fail at once."""
+        with transaction.atomic():
+            self._lock(row)
+            under_way = row.deliveries.filter(state__in=Delivery.UNDER_WAY)
+            waiting = Notice.objects.filter(delivery__in=under_way, step__isnull=False)
+            steps = list(waiting.values_list("step", flat=True))
+            super().delete(row, actor=actor, reason=reason, now=now)
+        for step in steps:
+            notify_steps.settle_step(step, because=reasons.of("notify_channel_deleted", channel=row.name), now=now)
 
 
 def make_route(
@@ -145,39 +127,6 @@ def delete_route(route: Route, *, actor: str, reason: str, now: datetime) -> Non
         act = audit.RouteDeleted(**_route(route), reason=reason)
         route.delete()
         note(route.channel, act, actor=actor, now=now)
-
-
-def _set(row: Channel, given: Mapping[str, Any]) -> None:
-    """Sets the given settings and checks the whole row. Raises FieldError."""
-    for name, value in given.items():
-        if name not in SETTINGS:
-            raise FieldError(name, reasons.of("setting_unknown", name=name, known=", ".join(SETTINGS)))
-        setattr(row, name, value)
-    if row.kind in Channel.PAGERS and not encryption.is_set(row, "url"):
-        row.url = pagers.SERVICES[row.kind].url
-    try:
-        _check_address(row)
-        _check_secret(row)
-    except encryption.SecretUnreadable as unreadable:
-        raise FieldError(unreadable.place.column.rpartition(".")[2], unreadable.reason) from unreadable
-    languages = [code for code, _name in settings.LANGUAGES]
-    if row.language not in languages:
-        raise FieldError(
-            "language", reasons.of("language_unknown", language=repr(row.language), known=", ".join(languages))
-        )
-    _check_person(row)
-    _check_times(row)
-    _check_schedule(row)
-    if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
-        raise FieldError("for_owners", reasons.of("owners_of_channel"))
-
-
-def _save(row: Channel, changed: Collection[str]) -> None:
-    """Raises FieldError if a secret cannot be encrypted."""
-    try:
-        row.save(update_fields=changed)
-    except encryption.KeysUnusable as error:
-        raise FieldError("", error.reason, conflict=True) from error
 
 
 def _check_person(row: Channel) -> None:
@@ -264,14 +213,6 @@ def _check_secret(row: Channel) -> None:
         raise FieldError("secret", reasons.of("secret_too_long", most=200))
 
 
-def _shown(row: Channel, names: Collection[str]) -> dict[str, Any]:
-    """The settings as the ledger may show them, without secrets."""
-    values = {name: getattr(row, name) for name in names if name not in SECRET}
-    if "person" in values:
-        values["person"] = values["person"].get_username() if values["person"] else None
-    return values
-
-
 def _route(row: Route) -> dict[str, Any]:
     return {
         "channel": row.channel.name,
@@ -286,3 +227,19 @@ def note(channel: Channel, act: audit.ChannelAct, *, actor: str, now: datetime) 
     """Records an act on a channel, and updates the open pages."""
     ledger.record("", act, actor=actor, now=now)
     doorbell.publish("notify", channel.pk or 0)
+
+
+CHANNELS: Final = _Channels(
+    model=Channel,
+    noun="channel",
+    kinds=tuple(Channel.Kind.values),
+    verb=Verb.WRITE_CHANNELS,
+    columns=COLUMNS,
+    related=("person",),
+    created=audit.ChannelCreated,
+    changed=audit.ChannelChanged,
+    deleted=audit.ChannelDeleted,
+    name_hint=_("The name that rules use, e.g. on-call. Cannot be changed later."),
+    name_invalid=reasons.of("channel_name_invalid"),
+    rings="notify",
+)

@@ -8,9 +8,7 @@ from kcover_portal.sources.services.pod_feed import PodFeed as PodFeed
 from kcover_portal.sources.services.pull_schedule import pull as pull, sweep as sweep
 from kcover_portal.sources.services.push import receive as receive
 from kcover_portal.sources.services.source_settings import (
-    change_source as change_source,
-    delete_source as delete_source,
-    make_source as make_source,
+    SOURCES as SOURCES,
     make_watched_sources as make_watched_sources,
     note_error as note_error,
 )

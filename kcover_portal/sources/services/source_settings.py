@@ -1,69 +1,30 @@
 """Create, change and delete sources. Every act is in the audit log; tokens are not."""
 
-import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from django.db import IntegrityError, transaction
+from django.utils.translation import gettext_lazy as _
 
 from kcover import audit, reasons
 from kcover.actions import attributes
 from kcover.actions.moved_jobs import SOURCE
 from kcover.sources import settings
 from kcover.sources.observation import Unreadable
-from kcover.values import masked_addresses
 from kcover_portal import encryption
-from kcover_portal.accounts.models import ApiToken
+from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.accounts.services import tokens
 from kcover_portal.fleet.models import Cluster
-from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell, stored_secrets
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.policies import queries as policies
+from kcover_portal.settings_rows import Flag, Given, Pairs, Resource, Secret, Text
 from kcover_portal.sources.models import Source
 
-NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 ADDRESS: Final = ("url", "token")  # columns that may also be given as settings
-CHANGEABLE: Final = (*ADDRESS, "settings", "enabled")
 ASKED: Final = ("query", "node_label")  # settings of Prometheus that change what is read
 MAX_TOKEN: Final = 4_000  # characters
 SYSTEM: Final = "system"
-
-
-def make_source(
-    name: str,
-    kind: str,
-    cluster: Cluster,
-    *,
-    url: str = "",
-    token: str = "",
-    given: Mapping[str, Any],
-    enabled: bool = True,
-    actor: str,
-    now: datetime,
-) -> Source:
-    """Creates a source. ``given``: its settings. Raises FieldError."""
-    if not NAME.fullmatch(name):
-        raise FieldError("name", reasons.of("source_name_invalid"))
-    if kind not in settings.KINDS:
-        known = ", ".join(settings.KINDS)
-        raise FieldError("kind", reasons.of("kind_unknown", kind=repr(kind[:60]), known=known))
-    if kind in settings.WATCHED:
-        raise FieldError("kind", reasons.of("source_builtin_kind", kind=kind))
-    row = Source(name=name, kind=kind, cluster=cluster, created_by=actor, created_at=now)
-    address = {name: value for name, value in (("url", url), ("token", token)) if value}
-    columns = _with_address(kind, {**address, "settings": dict(given)})
-    _set(row, {"url": "", "token": "", "enabled": enabled, **columns})
-    try:
-        with transaction.atomic():
-            row.save(force_insert=True)
-            _note(row, audit.SourceCreated(source=name, kind=kind, settings=_shown(row)), actor=actor, now=now)
-    except IntegrityError as error:
-        raise FieldError("name", reasons.of("source_exists", source=name)) from error
-    except encryption.KeysUnusable as error:
-        raise FieldError("", error.reason, conflict=True) from error
-    return row
 
 
 def make_watched_sources(now: datetime) -> None:
@@ -77,65 +38,6 @@ def make_watched_sources(now: datetime) -> None:
     Source.objects.bulk_create(rows, ignore_conflicts=True)
 
 
-def change_source(source: Source, given: Mapping[str, Any], *, actor: str, reason: str, now: datetime) -> Source:
-    """Changes the named columns, all or none. Settings that are not named stay; null removes one. Raises FieldError."""
-    given = _with_address(source.kind, given)
-    with transaction.atomic():
-        row = Source.objects.select_related("cluster").select_for_update(of=("self",)).get(pk=source.pk)
-        before, receiver = {name: encryption.peek(row, name) for name in CHANGEABLE}, row.receiver
-        merged = dict(given)
-        if "settings" in given:
-            merged["settings"] = {**row.settings, **given["settings"]}
-        _set(row, merged)
-        moved = row.receiver != receiver and encryption.is_set(row, "token")
-        if moved and "token" not in given:
-            _check_receiver(row, before)
-        changed = {name for name in given if before[name] != encryption.peek(row, name)}
-        if not changed:
-            return row
-        if moved:
-            row.token = given.get("token", before["token"])  # it is encrypted for its receiver
-        if row.is_pulled:  # it is read again at once, and Prometheus from the start if it was asked something else
-            row.due_at, row.attempts = None, 0
-            row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and _asks_other(row, before) else row.cursor
-        try:
-            columns = {*changed, "token"} if moved else changed
-            row.save(update_fields={*columns, "due_at", "attempts", "cursor"} if row.is_pulled else columns)
-        except encryption.KeysUnusable as error:
-            raise FieldError("", error.reason, conflict=True) from error
-        changes = {
-            name: audit.SECRET_CHANGED if name == "token" else _change(before[name], getattr(row, name))
-            for name in sorted(changed)
-        }
-        _note(row, audit.SourceChanged(source=row.name, changed=changes, reason=reason), actor=actor, now=now)
-    return row
-
-
-def _asks_other(row: Source, before: Mapping[str, Any]) -> bool:
-    """Returns whether the answers are about something else than before. How often it is asked changes none."""
-    then, settings_now = before["settings"], row.settings
-    return row.url != before["url"] or any(then.get(name) != settings_now.get(name) for name in ASKED)
-
-
-def delete_source(source: Source, *, actor: str, reason: str, now: datetime) -> None:
-    """Deletes a source and revokes its tokens; incidents that it opened stay.
-
-    Raises FieldError for a source that exists for each cluster, and while a rule in force names the source.
-    """
-    if source.is_builtin:
-        raise FieldError("", reasons.of("source_builtin", source=source.name), conflict=True)
-    with transaction.atomic():
-        rules = policies.rules_naming(SOURCE, source.name)
-        if rules:
-            used = reasons.of("source_in_use", source=source.name, rules=", ".join(rules))
-            raise FieldError("", used, conflict=True)
-        act = audit.SourceDeleted(source=source.name, kind=source.kind, reason=reason)
-        for token in ApiToken.objects.filter(kind=ApiToken.Kind.SOURCE, source=source.name, revoked_at=None):
-            tokens.revoke_token(token, actor=actor, reason=reason, now=now)
-        _note(source, act, actor=actor, now=now)
-        source.delete()
-
-
 def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) -> None:
     """Stores why a source could not be read; None after it could."""
     if reason is None:
@@ -143,6 +45,62 @@ def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) 
     else:
         Source.objects.filter(pk=source.pk).update(error=reason.to_json(), error_at=now)
     doorbell.publish("source", source.pk)
+
+
+class _Sources(Resource[Source]):
+    """Sources of faults."""
+
+    def taken(self, name: str) -> FieldError:
+        return FieldError("name", reasons.of("source_exists", source=name))
+
+    def unknown_kind(self, kind: str) -> FieldError:
+        """The error for a kind of which people make no sources; those of a watch exist for each cluster."""
+        if kind in settings.WATCHED:
+            return FieldError("kind", reasons.of("source_builtin_kind", kind=kind))
+        return super().unknown_kind(kind)
+
+    def read(self, kind: str, given: Given) -> Given:
+        return _with_address(kind, given)
+
+    def check(self, row: Source, given: Given) -> None:
+        """Raises FieldError unless settings, address and token fit the kind of the source."""
+        try:
+            row.settings = settings.read(row.kind, row.settings)
+        except Unreadable as error:
+            raise FieldError(f"settings/{error.path}", error.reason) from error
+        _check_address(row)
+        if encryption.is_set(row, "token"):
+            if row.kind not in settings.ADDRESSED:
+                raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
+            if isinstance(given.get("token"), str) and len(given["token"]) > MAX_TOKEN:
+                raise FieldError("token", reasons.of("source_token_long", most=MAX_TOKEN))
+
+    def before_change(self, row: Source, before: Given, *, now: datetime) -> Collection[str]:
+        """Reads the source again at once, and Prometheus from the start if it was asked something else."""
+        if not row.is_pulled:
+            return ()
+        row.due_at, row.attempts = None, 0
+        row.cursor = {} if row.kind == Source.Kind.PROMETHEUS and _asks_other(row, before) else row.cursor
+        return ("due_at", "attempts", "cursor")
+
+    def may_follow(self, row: Source, before: Given) -> bool:
+        """Returns whether the stored token goes to the same server, and not to one that now may be anybody."""
+        same = stored_secrets.server(before["url"]) == stored_secrets.server(row.url)
+        return same and bool(before["settings"].get("insecure") or not row.settings.get("insecure"))
+
+    def before_delete(self, row: Source, *, actor: str, reason: str, now: datetime) -> Mapping[str, Any]:
+        """Revokes the tokens of a source; incidents that it opened stay.
+
+        Raises FieldError for a source that exists for each cluster, and while a rule in force names the source.
+        """
+        if row.is_builtin:
+            raise FieldError("", reasons.of("source_builtin", source=row.name), conflict=True)
+        rules = policies.rules_naming(SOURCE, row.name)
+        if rules:
+            raise FieldError("", reasons.of("source_in_use", source=row.name, rules=", ".join(rules)), conflict=True)
+        for token in ApiToken.objects.filter(kind=ApiToken.Kind.SOURCE, source=row.name, revoked_at=None):
+            tokens.revoke_token(token, actor=actor, reason=reason, now=now)
+        return {}
 
 
 def _with_address(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,36 +113,10 @@ def _with_address(kind: str, given: Mapping[str, Any]) -> dict[str, Any]:
         return dict(given)
     address = {name: inside[name] for name in ADDRESS if isinstance(inside.get(name), str)}
     for name in address:
-        if name in given:
+        if given.get(name):
             twice = reasons.of("one_of_parameters", first=name, second=f"settings/{name}")
             raise FieldError(f"settings/{name}", twice)
     return {**given, **address, "settings": {name: inside[name] for name in inside if name not in address}}
-
-
-def _set(row: Source, given: Mapping[str, Any]) -> None:
-    """Sets the given columns and checks the whole row. Raises FieldError."""
-    for name, value in given.items():
-        setattr(row, name, value)
-    try:
-        row.settings = settings.read(row.kind, row.settings)
-    except Unreadable as error:
-        raise FieldError(f"settings/{error.path}", error.reason) from error
-    _check_address(row)
-    if encryption.is_set(row, "token"):
-        if row.kind not in settings.ADDRESSED:
-            raise FieldError("token", reasons.of("source_token_unused", kind=row.kind))
-        if isinstance(given.get("token"), str) and len(given["token"]) > MAX_TOKEN:
-            raise FieldError("token", reasons.of("source_token_long", most=MAX_TOKEN))
-
-
-def _check_receiver(row: Source, before: Mapping[str, Any]) -> None:
-    """Raises FieldError if the stored token would go to another server, or to one whose certificate nobody checks.
-
-    Also if this process cannot read the token to encrypt it for its receiver.
-    """
-    stored_secrets.check_server(before["url"], row.url, secret="token")
-    if before["token"] is None or (row.settings.get("insecure") and not before["settings"].get("insecure")):
-        raise FieldError("token", reasons.of("secret_again"))
 
 
 def _check_address(row: Source) -> None:
@@ -198,20 +130,41 @@ def _check_address(row: Source) -> None:
         raise FieldError("url", refusal)
 
 
-def _change(before: object, after: object) -> audit.Change:
-    return audit.Change(before=masked_addresses.mask(before), after=masked_addresses.mask(after))
+def _asks_other(row: Source, before: Mapping[str, Any]) -> bool:
+    """Returns whether the answers are about something else than before. How often it is asked changes none."""
+    then, settings_now = before["settings"], row.settings
+    return row.url != before["url"] or any(then.get(name) != settings_now.get(name) for name in ASKED)
 
 
-def _shown(row: Source) -> dict[str, Any]:
-    """The columns as the audit log may show them, without the token."""
-    return {
-        "cluster": row.cluster.name,
-        "url": masked_addresses.mask_text(row.url),
-        "settings": row.settings,
-        "enabled": row.enabled,
-    }
-
-
-def _note(row: Source, act: audit.SourceAct, *, actor: str, now: datetime) -> None:
-    ledger.record(row.cluster.name, act, actor=actor, now=now)
-    doorbell.publish("source", row.pk or 0)
+SOURCES: Final = _Sources(
+    model=Source,
+    noun="source",
+    kinds=(*settings.PUSHED, *settings.PULLED),
+    verb=Verb.CONFIGURE,
+    columns=(
+        Text(
+            name="url",
+            label=_("Address"),
+            option="the address that the portal reads",
+            kinds=settings.ADDRESSED,
+            most=1000,
+            kept=True,
+        ),
+        Secret(
+            name="token",
+            label=_("Token"),
+            hint=_("Sent as a bearer token. Never shown again."),
+            kinds=settings.ADDRESSED,
+            most=MAX_TOKEN,
+        ),
+        Pairs(name="settings", label=_("Settings"), keys=lambda kind: settings.SETTINGS[kind]),
+        Flag(name="enabled", label=_("Enabled")),
+    ),
+    related=("cluster",),
+    has_cluster=True,
+    created=audit.SourceCreated,
+    changed=audit.SourceChanged,
+    deleted=audit.SourceDeleted,
+    name_invalid=reasons.of("source_name_invalid"),
+    rings="source",
+)

@@ -148,7 +148,7 @@ def test_what_loosens_a_bound_gives_rights_or_silences_asks(
     path: str, sent: dict[str, str], browser: Browser, east: Cluster, app: App, clock: Clock
 ) -> None:
     bo = make_user("bo", clock.now)
-    channels.make_channel("desk", "slack", {"url": CHANNEL["url"]}, actor="test", now=clock.now)
+    channels.CHANNELS.make(Channel(name="desk", kind="slack"), {"url": CHANNEL["url"]}, actor="test", now=clock.now)
     before = (User.objects.count(), ApiToken.objects.count(), RoleBinding.objects.count())
     password = bo.password
     address = path.format(bo=bo.pk)

@@ -7,6 +7,7 @@ from kcover_portal.accounts.models import ApiToken, CustomRole, User
 from kcover_portal.accounts.services import oidc
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.sources import services as sources
+from kcover_portal.sources.models import Source
 from tests.codes import refused
 from tests.portal.accounts.browsers import Browser, Clock, make_user
 
@@ -72,7 +73,9 @@ def test_verbs_that_somebody_lacks_are_not_taken_from_a_role(clock: Clock, stan:
 def test_who_administers_only_reports_no_faults(body: dict[str, str], status: int, clock: Clock, stan: Browser) -> None:
     """What agents and sources report makes the portal act on nodes."""
     east = Cluster.objects.create(name="east", created_at=clock.now)
-    sources.make_source("east-alerts", "alertmanager", east, given={}, actor="command:root", now=clock.now)
+    sources.SOURCES.make(
+        Source(name="east-alerts", kind="alertmanager", cluster=east), {}, actor="command:root", now=clock.now
+    )
     rest = stan.client.post("/api/v1/tokens", {"name": "ci", **body}, content_type="application/json")
     page = stan.client.post("/access/tokens/new/", {"name": "ci", "networks": "", **body})
     assert rest.status_code == status

@@ -11,6 +11,7 @@ from django.db import connection
 
 from kcover.machines.repairs import Part
 from kcover_portal.audit_stream import services as sinks
+from kcover_portal.audit_stream.models import Sink
 from kcover_portal.ledger.models import Entry
 from kcover_portal.policies import services as policies
 from kcover_portal.policies.models import Policy, Revision
@@ -57,7 +58,7 @@ def test_one_key_opens_one_rescue(east: Any, now: datetime) -> None:
 
 def test_one_delivery_of_a_vendor_acts_once_and_others_take_turns(east: Any, now: datetime) -> None:
     given = {"address": "https://acme.example", "secret": SECRET, "options": {"vendor": "ACME"}}
-    sinks.make_sink("acme", "webhook", given, actor="t", now=now)
+    sinks.SINKS.make(Sink(name="acme", kind="webhook"), given, actor="t", now=now)
     node = add_node(east, "gpu-1", now)
     repair = repairs.report(node, part=Part(), details={"vendor": "ACME"}, actor="t", reason="x", now=now)
     same = b'{"delivery": "a", "event": "accept", "repair": %d}' % repair.pk

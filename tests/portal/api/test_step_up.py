@@ -12,7 +12,7 @@ from kcover_portal.accounts import services as accounts
 from kcover_portal.accounts.models import ApiToken
 from kcover_portal.accounts.services import recovery_codes
 from kcover_portal.fleet.models import Cluster, Node
-from kcover_portal.notify.models import Route
+from kcover_portal.notify.models import Channel, Route
 from kcover_portal.notify.services import channels
 from tests.portal.accounts.second_factors import App, enrol
 from tests.portal.api.conftest import Api, problem
@@ -55,6 +55,8 @@ ACTS: dict[str, Act] = {
     "route of a namespace": lambda api: api.post(
         "namespace-routes", {"channel": "desk", "cluster": "east", "namespace": "ml"}
     ),
+    "audit sink": lambda api: api.post("audit-sinks", {"name": "siem", "kind": "syslog", "address": "tcp://siem:601"}),
+    "source": lambda api: api.post("sources", {"name": "am", "kind": "alertmanager", "cluster": "east"}),
     "change a channel": lambda api: api.call("patch", "channels/desk", {"url": "https://chat.example.com/y"}),
 }
 CHANNEL = {"kind": "slack", "url": "https://chat.example.com/x"}
@@ -64,7 +66,9 @@ CHANNEL = {"kind": "slack", "url": "https://chat.example.com/x"}
 def test_a_session_must_confirm(act: Act, root: tuple[Api, App], node: Node, now: datetime) -> None:
     Cluster.objects.update(mode="shadow")
     api, app = root
-    desk = channels.make_channel("desk", "slack", {"url": "https://chat.example.com/z"}, actor="test", now=now)
+    desk = channels.CHANNELS.make(
+        Channel(name="desk", kind="slack"), {"url": "https://chat.example.com/z"}, actor="test", now=now
+    )
     channels.make_route(desk, kinds=["rescue.healed"], cluster=None, least="", actor="test", now=now)
     assert problem(act(api), 403)["code"] == "step_up_required"
     assert api.post("account/step-up", {"code": app.code(now)}).status_code == 204

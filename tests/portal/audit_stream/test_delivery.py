@@ -32,7 +32,7 @@ def folder(tmp_path: Path, settings) -> Path:
 
 def made(kind: str, address: str, *, now: datetime, whole: bool = False, name: str = "siem") -> Sink:
     given = {"address": address} | ({"secret": SECRET} if kind == "webhook" else {})
-    return services.make_sink(name, kind, given, whole=whole, actor="user:ada", now=now)
+    return services.SINKS.make(Sink(name=name, kind=kind), {**given, "whole": whole}, actor="user:ada", now=now)
 
 
 def at(moment: datetime) -> Callable[[], datetime]:
@@ -187,11 +187,11 @@ def test_a_batch_is_bounded_in_bytes(folder: Path, now: datetime, monkeypatch: p
 
 def test_a_disabled_sink_keeps_its_place(folder: Path, now: datetime) -> None:
     sink = made("file", "audit.jsonl", now=now)
-    services.change_sink(sink, {"enabled": False}, actor="user:ada", reason="moved", now=now)
+    services.SINKS.change(sink, {"enabled": False}, actor="user:ada", reason="moved", now=now)
     tell("c1", "one", now=now)
     assert deliver(sink, now) == 0
     assert [due.name for due in queries.due(now=now)] == []
-    services.change_sink(sink, {"enabled": True}, actor="user:ada", reason="back", now=now)
+    services.SINKS.change(sink, {"enabled": True}, actor="user:ada", reason="back", now=now)
     assert [due.name for due in queries.due(now=now)] == ["siem"]
     assert deliver(sink, now) == 4
 
@@ -219,7 +219,7 @@ def test_another_app_can_add_a_topic(folder: Path, now: datetime, monkeypatch: p
         )
     )
     sink = made("file", "audit.jsonl", now=now)
-    services.change_sink(sink, {"topics": ["audit", "probe"]}, actor="user:ada", reason="", now=now)
+    services.SINKS.change(sink, {"topics": ["audit", "probe"]}, actor="user:ada", reason="", now=now)
     deliver(sink, now)
     assert '"topic":"probe"' not in (folder / "audit.jsonl").read_text()  # an added topic begins now
     records.append(topics.Record(topic="probe", part="x", number=4, at=now, document={"n": 4}))

@@ -31,7 +31,7 @@ KEY = "A" * 16 + ":" + "b" * 32
 
 
 def made(kind: str, address: str, *, now: datetime, **given: Any) -> Sink:
-    return services.make_sink(kind, kind, {"address": address, **given}, actor="user:ada", now=now)
+    return services.SINKS.make(Sink(name=kind, kind=kind), {"address": address, **given}, actor="user:ada", now=now)
 
 
 def deliver(sink: Sink, now: datetime) -> int:
@@ -84,7 +84,7 @@ def test_loki_gets_a_stream_for_each_topic_and_cluster(web: Receiver, now: datet
     [(nanoseconds, line)] = streams["c1"]["values"]
     assert int(nanoseconds) == int((late - timedelta(days=6)).timestamp()) * 10**9
     assert datetime.fromisoformat(json.loads(line)["at"]) == now
-    services.change_sink(sink, {"options": {"user": "7"}}, actor="user:ada", reason="", now=late)
+    services.SINKS.change(sink, {"options": {"user": "7"}}, actor="user:ada", reason="", now=late)
     assert deliver(sink, late) == 1
     assert web.headers[1]["Authorization"] == "Basic " + base64.b64encode(b"7:glc_1").decode()
     assert "X-Scope-OrgID" not in web.headers[1]
@@ -103,7 +103,7 @@ def test_a_bucket_gets_an_object_of_lines_for_each_batch_once(store: str, now: d
     lines = client.get_object("records", str(found.object_name)).read().decode().splitlines()
     assert {json.loads(line)["subject"] for line in lines} == {"user one", "user two", "audit sink s3"}
     tell("c1", "three", now=now)
-    services.change_sink(sink, {"address": f"http://{store}/nowhere"}, actor="user:ada", reason="", now=now)
+    services.SINKS.change(sink, {"address": f"http://{store}/nowhere"}, actor="user:ada", reason="", now=now)
     assert deliver(sink, now) == 0
     sink.refresh_from_db()
     assert (sink.why and sink.why.code) == "sink_refused"
@@ -125,11 +125,11 @@ def test_what_a_kind_needs_is_checked(now: datetime) -> None:
 def test_a_secret_is_not_sent_to_another_server(kind: str, now: datetime) -> None:
     sink = made(kind, "https://one.example/b", secret=KEY, now=now)
     with pytest.raises(FieldError) as raised:
-        services.change_sink(sink, {"address": "https://two.example/b"}, actor="user:ada", reason="", now=now)
+        services.SINKS.change(sink, {"address": "https://two.example/b"}, actor="user:ada", reason="", now=now)
     assert (raised.value.field, raised.value.reason.code) == ("secret", "secret_again")
-    services.change_sink(sink, {"address": "https://one.example/c"}, actor="user:ada", reason="", now=now)
+    services.SINKS.change(sink, {"address": "https://one.example/c"}, actor="user:ada", reason="", now=now)
     given = {"address": "https://two.example/b", "secret": KEY}
-    assert services.change_sink(sink, given, actor="user:ada", reason="", now=now).address == given["address"]
+    assert services.SINKS.change(sink, given, actor="user:ada", reason="", now=now).address == given["address"]
 
 
 def test_the_command_adds_a_sink_of_healing_records(now: datetime, monkeypatch) -> None:

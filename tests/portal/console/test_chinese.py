@@ -23,7 +23,7 @@ from kcover_portal.incidents import services as incidents
 from kcover_portal.incidents.models import Incident
 from kcover_portal.lib import localization
 from kcover_portal.notify import services as notify
-from kcover_portal.notify.models import Delivery
+from kcover_portal.notify.models import Channel, Delivery
 from kcover_portal.parts.models import Part as HardwarePart, Placement
 from kcover_portal.preflight import services as preflight
 from kcover_portal.preflight.models import PairPlan, PairTest, PreflightRun
@@ -212,7 +212,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
         world.cluster, guards.Symptom(trait="code", kind="xid", value="62", nodes=1), nodes=["gpu-3"], now=world.now
     )
     given = {"url": "https://hooks.example/T0/x", "secret": "a secret of some length"}
-    channel = notify.make_channel("on-call", "webhook", given, actor="user:ann", now=world.now)
+    channel = notify.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="user:ann", now=world.now)
     notify.make_route(channel, kinds=["rescue.failed"], cluster=None, least="", actor="user:ann", now=world.now)
     notify.test(channel, actor="user:ann", now=world.now)
     cluster_settings.set_guards(world.cluster, {"budget": {"limit": 3}}, actor="user:ann", reason="测试", now=world.now)
@@ -232,7 +232,7 @@ def site(db: None) -> Iterator[tuple[World, Client]]:
 def explain(world: World) -> None:
     """Adds what the portal explains by itself: a failed delivery, a silent agent and decider, a rescue of its own."""
     given = {"url": f"http://{BLOCKED}/x", "secret": "a secret of some length"}
-    channel = notify.make_channel("ops", "webhook", given, actor="user:ann", now=world.now)
+    channel = notify.CHANNELS.make(Channel(name="ops", kind="webhook"), given, actor="user:ann", now=world.now)
     notify.send(notify.test(channel, actor="user:ann", now=world.now).pk, clock=world.clock)
     agent = Agent.objects.filter(node=world.node("gpu-3"))
     agent.update(seen_at=world.now - timedelta(hours=1))

@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from kcover_portal.accounts.models import User
 from kcover_portal.notify import services as notify
+from kcover_portal.notify.models import Channel
 from tests.portal.console.conftest import PASSWORD
 from tests.portal.console.test_chinese import english
 from tests.portal.rescue.world import World
@@ -17,7 +18,7 @@ from tests.portal.rescue.world import World
 def reader(world: World) -> Client:
     """An admin who reads Chinese, where channel on-call exists."""
     given = {"url": "https://hooks.example/T0/x", "secret": "a secret of some length"}
-    notify.make_channel("on-call", "webhook", given, actor="user:ann", now=timezone.now())
+    notify.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="user:ann", now=timezone.now())
     user = User.objects.create_superuser("root", password=PASSWORD, language="zh-hans")
     client = Client(headers={"Accept-Language": "zh-hans"})
     client.force_login(user)

@@ -12,6 +12,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover import audit, reasons
+from kcover_portal.audit_stream.models import Sink
 from kcover_portal.checks.models import CheckRun, Validation
 from kcover_portal.console import exports, lists
 from kcover_portal.fleet.models import Agent, Cluster, Node
@@ -23,6 +24,7 @@ from kcover_portal.policies import services as policies
 from kcover_portal.preflight.models import PairPlan, PreflightRun
 from kcover_portal.repairs.models import Repair
 from kcover_portal.rescue.models import Decision, Rescue
+from kcover_portal.sources.models import Source
 
 NOW = datetime(2026, 11, 21, 8, 0, tzinfo=UTC)
 HEADERS = {
@@ -49,6 +51,8 @@ HEADERS = {
     "suspect_nodes rejected because first_at last_at due_at ended_at",
     "preflight-plans": "id cluster state rule rounds threshold slow fabric inconclusive storm reason requested_by "
     "requested_at finished_at",
+    "sources": "id name kind cluster url settings enabled created_by created_at",
+    "audit-sinks": "id name kind topics options enabled created_by created_at",
 }
 POLICY = """
 apiVersion: kcover.io/v1
@@ -100,6 +104,8 @@ def fill(cluster: Cluster, number: int) -> None:
     part = Part.objects.create(kind="gpu", serial=f"S{number}", first_seen_at=NOW)
     Placement.objects.create(part=part, cluster=cluster, node=node, node_name=node.name, since=NOW)
     Delivery.objects.create(name="on-call", key=uuid.uuid4(), subject="=x", opened_at=NOW)
+    Source.objects.create(name=f"s{number}", kind="loki", cluster=cluster, created_by="user:x", created_at=NOW)
+    Sink.objects.create(name=f"s{number}", kind="syslog", created_by="user:x", created_at=NOW, due_at=NOW)
     refused = audit.RequestRefused(node=node.name, requested=("drain",), because=reasons.of("pod_gone"))
     ledger.record(cluster.name, refused, actor="@x", now=NOW)
 
@@ -243,3 +249,18 @@ def test_json_lines_keep_what_was_said(person, cluster: Cluster):
     row = json.loads(line)
     assert (row["message"], row["program"], row["closed_at"]) == ("=1+1", False, None)
     assert row["opened_at"] == "2026-11-21T08:00:00Z"
+
+
+def test_settings_are_exported_without_keys_and_to_those_who_may_see_them(person, cluster: Cluster) -> None:
+    made = {"created_by": "user:x", "created_at": NOW}
+    Source.objects.create(name="s", kind="gpud", cluster=cluster, url="https://u:hush@gpud.example/a?key=hush", **made)
+    Sink.objects.create(name="siem", kind="syslog", due_at=NOW, **made)
+    admin, operator = person("admin"), person("operator")
+    for shape in ("csv", "jsonl"):
+        found = body(admin.get(f"/export/sources.{shape}"))
+        assert "gpud.example" in found
+        assert "hush" not in found
+        assert "siem" in body(admin.get(f"/export/audit-sinks.{shape}"))
+        assert "siem" not in body(operator.get(f"/export/audit-sinks.{shape}"))
+    stranger = person("admin", cluster=Cluster.objects.create(name="c2", created_at=NOW))
+    assert "gpud.example" not in body(stranger.get("/export/sources.csv"))

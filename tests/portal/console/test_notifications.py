@@ -29,7 +29,7 @@ def text(response: Any) -> str:
 @pytest.fixture
 def channel(world: World) -> Channel:
     given = {"url": HOOK["url"], "secret": SECRET}
-    return services.make_channel("on-call", "webhook", given, actor="t", now=world.now)
+    return services.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="t", now=world.now)
 
 
 @pytest.mark.parametrize("role", ["viewer", "operator", "approver"])
@@ -58,7 +58,7 @@ def test_a_channel_is_made_of_what_its_kind_needs(person, world: World):
     assert 'name="person"' not in form
     assert 'name="secret"' not in text(client.get("/notifications/new/slack/"))
     assert 'name="recipients"' in text(client.get("/notifications/new/mail/"))
-    assert client.get("/notifications/new/pigeon/").status_code == 302
+    assert client.get("/notifications/new/pigeon/").status_code == 404
     assert client.post("/notifications/new/webhook/", FIRST).status_code == 302
     row = Channel.objects.get()
     assert (row.name, row.url, row.secret, row.created_by) == ("on-call", HOOK["url"], SECRET, "user:anna")
@@ -179,7 +179,7 @@ def test_a_namespace_is_bound_to_a_released_channel(person, world: World, channe
 def test_a_test_and_what_came_of_it(person, world: World):
     receiver = Receiver(SECRET)
     given = {"url": receiver.url, "secret": SECRET}
-    services.make_channel("on-call", "webhook", given, actor="t", now=world.now)
+    services.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="t", now=world.now)
     client = person("admin")
     receiver.statuses = [500, 200]
     client.post("/notifications/channels/on-call/test/")
@@ -230,7 +230,7 @@ def test_the_page_costs_as_many_queries_whatever_there_is(
 ):
     for index in range(number):
         given = {"url": HOOK["url"], "secret": SECRET}
-        row = services.make_channel(f"c-{index}", "webhook", given, actor="t", now=world.now)
+        row = services.CHANNELS.make(Channel(name=f"c-{index}", kind="webhook"), given, actor="t", now=world.now)
         services.make_route(row, kinds=["rescue.failed"], cluster=world.cluster, actor="t", now=world.now)
         services.test(row, actor="t", now=world.now + timedelta(seconds=index))
     client = person("admin")

@@ -44,12 +44,18 @@ def stored(db: None, become: Become, now: datetime) -> None:
     become("web")
     by: dict[str, Any] = {"actor": "user:ann", "now": now}
     cluster = Cluster.objects.create(name="c", created_at=now)
-    notify.make_channel("east", "webhook", {"url": URL, "secret": HUSH}, **by)
-    sources.make_source("east", "gpud", cluster, url=URL, token=HUSH, given={"node": "gpu-1"}, **by)
+    notify.CHANNELS.make(Channel(name="east", kind="webhook"), {"url": URL, "secret": HUSH}, **by)
+    sources.SOURCES.make(
+        Source(name="east", kind="gpud", cluster=cluster),
+        {"url": URL, "token": HUSH, "settings": {"node": "gpu-1"}},
+        **by,
+    )
     Node.objects.create(cluster=cluster, name="gpu-1", in_cluster=True, gpus=8, created_at=now)
-    sinks.make_sink("east", "webhook", {"address": URL, "secret": HUSH}, **by)
+    sinks.SINKS.make(Sink(name="east", kind="webhook"), {"address": URL, "secret": HUSH}, **by)
     become("worker")
-    machines.make_driver("east", "redfish", cluster, url="https://{node}.example", password=HUSH, given={}, **by)
+    machines.DRIVERS.make(
+        Driver(name="east", kind="redfish", cluster=cluster), {"url": "https://{node}.example", "password": HUSH}, **by
+    )
     become("web")
     move_secrets()  # does nothing here
     assert not envelope.is_for_engine(column("token", table="sources_source"))
@@ -85,25 +91,25 @@ def test_web_changes_what_it_can_check_and_asks_for_the_secret_again(
 ) -> None:
     by: dict[str, Any] = {"actor": "user:ann", "reason": "", "now": now}
     channel, source, sink = Channel.objects.get(), Source.objects.get(), Sink.objects.get()
-    notify.change_channel(channel, {"enabled": False}, **by)
-    sources.change_source(source, {"enabled": False, "url": f"{URL}/other"}, **by)
-    sinks.change_sink(sink, {"enabled": False, "address": f"{URL}/other"}, **by)
+    notify.CHANNELS.change(channel, {"enabled": False}, **by)
+    sources.SOURCES.change(source, {"enabled": False, "url": f"{URL}/other"}, **by)
+    sinks.SINKS.change(sink, {"enabled": False, "address": f"{URL}/other"}, **by)
     assert channel.host == ""
     for change in (
-        lambda: notify.change_channel(channel, {"url": f"{URL}/other"}, **by),
-        lambda: sources.change_source(source, {"settings": {"insecure": True}}, **by),
-        lambda: sinks.change_sink(sink, {"address": "https://b.example/"}, **by),
+        lambda: notify.CHANNELS.change(channel, {"url": f"{URL}/other"}, **by),
+        lambda: sources.SOURCES.change(source, {"settings": {"insecure": True}}, **by),
+        lambda: sinks.SINKS.change(sink, {"address": "https://b.example/"}, **by),
     ):
         with pytest.raises(FieldError) as refused:
             change()
         assert (refused.value.field in ("secret", "token"), refused.value.reason.code) == (True, "secret_again")
-    notify.change_channel(channel, {"url": "https://b.example/", "secret": HUSH}, **by)
-    sources.change_source(source, {"settings": {"insecure": True}, "token": HUSH}, **by)
+    notify.CHANNELS.change(channel, {"url": "https://b.example/", "secret": HUSH}, **by)
+    sources.SOURCES.change(source, {"settings": {"insecure": True}, "token": HUSH}, **by)
     become("worker")
     move_secrets()
     assert (Channel.objects.get().secret, Source.objects.get().token, Sink.objects.get().secret) == (HUSH, HUSH, HUSH)
-    sources.change_source(source, {"settings": {"insecure": False}}, **by)
-    machines.change_driver(Driver.objects.get(), {"url": "https://b.example", "password": HUSH}, actor="x", now=now)
+    sources.SOURCES.change(source, {"settings": {"insecure": False}}, **by)
+    machines.DRIVERS.change(Driver.objects.get(), {"url": "https://b.example", "password": HUSH}, actor="x", now=now)
     assert (Source.objects.get().token, Driver.objects.get().password) == (HUSH, HUSH)
 
 
@@ -133,7 +139,7 @@ def test_a_worker_tests_a_source_whose_token_web_cannot_read(
     with StandIns() as gpud:
         become("worker")
         by = {"actor": "user:ann", "reason": "", "now": now}
-        sources.change_source(Source.objects.get(), {"url": f"{gpud.url}/gpud/gpu-1", "token": HUSH}, **by)
+        sources.SOURCES.change(Source.objects.get(), {"url": f"{gpud.url}/gpud/gpu-1", "token": HUSH}, **by)
         become("web")
         trial = test(work)
         assert (trial.ok, trial.error, gpud.asked[-1].headers["Authorization"]) == (True, None, f"Bearer {HUSH}")

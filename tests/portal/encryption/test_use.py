@@ -23,7 +23,7 @@ MESSAGE: Any = senders.Message(subject="", lines=(), document={}, key="k", event
 def channel(db: None, use_keys: KeyFile, now: datetime) -> Channel:
     use_keys(keyring.new_key())
     given = {"url": "http://127.0.0.1:9/", "secret": "k" * 16}
-    return services.make_channel("on-call", "webhook", given, actor="test", now=now)
+    return services.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="test", now=now)
 
 
 def lose_the_key(use_keys: KeyFile) -> None:
@@ -44,16 +44,16 @@ def test_a_channel_is_repaired_by_entering_its_secrets_again(
     lose_the_key(use_keys)
     row = Channel.objects.get()
     with pytest.raises(FieldError) as refused:
-        services.change_channel(row, {"secret": "n" * 16}, actor="test", reason="", now=now)
+        services.CHANNELS.change(row, {"secret": "n" * 16}, actor="test", reason="", now=now)
     assert (refused.value.field, refused.value.reason.code) == ("url", "secret_unreadable")
     both = {"url": "http://127.0.0.1:9/", "secret": "n" * 16}
-    assert services.change_channel(row, both, actor="test", reason="", now=now).secret == "n" * 16
+    assert services.CHANNELS.change(row, both, actor="test", reason="", now=now).secret == "n" * 16
 
 
 def test_a_secret_is_refused_while_it_cannot_be_encrypted(channel: Channel, settings: Any, now: datetime) -> None:
     settings.KCOVER_ENCRYPTION_KEY_FILE = "/nonexistent"
     with pytest.raises(FieldError) as refused:
-        services.make_channel("b", "slack", {"url": "http://127.0.0.1:9/"}, actor="test", now=now)
+        services.CHANNELS.make(Channel(name="b", kind="slack"), {"url": "http://127.0.0.1:9/"}, actor="test", now=now)
     assert refused.value.reason.code == "encryption_file_unreadable"
     assert not Channel.objects.filter(name="b").exists()
 

@@ -19,7 +19,7 @@ def test_web_checks_events_and_cannot_sign_for_the_portal(become: Become, db: No
     become("web")
     by: dict[str, Any] = {"actor": "user:ada", "now": now}
     given = {"address": "https://acme.example/in", "secret": SECRET, "options": {"vendor": "ACME"}}
-    row = sinks.make_sink("acme", "webhook", given, **by)
+    row = sinks.SINKS.make(Sink(name="acme", kind="webhook"), given, **by)
     become("worker")
     move_secrets()
     become("web")
@@ -29,7 +29,7 @@ def test_web_checks_events_and_cannot_sign_for_the_portal(become: Become, db: No
     assert problem(Vendor("x" * 16).send("accept", 41), 403)["code"] == "vendor_signature_invalid"
 
     def change(new: dict[str, Any]) -> None:
-        sinks.change_sink(row, new, reason="", **by)
+        sinks.SINKS.change(row, new, reason="", **by)
 
     change({"options": {"vendor": "ACME Corp"}})  # the key stays
     change({"options": {}})

@@ -33,12 +33,12 @@ def cluster() -> Cluster:
 
 
 def make(cluster: Cluster, name: str = "bmc", **more: Any) -> Driver:
-    given = {"url": URL, "username": USERNAME, "password": PASSWORD, "given": {}, **more}
-    return services.make_driver(name, "redfish", cluster, **given, actor="user:ann", now=NOW)
+    given = {"url": URL, "username": USERNAME, "password": PASSWORD, "settings": {}, **more}
+    return services.DRIVERS.make(Driver(name=name, kind="redfish", cluster=cluster), given, actor="user:ann", now=NOW)
 
 
 def change(row: Driver, **given: Any) -> Driver:
-    return services.change_driver(row, given, actor="user:ann", now=NOW)
+    return services.DRIVERS.change(row, given, actor="user:ann", now=NOW)
 
 
 def refused_field(cluster: Cluster, **more: Any) -> tuple[str, str]:
@@ -95,12 +95,15 @@ def test_the_password_is_given_again_where_it_would_go_elsewhere(cluster: Cluste
         ({"url": "https://{node}-bmc.example/?a=b"}, ("url", "driver_address_query")),
         ({"url": "ftp://{node}"}, ("url", "address_invalid")),
         ({"url": "https://{bmc}"}, ("settings/hosts", "driver_hosts_missing")),
-        ({"given": {"timeout": 13}}, ("settings/timeout", "source_setting_number")),
-        ({"given": {"nonsense": "1"}}, ("settings/nonsense", "driver_setting_unknown")),
-        ({"given": {"check_uuid": "perhaps"}}, ("settings/check_uuid", "source_setting_boolean")),
-        ({"given": {"table": "gpu-1"}}, ("settings/table", "driver_table")),
-        ({"given": {"table": "gpu-1 nowhere"}}, ("settings/table", "driver_table_row")),
-        ({"given": {"table": "gpu-1 https://a.example\ngpu-1 https://b.example"}}, ("settings/table", "driver_table")),
+        ({"settings": {"timeout": 13}}, ("settings/timeout", "source_setting_number")),
+        ({"settings": {"nonsense": "1"}}, ("settings/nonsense", "driver_setting_unknown")),
+        ({"settings": {"check_uuid": "perhaps"}}, ("settings/check_uuid", "source_setting_boolean")),
+        ({"settings": {"table": "gpu-1"}}, ("settings/table", "driver_table")),
+        ({"settings": {"table": "gpu-1 nowhere"}}, ("settings/table", "driver_table_row")),
+        (
+            {"settings": {"table": "gpu-1 https://a.example\ngpu-1 https://b.example"}},
+            ("settings/table", "driver_table"),
+        ),
         ({"username": "a:b"}, ("username", "driver_credential_invalid")),
         ({"password": "x" * 201}, ("password", "driver_credential_invalid")),
         ({"password": "a\nb"}, ("password", "driver_credential_invalid")),
@@ -119,13 +122,13 @@ def test_what_is_refused(cluster: Cluster, more: dict[str, Any], refusal: tuple[
         ({"password": ""}, ("password", "driver_secret_short")),
         ({"password": "x" * 15}, ("password", "driver_secret_short")),
         ({"username": "a"}, ("username", "driver_username_unused")),
-        ({"given": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_setting_unknown")),
+        ({"settings": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_setting_unknown")),
     ],
 )
 def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
-    given = {"url": "https://cloud.example/", "password": "x" * 16, "given": {}, **more}
+    given = {"url": "https://cloud.example/", "password": "x" * 16, "settings": {}, **more}
     with pytest.raises(FieldError) as refused:
-        services.make_driver("cloud", "webhook", cluster, **given, actor="user:ann", now=NOW)
+        services.DRIVERS.make(Driver(name="cloud", kind="webhook", cluster=cluster), given, actor="user:ann", now=NOW)
     assert (refused.value.field, refused.value.reason.code) == refusal
 
 
@@ -137,16 +140,16 @@ def test_what_is_refused_of_a_webhook(cluster: Cluster, more: dict[str, Any], re
         ({"url": "ipmi://u:p@{node}"}, ("url", "driver_address_ipmi")),
         ({"url": "ipmi://{node}:0"}, ("url", "driver_address_ipmi")),
         ({"url": "ipmi://{node}:65536"}, ("url", "driver_address_ipmi")),
-        ({"url": "", "given": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_table_row")),
-        ({"given": {"insecure": "true"}}, ("settings/insecure", "driver_setting_unknown")),
+        ({"url": "", "settings": {"table": "gpu-1 https://one.example"}}, ("settings/table", "driver_table_row")),
+        ({"settings": {"insecure": "true"}}, ("settings/insecure", "driver_setting_unknown")),
         ({"username": "x" * 17}, ("username", "driver_ipmi_credential")),
         ({"password": "é" * 11}, ("password", "driver_ipmi_credential")),
     ],
 )
 def test_what_is_refused_of_ipmi(cluster: Cluster, more: dict[str, Any], refusal: tuple[str, str]) -> None:
-    given = {"url": "ipmi://{node}-bmc.example", "username": "u", "password": "p", "given": {}, **more}
+    given = {"url": "ipmi://{node}-bmc.example", "username": "u", "password": "p", "settings": {}, **more}
     with pytest.raises(FieldError) as refused:
-        services.make_driver("bmc", "ipmi", cluster, **given, actor="user:ann", now=NOW)
+        services.DRIVERS.make(Driver(name="bmc", kind="ipmi", cluster=cluster), given, actor="user:ann", now=NOW)
     assert (refused.value.field, refused.value.reason.code) == refusal
 
 
@@ -157,8 +160,8 @@ def test_a_name_is_taken_once(cluster: Cluster) -> None:
 
 def test_a_node_has_the_driver_that_names_it_most_closely(cluster: Cluster) -> None:
     for name, given in (("a", {}), ("b", {"pools": "h100"}), ("c", {"table": "gpu-1 https://one.example"})):
-        make(cluster, name, given=given)
-    make(cluster, "d", url="", given={"table": "gpu-9 https://nine.example"})
+        make(cluster, name, settings=given)
+    make(cluster, "d", url="", settings={"table": "gpu-9 https://nine.example"})
     nodes = {
         name: Node.objects.create(cluster=cluster, name=name, pool=pool, created_at=NOW)
         for name, pool in (("gpu-1", "h100"), ("gpu-2", "h100"), ("gpu-3", ""), ("gpu-9", ""))
@@ -221,8 +224,11 @@ def test_the_command_adds_tests_lists_and_removes(cluster: Cluster, node: Node, 
         assert "power\ton" in shown
         assert "serial\tSN1" in shown
         assert PASSWORD not in shown + run("list")
-        with pytest.raises(CommandError):
-            run("set", "bmc", "--set", "insecure=")
+        for wrong in (("--set", "insecure="), ("--set", "timeout")):
+            with pytest.raises(CommandError):
+                run("set", "bmc", *wrong)
+        run("set", "--set", "timeout=5", "--set", "off_seconds=1", "bmc")
+        assert (Driver.objects.get().setting("timeout"), Driver.objects.get().setting("off_seconds")) == (5, 1)
         run("set", "bmc", "--off")
         assert not Driver.objects.get().enabled
         controller.uuid = "11111111-2222-3333-4444-555555555555"

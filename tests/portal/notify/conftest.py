@@ -42,7 +42,9 @@ def make_channel(
     receiver: Receiver, *, name: str = "on-call", kind: str = "webhook", now: Any, **given: Any
 ) -> Channel:
     signed = {"secret": SECRET} if kind == "webhook" else {}
-    return services.make_channel(name, kind, {"url": receiver.url, **signed, **given}, actor="test", now=now)
+    return services.CHANNELS.make(
+        Channel(name=name, kind=kind), {"url": receiver.url, **signed, **given}, actor="test", now=now
+    )
 
 
 def tell(world: World) -> None:

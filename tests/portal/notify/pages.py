@@ -19,7 +19,7 @@ def pager(
     world: World, receiver: Receiver, *kinds: str, name: str = "pager", service: str = "pagerduty", **given: Any
 ) -> Channel:
     given = {"url": receiver.url, "secret": KEY, **given}
-    row = services.make_channel(name, service, given, actor="test", now=world.now)
+    row = services.CHANNELS.make(Channel(name=name, kind=service), given, actor="test", now=world.now)
     services.make_route(row, kinds=kinds, actor="test", now=world.now)
     return row
 

@@ -163,12 +163,12 @@ def test_what_ends_while_the_pager_is_switched_off_holds_no_page_open_afterwards
         world.fault(79, node=node)
     pass_time()
     first, second = Incident.objects.order_by("pk")
-    services.change_channel(row, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(row, {"enabled": False}, actor="test", reason="", now=world.now)
     close(world, first)
     pass_time()
     assert len(receiver.asked) == 1
     assert Delivery.objects.latest("pk").state == "dropped"
-    services.change_channel(row, {"enabled": True}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(row, {"enabled": True}, actor="test", reason="", now=world.now)
     close(world, second)
     pass_time()
     assert [action for action, _ in came(receiver)] == ["trigger", "resolve"]

@@ -151,9 +151,9 @@ def test_an_alertmanager_that_is_down_or_switched_off_gets_the_alert_later(
     assert services.repeat(now=world.now) == 1
     row.refresh_from_db()
     assert row.trouble == {}
-    services.change_channel(row, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(row, {"enabled": False}, actor="test", reason="", now=world.now)
     assert services.repeat(now=world.now + timedelta(minutes=1)) == 0
-    services.change_channel(row, {"enabled": True}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(row, {"enabled": True}, actor="test", reason="", now=world.now)
     assert services.repeat(now=world.now + timedelta(minutes=1)) == 1
 
 

@@ -136,7 +136,7 @@ def test_a_storm_of_three_hundred_is_one_message(world: World, channel: Channel,
 @pytest.mark.parametrize("language", ["en", "zh-hans"])
 @pytest.mark.parametrize("trait", guards.TRAITS)
 def test_a_storm_says_its_sentence(world: World, channel: Channel, delivered: Delivered, trait: str, language: str):
-    services.change_channel(channel, {"language": language}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"language": language}, actor="test", reason="", now=world.now)
     symptom = guards.Symptom(trait=trait, kind="xid" if trait == "code" else "", value="79", nodes=3)
     storm, _opened = record_faults.keep_storm(world.cluster, symptom, nodes=["gpu-1"], now=world.now)
     opened = audit.StormOpened(
@@ -329,7 +329,7 @@ def test_a_silent_agent_is_no_fault_of_the_node(world: World, channel: Channel, 
 
 
 def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     because = reasons.of("agent_silent", since="8")
     seen = PortalFault(kind="agent", code="silent", because=because, source="portal")
     record_faults.keep_fault(world.node(), seen, boot_id="b", now=world.now)
@@ -342,7 +342,7 @@ def test_a_silent_agent_is_told_in_the_language_of_the_channel(world: World, cha
 
 
 def test_a_channel_that_is_switched_off_gathers_nothing(world: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"enabled": False}, actor="test", reason="", now=world.now)
     world.fault(62)
     assert delivered() == []
     assert not Delivery.objects.exists()

@@ -90,7 +90,7 @@ def test_a_refusal_is_not_repeated_and_no_redirect_followed(
 def test_nobody_listens(world: World, channel: Channel, delivered: Delivered):
     with servers.refusing_port() as port:
         url = f"http://127.0.0.1:{port}/"
-        services.change_channel(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
+        services.CHANNELS.change(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
         gathered(world)
         tell(world)
     delivery = Delivery.objects.get()
@@ -114,7 +114,7 @@ def test_a_slow_receiver_is_left_after_the_time(
 
 def test_an_address_that_nothing_is_sent_to(world: World, channel: Channel):
     url = "http://169.254.169.254/latest/"
-    services.change_channel(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"url": url, "secret": SECRET}, actor="test", reason="", now=world.now)
     gathered(world)
     tell(world)
     assert codes.code_of(Delivery.objects.get().because) == "address_blocked"
@@ -223,7 +223,7 @@ def test_a_channel_that_was_switched_off_meanwhile_drops_its_messages(
     world: World, channel: Channel, receiver: Receiver
 ):
     delivery = gathered(world)
-    services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"enabled": False}, actor="test", reason="", now=world.now)
     services.send(delivery.pk, clock=world.clock)
     delivery.refresh_from_db()
     assert (delivery.state, receiver.asked) == ("dropped", [])

@@ -139,7 +139,7 @@ def test_people_read_it_in_the_channels_language(
     world: World, channel: Channel, source: Source, delivered: Delivered, language: str, settings: Any
 ) -> None:
     settings.KCOVER_PUBLIC_URL = "https://portal.example"
-    services.change_channel(channel, {"language": language}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"language": language}, actor="test", reason="", now=world.now)
     break_source(source, now=world.now)
     delivered()
     (document,) = delivered()

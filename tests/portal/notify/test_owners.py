@@ -9,6 +9,7 @@ from kcover_portal.jobs import services as jobs
 from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
+from kcover_portal.notify.models import Channel
 from kcover_portal.policies import services as policies
 from kcover_portal.workloads.training_jobs import CHECKPOINT, NEEDS_RECOVERY, NOTIFY, PROTECTED
 from tests.codes import codes_of
@@ -156,7 +157,10 @@ def test_a_worker_that_dies_tells_nobody_twice(world: World, after: bool) -> Non
 
 def test_a_pager_or_a_persons_channel_cannot_be_released(world: World, receiver: Receiver) -> None:
     with pytest.raises(FieldError) as refused:
-        services.make_channel(
-            "pager", "pagerduty", {"secret": "a" * 32, "for_owners": True}, actor="test", now=world.now
+        services.CHANNELS.make(
+            Channel(name="pager", kind="pagerduty"),
+            {"secret": "a" * 32, "for_owners": True},
+            actor="test",
+            now=world.now,
         )
     assert (refused.value.field, refused.value.reason.code) == ("for_owners", "owners_of_channel")

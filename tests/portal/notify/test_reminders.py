@@ -41,7 +41,7 @@ def question(world: World, channel: Channel, delivered: Delivered) -> World:
 
 
 def remind(channel: Channel, seconds: int | None, world: World) -> None:
-    services.change_channel(channel, {"remind": seconds}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"remind": seconds}, actor="test", reason="", now=world.now)
 
 
 def test_after_half_of_its_time_it_is_told_once_more(question: World, channel: Channel, delivered: Delivered):
@@ -79,7 +79,7 @@ def test_it_never_comes_together_with_the_question(
     world: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
     """However long a message gathers, and however often it is tried."""
-    services.change_channel(channel, {"batching": 3600, "remind": 300}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"batching": 3600, "remind": 300}, actor="test", reason="", now=world.now)
     policies.delete("heal", author="test", reason="", now=world.now)
     policies.apply(APPROVE, author="test", reason="", now=world.now)
     world.fault(62)
@@ -116,7 +116,7 @@ def test_of_one_that_is_too_late_neither(question: World, channel: Channel, deli
 
 
 def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"batching": 600}, actor="test", reason="", now=question.now)
+    services.CHANNELS.change(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
     assert Notice.objects.filter(again=True).exists()
@@ -129,7 +129,7 @@ def test_an_answer_while_the_reminder_gathers_takes_it_back(question: World, cha
 
 
 def test_another_question_of_the_same_rescue_does_not_keep_it(question: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"batching": 600}, actor="test", reason="", now=question.now)
+    services.CHANNELS.change(channel, {"batching": 600}, actor="test", reason="", now=question.now)
     question.now += timedelta(hours=12)
     services.sweep(now=question.now)
     Rescue.objects.update(expires_at=question.now + timedelta(hours=24))
@@ -159,9 +159,9 @@ def test_only_channels_that_told_of_it_remind(
 def test_a_channel_that_is_switched_off_and_a_pager_do_not(
     question: World, channel: Channel, receiver: Receiver, delivered: Delivered
 ):
-    services.change_channel(channel, {"enabled": False}, actor="test", reason="", now=question.now)
+    services.CHANNELS.change(channel, {"enabled": False}, actor="test", reason="", now=question.now)
     given = {"url": receiver.url, "secret": KEY}
-    pager = services.make_channel("pager", "pagerduty", given, actor="test", now=question.now)
+    pager = services.CHANNELS.make(Channel(name="pager", kind="pagerduty"), given, actor="test", now=question.now)
     Notice.objects.update(channel=pager)
     delivered(12 * HOUR)
     assert len(delivered()) == 1
@@ -201,7 +201,7 @@ def test_the_word_goes_to_whoever_gets_a_link_with_one(
 
 
 def test_in_chinese(question: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=question.now)
+    services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=question.now)
     delivered(12 * HOUR)
     assert "（提醒）" in delivered()[1]["subject"]
 

@@ -45,7 +45,7 @@ def question(world: World, channel: Channel) -> World:
 
 
 def test_in_chinese(world: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     world.fault(79)
     (document,) = delivered()
     assert document["lines"] == ["新故障: xid 79 (致命) · gpu-1 · c1"]
@@ -53,7 +53,7 @@ def test_in_chinese(world: World, channel: Channel, delivered: Delivered):
 
 
 def test_reasons_are_in_the_channels_language(world: World, channel: Channel, delivered: Delivered):
-    services.change_channel(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, {"language": "zh-hans"}, actor="test", reason="", now=world.now)
     fleet.pause(cluster=None, reason="", actor="user:bo", now=world.now)
     (document,) = delivered()
     assert document["lines"] == ["自动化已暂停 – 由 user:bo 操作"]

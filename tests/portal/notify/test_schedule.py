@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 def change(channel: Channel, world: World, **given: str) -> None:
-    services.change_channel(channel, given, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(channel, given, actor="test", reason="", now=world.now)
 
 
 def kinds(document: dict[str, Any]) -> set[str]:

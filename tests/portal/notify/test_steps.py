@@ -1,7 +1,7 @@
 """A rule's ``notify`` step: people are told before anything is taken away, and healing never depends on it."""
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -14,6 +14,7 @@ from kcover_portal.rescue import services as rescue
 from kcover_portal.rescue.actions import notify
 from kcover_portal.rescue.control import notify_steps
 from tests.codes import code_of
+from tests.portal.api.conftest import person
 from tests.portal.notify.conftest import make_channel, tell
 from tests.portal.notify.pages import pager
 from tests.portal.notify.receiver import Receiver
@@ -166,7 +167,7 @@ def test_one_of_two_that_fails_does_not_speak_for_the_other(world: World, receiv
 
 def test_a_channel_that_was_switched_off_since(world: World, silent: Channel, receiver: Receiver):
     rule(world)
-    services.change_channel(silent, {"enabled": False}, actor="test", reason="", now=world.now)
+    services.CHANNELS.change(silent, {"enabled": False}, actor="test", reason="", now=world.now)
     world.fault(62)
     world.work()
     pass_time(world, 0)
@@ -226,13 +227,29 @@ def test_a_worker_that_died_asks_once(world: World, silent: Channel, receiver: R
     assert Delivery.objects.count() == 1
 
 
-def test_a_deleted_channels_word_is_settled(world: World, silent: Channel, receiver: Receiver, now: Any):
+def by_service(channel: Channel, now: datetime) -> None:
+    services.CHANNELS.delete(channel, actor="test", reason="", now=now)
+
+
+def by_rest(channel: Channel, now: datetime) -> None:
+    assert person("ada", "admin", now).call("delete", f"channels/{channel.name}").status_code == 204
+
+
+def on_the_console(channel: Channel, now: datetime) -> None:
+    address = f"/notifications/channels/{channel.name}/delete/"
+    assert person("ada", "admin", now).client.post(address, {"reason": "gone"}).status_code == 302
+
+
+@pytest.mark.parametrize("delete", [by_service, by_rest, on_the_console])
+def test_a_deleted_channels_word_is_settled(
+    world: World, silent: Channel, receiver: Receiver, delete: Callable[[Channel, datetime], None]
+):
     rule(world)
     world.fault(62)
     world.work()
     pass_time(world, 0)
     policies.delete("heal", author="test", reason="", now=world.now)
-    services.delete_channel(silent, actor="test", reason="", now=world.now)
+    delete(silent, world.now)
     pass_time(world, 2)
     assert world.step("notify").why == reasons.of("notify_channel_deleted", channel="on-call")
     assert receiver.asked == []
@@ -260,5 +277,5 @@ def test_the_channels_that_there_are_are_named(world: World, silent: Channel):
 def test_a_channel_in_use_is_not_deleted(world: World, silent: Channel):
     rule(world)
     with pytest.raises(FieldError, match=r"Channel on-call is used by rule heal#1. Change the rule first"):
-        services.delete_channel(silent, actor="test", reason="", now=world.now)
+        services.CHANNELS.delete(silent, actor="test", reason="", now=world.now)
     assert Channel.objects.filter(name="on-call").exists()

@@ -11,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 
 from kcover_portal.audit_stream import services as audit_stream
+from kcover_portal.audit_stream.models import Sink
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.notify import services as notify
 from kcover_portal.notify.models import Channel
@@ -44,9 +45,9 @@ def test_the_bundle_says_what_runs_and_tells_no_secret(world: World, settings) -
     now = world.now
     Cluster.objects.update(pause_reason="hush", watch_error={"code": "quoted_text", "params": {"text": "hush"}})
     given = {"url": "https://hooks.example/hush", "secret": "hush hush hush hush"}
-    notify.make_channel("on-call", "webhook", given, actor="user:hush", now=now)
+    notify.CHANNELS.make(Channel(name="on-call", kind="webhook"), given, actor="user:hush", now=now)
     given = {"address": "https://siem.example/hush", "secret": "hush hush hush hush"}
-    audit_stream.make_sink("siem", "webhook", given, actor="user:hush", now=now)
+    audit_stream.SINKS.make(Sink(name="siem", kind="webhook"), given, actor="user:hush", now=now)
     world.fault(62)
     world.work()
     files = unpacked(diagnostics.bundle(now=now, environ=SECRETS))

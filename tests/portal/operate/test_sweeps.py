@@ -14,9 +14,11 @@ from kcover_portal.fleet.models import Command, Hardware
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.ledger import services as ledger
 from kcover_portal.notify import services as notify
+from kcover_portal.notify.models import Channel
 from kcover_portal.operate import sweeps
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.sources import services as sources
+from kcover_portal.sources.models import Source
 from tests.portal.rescue.world import World
 
 
@@ -65,7 +67,12 @@ def an_entry(world: World) -> None:
 
 def a_source(world: World) -> None:
     given = {"interval": 5}
-    sources.make_source("loki", "loki", world.cluster, url="http://loki", given=given, actor="test", now=world.now)
+    sources.SOURCES.make(
+        Source(name="loki", kind="loki", cluster=world.cluster),
+        {"url": "http://loki", "settings": given},
+        actor="test",
+        now=world.now,
+    )
     notify.sweep(now=world.now)
 
 
@@ -91,7 +98,7 @@ def an_inventory(world: World) -> None:
 
 def an_alert_at_an_alertmanager(world: World) -> None:
     given = {"url": "http://alertmanager.example:9093"}
-    channel = notify.make_channel("am", "alertmanager", given, actor="test", now=world.now)
+    channel = notify.CHANNELS.make(Channel(name="am", kind="alertmanager"), given, actor="test", now=world.now)
     channel.alerts.create(name="incident-1", page="incident-1-opened", opened_at=world.now)
 
 

@@ -46,7 +46,7 @@ def server(settings) -> Iterator[JiraServer]:
 @pytest.fixture
 def sink(server: JiraServer, db: None, now: datetime) -> Sink:
     given = {"address": server.url, "secret": "token", "incoming_secret": SECRET, "options": OPTIONS}
-    return sinks.make_sink("ops", "jira", given, actor="user:ada", now=now)
+    return sinks.SINKS.make(Sink(name="ops", kind="jira"), given, actor="user:ada", now=now)
 
 
 def deliver(sink: Sink, now: datetime) -> int:
@@ -185,7 +185,7 @@ def test_a_repair_that_ended_before_gets_no_issue(
 def test_a_vendor_that_loses_a_repair_has_its_issue_closed(
     sink: Sink, server: JiraServer, report: Report, now: datetime
 ) -> None:
-    sinks.change_sink(sink, {"options": {**OPTIONS, "vendors": "ACME"}}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"options": {**OPTIONS, "vendors": "ACME"}}, actor="user:ada", reason="", now=now)
     row = report(vendor="ACME", assignee="ann")
     services.change(row, {"vendor": "Other", "assignee": "bo"}, actor="user:ann", reason="cheaper", now=now)
     services.act(row, Verb.ACCEPT, actor="user:bob", reason="ours", now=now)
@@ -217,12 +217,12 @@ def test_a_vendor_that_loses_a_repair_has_its_issue_closed(
 )
 def test_wrong_settings_are_refused(sink: Sink, given: dict[str, Any], field: str, code: str, now: datetime) -> None:
     with pytest.raises(FieldError) as raised:
-        sinks.change_sink(sink, given, actor="user:ada", reason="", now=now)
+        sinks.SINKS.change(sink, given, actor="user:ada", reason="", now=now)
     assert (raised.value.field, raised.value.reason.code) == (field, code)
 
 
 def test_the_secret_of_webhooks_is_in_no_entry_of_the_audit_log(sink: Sink, now: datetime) -> None:
-    sinks.change_sink(sink, {"incoming_secret": f"{SECRET} new"}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"incoming_secret": f"{SECRET} new"}, actor="user:ada", reason="", now=now)
     sink.refresh_from_db()
     assert sink.incoming_key == f"{SECRET} new"
     [created, changed] = Entry.objects.filter(verb__startswith="audit_sink.").order_by("pk")
@@ -333,9 +333,9 @@ def test_forged_stale_foreign_and_broken_webhooks(followed: Repair, sink: Sink, 
     ):
         assert post(broken).status_code == 400
     assert problem(post(b"x" * (1024 * 1024 + 1)), 413)["code"] == "too_large"
-    sinks.change_sink(sink, {"options": {**OPTIONS, "vendors": "ACME"}}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"options": {**OPTIONS, "vendors": "ACME"}}, actor="user:ada", reason="", now=now)
     assert problem(post(good), 404)["code"] == "jira_issue_unknown"  # of another vendor
-    sinks.change_sink(sink, {"incoming_secret": ""}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"incoming_secret": ""}, actor="user:ada", reason="", now=now)
     assert problem(post(good), 403)["code"] == "jira_signature_invalid"
     followed.refresh_from_db()
     assert followed.state == "reported"

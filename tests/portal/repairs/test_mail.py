@@ -54,7 +54,7 @@ def mailbox(settings: Any) -> Iterator[Mailbox]:
 @pytest.fixture
 def sink(mailbox: Mailbox, db: None, now: datetime) -> Sink:
     given = {"address": "rma@acme.example, b@acme.example", "incoming_secret": SECRET, "options": OPTIONS}
-    return sinks.make_sink("acme", "mail", given, actor="user:ada", now=now)
+    return sinks.SINKS.make(Sink(name="acme", kind="mail"), given, actor="user:ada", now=now)
 
 
 def mails(box: Mailbox) -> list[Any]:
@@ -246,7 +246,7 @@ def test_settings_and_failures_of_mail_are_told(sink: Sink, mailbox: Mailbox, re
         ({"secret": "x" * 20}, "secret"),
     ):
         with pytest.raises(FieldError) as raised:
-            sinks.change_sink(sink, given, actor="user:ada", reason="", now=now)
+            sinks.SINKS.change(sink, given, actor="user:ada", reason="", now=now)
         assert raised.value.field == field
     row = report(vendor="ACME")
     mailbox.refuse = "550 no such box"
@@ -256,7 +256,7 @@ def test_settings_and_failures_of_mail_are_told(sink: Sink, mailbox: Mailbox, re
     assert (sink.why.code, sink.attempts) == ("mail_recipients_rejected", 1)
     mailbox.refuse = ""
     assert sinks.deliver(sink.pk, clock=lambda: now + DAY) == 1
-    sinks.change_sink(sink, {"incoming_secret": "", "options": {}}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"incoming_secret": "", "options": {}}, actor="user:ada", reason="", now=now)
     services.change(row, {"vendor": "Other"}, actor="user:ann", reason="x", now=now)
     sinks.deliver(sink.pk, clock=lambda: now + DAY)
     assert mails(mailbox)[-1]["Subject"].startswith("[kcover] Repair")

@@ -33,7 +33,7 @@ def web(settings) -> Iterator[Receiver]:
 @pytest.fixture
 def sink(web: Receiver, db: None, now: datetime) -> Sink:
     given = {"address": web.url, "secret": SECRET, "topics": ["tickets"]}
-    return sinks.make_sink("acme", "webhook", given, actor="user:ada", now=now)
+    return sinks.SINKS.make(Sink(name="acme", kind="webhook"), given, actor="user:ada", now=now)
 
 
 def test_a_ticket_system_follows_a_repair(sink: Sink, web: Receiver, node: Node, report: Report, now: datetime) -> None:
@@ -77,7 +77,7 @@ def test_a_ticket_system_follows_a_repair(sink: Sink, web: Receiver, node: Node,
 
 
 def test_a_sink_can_be_limited_to_vendors(sink: Sink, web: Receiver, report: Report, now: datetime) -> None:
-    sinks.change_sink(sink, {"options": {"vendors": "ACME; Beta Inc."}}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"options": {"vendors": "ACME; Beta Inc."}}, actor="user:ada", reason="", now=now)
     row = report(Verb.ACCEPT, vendor="Other", assignee="ann")
     assert sinks.deliver(sink.pk, clock=lambda: now) == 2
     sink.refresh_from_db()
@@ -100,7 +100,7 @@ def test_a_sink_can_be_limited_to_vendors(sink: Sink, web: Receiver, report: Rep
         ({"topics": ["audit", "tickets"]}, "topics", "sink_vendors_topics"),  # it tells of all vendors
     ):
         with pytest.raises(FieldError) as refused:
-            sinks.change_sink(sink, given, actor="user:ada", reason="", now=now)
+            sinks.SINKS.change(sink, given, actor="user:ada", reason="", now=now)
         assert (refused.value.field, refused.value.reason.code) == (field, code)
 
 

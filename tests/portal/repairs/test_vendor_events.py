@@ -46,7 +46,7 @@ def sink(db: None, now: datetime) -> Sink:
         "topics": ["tickets"],
         "options": {"vendor": "ACME"},
     }
-    return sinks.make_sink("acme", "webhook", given, actor="user:ada", now=now)
+    return sinks.SINKS.make(Sink(name="acme", kind="webhook"), given, actor="user:ada", now=now)
 
 
 class Vendor:
@@ -184,9 +184,9 @@ def test_a_wrong_signature_reveals_nothing_and_is_throttled_and_recorded(
     assert guessed.post(good).status_code == 429  # and a correct one clears no counter
     assert Vendor("another", address="198.51.100.1").post(good).status_code == 403
     AttemptCounter.objects.all().delete()
-    sinks.change_sink(sink, {"enabled": False}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"enabled": False}, actor="user:ada", reason="", now=now)
     assert problem(acme.post(good), 403)["code"] == "vendor_signature_invalid"
-    sinks.change_sink(sink, {"enabled": True, "options": {}}, actor="user:ada", reason="", now=now)
+    sinks.SINKS.change(sink, {"enabled": True, "options": {}}, actor="user:ada", reason="", now=now)
     assert problem(acme.post(good), 403)["code"] == "vendor_signature_invalid"
     sink.refresh_from_db()
     assert sink.incoming_key == ""

@@ -4,6 +4,7 @@ from typing import Any
 
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
+from kcover_portal.machines.models import Driver
 from kcover_portal.policies import services as policies
 from tests.portal.rescue.world import NODE, World
 
@@ -31,7 +32,9 @@ class Fleet(World):
         self.kube.add_node(NODE, gpus=8, provider_id=PROVIDER)
         self.sync()
         policies.apply(policy, author="test", reason="", now=self.now)
-        machines.make_driver("owner", kind, self.cluster, given=given, actor="user:ann", now=self.now)
+        machines.DRIVERS.make(
+            Driver(name="owner", kind=kind, cluster=self.cluster), {"settings": given}, actor="user:ann", now=self.now
+        )
         self.put()
 
     def put(self, name: str = "claim-1", **more: Any) -> None:

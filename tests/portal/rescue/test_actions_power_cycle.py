@@ -44,13 +44,9 @@ class Machine(World):
 
     def add_driver(self, **more: Any) -> None:
         given = {"insecure": True, "off_seconds": 0, "table": {NODE: self.controller.url}, **more}
-        machines.make_driver(
-            "bmc",
-            "redfish",
-            self.cluster,
-            username=USERNAME,
-            password=PASSWORD,
-            given=given,
+        machines.DRIVERS.make(
+            Driver(name="bmc", kind="redfish", cluster=self.cluster),
+            {"username": USERNAME, "password": PASSWORD, "settings": given},
             actor="user:ann",
             now=self.now,
         )
@@ -176,7 +172,7 @@ def test_a_controller_without_a_uuid_is_used_only_if_an_admin_says_so(settings: 
         made.fault(62)
         assert code_of(made.until("held").because) == "machine_uuid_unknown"
         row = Driver.objects.get()
-        machines.change_driver(row, {"settings": {"check_uuid": False}}, actor="user:ann", now=made.now)
+        machines.DRIVERS.change(row, {"settings": {"check_uuid": False}}, actor="user:ann", now=made.now)
         services.retry(made.rescue(), actor="user:ann", reason="", now=made.now)
         made.heal()
         assert made.controller.asked == ["ForceOff", "On"]
@@ -369,7 +365,7 @@ def test_inv_21_nothing_is_switched_off_whose_drain_did_not_finish(machine: Mach
 def test_a_driver_that_changed_in_between_is_for_a_person(machine: Machine) -> None:
     machine.fault(62)
     machine.until("waiting", step="power_cycle")
-    machines.delete_driver(Driver.objects.get(), actor="user:ann", now=machine.now)
+    machines.DRIVERS.delete(Driver.objects.get(), actor="user:ann", now=machine.now)
     assert code_of(machine.until("held").because) == "machine_driver_missing"
 
 
@@ -379,7 +375,12 @@ def test_a_machine_is_power_cycled_by_ipmi_once(settings: Any) -> None:
     with bmc_server.running("plain", made.kube.get_node(NODE).system_uuid) as bmc:
         given = {"off_seconds": 0, "table": {NODE: bmc.url}}
         account = {"username": bmc_server.USERNAME, "password": bmc_server.PASSWORD}
-        machines.make_driver("bmc", "ipmi", made.cluster, **account, given=given, actor="user:ann", now=made.now)
+        machines.DRIVERS.make(
+            Driver(name="bmc", kind="ipmi", cluster=made.cluster),
+            {**account, "settings": given},
+            actor="user:ann",
+            now=made.now,
+        )
         try:
             made.fault(62)
             for _ in range(10):
@@ -412,8 +413,10 @@ def receiver() -> Iterator[OtherSystem]:
 @pytest.fixture
 def cloud(receiver: OtherSystem) -> Iterator[Machine]:
     made = Machine(driver=False)
-    given = {"url": receiver.url, "password": SECRET, "given": {}}
-    machines.make_driver("cloud", "webhook", made.cluster, **given, actor="user:ann", now=made.now)
+    given = {"url": receiver.url, "password": SECRET, "settings": {}}
+    machines.DRIVERS.make(
+        Driver(name="cloud", kind="webhook", cluster=made.cluster), given, actor="user:ann", now=made.now
+    )
     yield made
     made.controller.stop()
     made.uninstall()

@@ -55,7 +55,9 @@ def world(prometheus: StandIns) -> Iterator[World]:
 
 
 def add_source(cluster: Cluster, prometheus: StandIns, *, now: datetime, name: str = "thanos") -> Source:
-    return services.make_source(name, "prometheus", cluster, url=prometheus.url, given={}, actor="test", now=now)
+    return services.SOURCES.make(
+        Source(name=name, kind="prometheus", cluster=cluster), {"url": prometheus.url}, actor="test", now=now
+    )
 
 
 def saved(*times: datetime | str) -> Answered:

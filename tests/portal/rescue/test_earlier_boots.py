@@ -20,6 +20,7 @@ from kcover_portal.preflight import services as preflight
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.sources import services as sources
+from kcover_portal.sources.models import Source
 from kcover_portal.sources.services import intake
 from tests.codes import code_of
 from tests.portal.preflight.test_runs import raw
@@ -318,8 +319,11 @@ def test_inv_15_a_line_of_the_boot_before_that_a_log_store_dates_by_its_arrival_
     world.reboot()
     world.until("succeeded")
     world.now += timedelta(minutes=5)
-    loki = sources.make_source(
-        "loki", "loki", world.cluster, url="http://logs", token="", given={}, actor="test", now=world.now
+    loki = sources.SOURCES.make(
+        Source(name="loki", kind="loki", cluster=world.cluster),
+        {"url": "http://logs", "token": ""},
+        actor="test",
+        now=world.now,
     )
     line = Observation(
         path="", key="1", node=NODE, kind="xid", code=62, device=named(pci=PCI), seen_at=world.now, uptime=uptime

@@ -6,6 +6,7 @@ import pytest
 
 from kcover_portal.kube import port
 from kcover_portal.machines import services as machines
+from kcover_portal.machines.models import Driver
 from kcover_portal.rescue.step.drivers import janitor_reset
 from tests import proofs
 from tests.codes import code_of, codes_of
@@ -24,7 +25,9 @@ class Janitor(World):
 
     def __init__(self, policy: str) -> None:
         super().__init__(policy=policy)
-        machines.make_driver("janitor", "nvsentinel", self.cluster, given={}, actor="user:ann", now=self.now)
+        machines.DRIVERS.make(
+            Driver(name="janitor", kind="nvsentinel", cluster=self.cluster), {}, actor="user:ann", now=self.now
+        )
 
     def asked(self, kind: port.CustomKind) -> list[port.CustomObject]:
         return self.kube.custom_objects(kind)

@@ -9,6 +9,7 @@ from kcover_portal.fleet.models import Agent
 from kcover_portal.kube import port
 from kcover_portal.ledger.models import Entry
 from kcover_portal.machines import services as machines
+from kcover_portal.machines.models import Driver
 from kcover_portal.rescue import services
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.models import Rescue
@@ -239,8 +240,11 @@ def test_pods_are_freed_once_the_controller_says_that_the_machine_is_off(
         controller.power = power.split()[0]
         given = {"insecure": True, "table": {NODE: controller.url}}
         credentials = {"username": USERNAME, "password": PASSWORD}
-        machines.make_driver(
-            "bmc", "redfish", world.cluster, **credentials, given=given, actor="user:ann", now=world.now
+        machines.DRIVERS.make(
+            Driver(name="bmc", kind="redfish", cluster=world.cluster),
+            {**credentials, "settings": given},
+            actor="user:ann",
+            now=world.now,
         )
         for _ in range(10):
             world.pass_time()

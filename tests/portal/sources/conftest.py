@@ -40,7 +40,12 @@ def east(db: None, now: datetime) -> Cluster:
 def add(
     cluster: Cluster, kind: str, *, now: datetime, name: str = "", url: str = "", token: str = "", **given: Any
 ) -> Source:
-    return services.make_source(name or kind, kind, cluster, url=url, token=token, given=given, actor="test", now=now)
+    return services.SOURCES.make(
+        Source(name=name or kind, kind=kind, cluster=cluster),
+        {"url": url, "token": token, "settings": given},
+        actor="test",
+        now=now,
+    )
 
 
 @pytest.fixture

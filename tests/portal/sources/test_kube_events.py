@@ -169,7 +169,7 @@ def test_the_reason_of_gke_in_another_text_is_none(events: Events) -> None:
 
 def test_a_reason_that_the_settings_name_stays_an_event(events: Events) -> None:
     source = Source.objects.get(kind="events")
-    services.change_source(source, {"settings": {"reasons": "XIDError"}}, actor="t", reason="", now=events.world.now)
+    services.SOURCES.change(source, {"settings": {"reasons": "XIDError"}}, actor="t", reason="", now=events.world.now)
     events.add("XIDError", "Caught XID error, XID=79")
     events.look()
     assert seen() == [("event", "XIDError", "", 1)]
@@ -280,7 +280,7 @@ def test_a_namespace_that_a_user_may_have_made_is_not_trusted(events: Events, na
     events.add(namespace=namespace)
     row = events.look()
     assert (seen(), row.error["code"]) == ([], "event_namespace")
-    services.change_source(row, {"settings": {"namespaces": namespace}}, actor="t", reason="", now=events.world.now)
+    services.SOURCES.change(row, {"settings": {"namespaces": namespace}}, actor="t", reason="", now=events.world.now)
     events.again()
     events.add(namespace=namespace)
     events.look()
@@ -318,7 +318,7 @@ def test_clocks_a_day_off(events: Events) -> None:
 def test_settings_trust_namespaces_and_name_reasons(events: Events) -> None:
     source = Source.objects.get(kind="events")
     given = {"settings": {"namespaces": "monitoring", "reasons": "KernelOops"}}
-    services.change_source(source, given, actor="test", reason="", now=events.world.now)
+    services.SOURCES.change(source, given, actor="test", reason="", now=events.world.now)
     events.add(namespace="monitoring")
     events.add("KernelOops", "BUG: unable to handle", namespace="monitoring", node="gpu-2")
     events.add(namespace="default", node="gpu-3")

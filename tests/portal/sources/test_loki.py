@@ -274,7 +274,7 @@ def test_only_what_is_due_is_read(loki: Source, stand_ins: StandIns, now: dateti
     assert stand_ins.asked == []
     services.pull(loki.pk, clock=lambda: now + 11 * SECOND)
     assert len(stand_ins.asked) == 2
-    services.change_source(loki, {"enabled": False}, actor="test", reason="", now=now)
+    services.SOURCES.change(loki, {"enabled": False}, actor="test", reason="", now=now)
     services.pull(loki.pk, clock=lambda: now + 60 * SECOND)
     assert len(stand_ins.asked) == 2
 

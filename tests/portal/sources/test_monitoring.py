@@ -13,7 +13,7 @@ from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services import closure
 from kcover_portal.notify import queries as notify_queries, services as notify
-from kcover_portal.notify.models import Delivery
+from kcover_portal.notify.models import Channel, Delivery
 from tests import waiting
 from tests.contract import scripted
 from tests.portal.sources import monitoring
@@ -124,7 +124,7 @@ def test_an_alert_of_the_portal_reaches_alertmanager_and_is_no_fault_when_it_com
     cluster, now, by = alertmanager.source.cluster, timezone.now(), {"actor": "test"}
     notify.sweep(now=now)
     given = {"url": monitored.alertmanager.url, "batching": 0, "min_interval": 0}
-    channel = notify.make_channel("am", "alertmanager", given, now=now, **by)
+    channel = notify.CHANNELS.make(Channel(name="am", kind="alertmanager"), given, now=now, **by)
     notify.make_route(channel, kinds=["incident.opened"], now=now, **by)
 
     def deliver() -> None:

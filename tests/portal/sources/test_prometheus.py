@@ -94,7 +94,7 @@ def test_the_position_is_lost_with_another_query_only(
 ) -> None:
     before = pull(prometheus, at=now).cursor
     assert before
-    services.change_source(prometheus, {"settings": given}, actor="test", reason="", now=now)
+    services.SOURCES.change(prometheus, {"settings": given}, actor="test", reason="", now=now)
     prometheus.refresh_from_db()
     assert prometheus.cursor == (before if is_kept else {})
     assert prometheus.due_at is None

@@ -391,7 +391,7 @@ def test_a_compressed_body_is_a_clear_error(sentinel: Sender, health: Make) -> N
 
 
 def test_a_source_that_is_off_takes_nothing(alertmanager: Sender, alert: Make, now: datetime) -> None:
-    services.change_source(alertmanager.source, {"enabled": False}, actor="test", reason="", now=now)
+    services.SOURCES.change(alertmanager.source, {"enabled": False}, actor="test", reason="", now=now)
     assert alertmanager.post(notification(alert())).status_code == 409
     assert open_incidents() == []
 
@@ -413,7 +413,7 @@ def test_other_tokens_feed_no_source(alertmanager: Sender, alert: Make, now: dat
 
 
 def test_the_tokens_of_a_removed_source_end(alertmanager: Sender, alert: Make, east: Cluster, now: datetime) -> None:
-    services.delete_source(alertmanager.source, actor="test", reason="", now=now)
+    services.SOURCES.delete(alertmanager.source, actor="test", reason="", now=now)
     add(east, "alertmanager", now=now)
     assert alertmanager.post(notification(alert())).status_code == 401
 

@@ -197,10 +197,10 @@ def test_each_cluster_has_the_watched_sources_from_the_start(db: None, now: date
     assert {row.kind for row in rows} == {"pods", "events", "conditions"}
     services.make_watched_sources(now)
     assert rows.count() == 3
-    off = services.change_source(rows[0], {"enabled": False}, actor="test", reason="", now=now)
+    off = services.SOURCES.change(rows[0], {"enabled": False}, actor="test", reason="", now=now)
     assert not off.enabled
     with pytest.raises(FieldError):
-        services.delete_source(off, actor="test", reason="", now=now)
+        services.SOURCES.delete(off, actor="test", reason="", now=now)
 
 
 def test_a_test_tells_what_came_in_the_last_hour(admin: Admin, alertmanager: Sender, alert: Any, now: datetime) -> None:

@@ -10,6 +10,7 @@ from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import GroupMapping
 from kcover_portal.accounts.services import oidc
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.shell_actor import shell_actor
 
 
 class Command(BaseCommand):
@@ -60,5 +61,5 @@ def _details(options: dict[str, Any]) -> dict[str, Any]:
     if name and cluster is None:
         known = ", ".join(Cluster.objects.values_list("name", flat=True)) or "none yet (make one with: cluster add)"
         raise CommandError(f"unknown cluster {name}; known clusters: {known}")
-    actor, now = queries.shell_actor(), timezone.now()
+    actor, now = shell_actor(), timezone.now()
     return {"cluster": cluster, "pool": options["pool"], "reason": options["reason"], "actor": actor, "now": now}

@@ -9,6 +9,7 @@ from django.utils import timezone
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import VERBS_OF, CustomRole, User, Verb
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.shell_actor import shell_actor
 
 
 class Command(BaseCommand):
@@ -41,17 +42,17 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _create(self, options: dict[str, Any]) -> None:
-        actor, now = queries.shell_actor(), timezone.now()
+        actor, now = shell_actor(), timezone.now()
         services.make_role(options["role"], options["contains"], giver=None, actor=actor, now=now)
         self.stdout.write(f"role {options['role']} created")
 
     def _change(self, options: dict[str, Any]) -> None:
-        actor, now = queries.shell_actor(), timezone.now()
+        actor, now = shell_actor(), timezone.now()
         services.change_role(_role(options["role"]), options["contains"], giver=None, actor=actor, now=now)
         self.stdout.write(f"role {options['role']} changed")
 
     def _delete(self, options: dict[str, Any]) -> None:
-        services.delete_role(_role(options["role"]), actor=queries.shell_actor(), now=timezone.now())
+        services.delete_role(_role(options["role"]), actor=shell_actor(), now=timezone.now())
         self.stdout.write(f"role {options['role']} deleted")
 
     def _list(self, options: dict[str, Any]) -> None:
@@ -89,4 +90,4 @@ def _place(options: dict[str, Any]) -> dict[str, Any]:
         cluster = Cluster.objects.filter(name=options["cluster"]).first()
         if cluster is None:
             raise CommandError(f"unknown cluster {options['cluster']}")
-    return {"cluster": cluster, "pool": options["pool"], "actor": queries.shell_actor(), "now": timezone.now()}
+    return {"cluster": cluster, "pool": options["pool"], "actor": shell_actor(), "now": timezone.now()}

@@ -13,6 +13,7 @@ from django.utils import timezone
 from kcover_portal.accounts import queries, services
 from kcover_portal.accounts.models import ApiToken, User
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.shell_actor import shell_actor
 
 NODE = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 SPAN = re.compile(r"([1-9][0-9]{0,4})([dh])")
@@ -71,7 +72,7 @@ class Command(BaseCommand):
             "scopes": options["scope"],
             "source": options["source"],
             "owner": _user(options["owner"]),
-            "created_by": queries.shell_actor(),
+            "created_by": shell_actor(),
             "now": now,
         }
         if not options["nodes"]:
@@ -89,12 +90,12 @@ class Command(BaseCommand):
     def _rotate(self, options: dict[str, Any]) -> None:
         token = _find(options["prefix"])
         overlap = _span(options["overlap"], option="--overlap")
-        _, secret = services.rotate(token, overlap=overlap, owner=None, actor=queries.shell_actor(), now=timezone.now())
+        _, secret = services.rotate(token, overlap=overlap, owner=None, actor=shell_actor(), now=timezone.now())
         self.stdout.write(secret)
 
     def _revoke(self, options: dict[str, Any]) -> None:
         token = _find(options["prefix"])
-        services.revoke_token(token, actor=queries.shell_actor(), reason=options["reason"], now=timezone.now())
+        services.revoke_token(token, actor=shell_actor(), reason=options["reason"], now=timezone.now())
         self.stdout.write(f"token {token.prefix} revoked")
 
     def _list(self, options: dict[str, Any]) -> None:

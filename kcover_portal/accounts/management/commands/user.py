@@ -17,6 +17,7 @@ from kcover_portal.accounts.models import RoleBinding, User
 from kcover_portal.accounts.services import invitations, oidc, second_factors
 from kcover_portal.config.oidc_settings import Oidc
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.lib.shell_actor import shell_actor
 
 
 class Command(BaseCommand):
@@ -77,14 +78,14 @@ class Command(BaseCommand):
             role=role,
             cluster=_cluster(options["cluster"]),
             pool=options["pool"],
-            created_by=queries.shell_actor(),
+            created_by=shell_actor(),
             now=timezone.now(),
         )
         self.stdout.write(f"user {name} created with role {role}")
         self._show(password, generated)
 
     def _invite(self, options: dict[str, Any]) -> None:
-        name, actor, now = options["name"], queries.shell_actor(), timezone.now()
+        name, actor, now = options["name"], shell_actor(), timezone.now()
         user = queries.find_user(name)
         if user is not None:
             invitation, secret = invitations.invite(user, actor=actor, now=now)
@@ -101,23 +102,23 @@ class Command(BaseCommand):
 
     def _reset_factors(self, options: dict[str, Any]) -> None:
         user = _user(options["name"])
-        second_factors.reset(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        second_factors.reset(user, actor=shell_actor(), now=timezone.now(), reason=options["reason"])
         self.stdout.write(f"second factors of {user.username} removed")
 
     def _disable(self, options: dict[str, Any]) -> None:
         user = _user(options["name"])
-        services.disable(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        services.disable(user, actor=shell_actor(), now=timezone.now(), reason=options["reason"])
         self.stdout.write(f"user {user.username} disabled")
 
     def _enable(self, options: dict[str, Any]) -> None:
         user = _user(options["name"])
-        services.enable(user, actor=queries.shell_actor(), now=timezone.now(), reason=options["reason"])
+        services.enable(user, actor=shell_actor(), now=timezone.now(), reason=options["reason"])
         self.stdout.write(f"user {user.username} enabled")
 
     def _password(self, options: dict[str, Any]) -> None:
         user = _user(options["name"])
         password, generated = _password(options["password_file"])
-        services.set_password(user, password, actor=queries.shell_actor(), now=timezone.now())
+        services.set_password(user, password, actor=shell_actor(), now=timezone.now())
         self.stdout.write(f"password of {user.username} changed")
         self._show(password, generated)
 
@@ -161,7 +162,7 @@ def _issuer(given: str | None) -> str:
 
 
 def _by_shell() -> dict[str, Any]:
-    return {"actor": queries.shell_actor(), "now": timezone.now()}
+    return {"actor": shell_actor(), "now": timezone.now()}
 
 
 def _cluster(name: str | None) -> Cluster | None:

@@ -6,7 +6,6 @@ in the person's name.
 
 from typing import Any
 
-from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 from drf_spectacular.utils import extend_schema
@@ -20,11 +19,12 @@ from kcover.notify import events
 from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import User, Verb
-from kcover_portal.api import http_errors, idempotency, pagination
+from kcover_portal.api import http_errors, idempotency
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.settings_rows import SettingsViewSet, change_body, new_body
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
@@ -49,43 +49,6 @@ class ChannelSerializer(serializers.ModelSerializer[Channel]):
 
     def get_signed(self, row: Channel) -> bool:
         return encryption.is_set(row, "secret")
-
-
-class ChannelSettings(base.StrictSerializer):
-    """Settings of a channel. ``url`` and ``secret`` are never shown again.
-
-    ``remind``: seconds until an unanswered approval is sent again; null means half of its time, 0 never.
-    ``for_owners``: owners of training jobs may name the channel in the annotation ``kcover.io/notify``.
-    ``quiet_hours``: spans without messages, such as ``Mon-Fri 22:00-07:00; Sat-Sun 00:00-24:00``. ``digest_at``: the
-    time of one message a day, such as ``08:30``. Urgent events ignore both. ``time_zone``: of both.
-    """
-
-    url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
-    secret = serializers.CharField(required=False, allow_blank=True, max_length=4000)
-    recipients = serializers.ListField(child=serializers.EmailField(), required=False, max_length=20)
-    language = serializers.ChoiceField(settings.LANGUAGES, required=False)
-    person = serializers.CharField(required=False, allow_null=True, max_length=150)
-    batching = serializers.IntegerField(required=False, min_value=0, max_value=3600)
-    min_interval = serializers.IntegerField(required=False, min_value=0, max_value=86_400)
-    remind = serializers.IntegerField(required=False, allow_null=True, min_value=0, max_value=30 * 86_400)
-    for_owners = serializers.BooleanField(required=False)
-    quiet_hours = serializers.CharField(required=False, allow_blank=True, max_length=200)
-    digest_at = serializers.CharField(required=False, allow_blank=True, max_length=5)
-    time_zone = serializers.CharField(required=False, allow_blank=True, max_length=60)
-    enabled = serializers.BooleanField(required=False)
-
-
-class ChannelBody(ChannelSettings):
-    """A new channel."""
-
-    name = serializers.CharField(max_length=63)
-    kind = serializers.ChoiceField(Channel.Kind.choices)
-
-
-class ChannelPatch(ChannelSettings):
-    """Settings to change, and the reason."""
-
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
 
 
 class RouteSerializer(serializers.ModelSerializer[Route]):
@@ -146,47 +109,15 @@ class WholeDelivery(DeliverySerializer):
         fields = (*DeliverySerializer.Meta.fields, "events")  # type: ignore[assignment]
 
 
-class Channels(base.ReadViewSet[Channel]):
+class Channels(SettingsViewSet[Channel]):
     """Channels by name."""
 
-    queryset = Channel.objects.select_related("person")
     serializer_class = ChannelSerializer
-    pagination_class = pagination.ByName
-    lookup_field = "name"
-
-    def get_queryset(self) -> QuerySet[Channel]:
-        return _for_admins(self, Channel.objects.select_related("person"))
-
-    @extend_schema(request=ChannelBody, responses={201: ChannelSerializer})
-    def create(self, request: Request) -> Response:
-        """Creates a channel. There is no idempotency key, because the secrets must not be stored for comparison."""
-        base.known_only(request)
-        require(request, Verb.WRITE_CHANNELS, None)
-        body = _with_person(base.body_of(request, ChannelBody))
-        step_up(request)
-        name, kind = body.pop("name"), body.pop("kind")
-        row = services.make_channel(name, kind, body, actor=_actor(request), now=timezone.now())
-        return Response(ChannelSerializer(row).data, status=201)
-
-    @extend_schema(request=ChannelPatch, responses={200: ChannelSerializer})
-    def partial_update(self, request: Request, name: str) -> Response:
-        """Changes the named settings, all or none."""
-        base.known_only(request)
-        row = self.get_object()
-        body = _with_person(base.body_of(request, ChannelPatch))
-        step_up(request)
-        reason = body.pop("reason")
-        services.change_channel(row, body, actor=_actor(request), reason=reason, now=timezone.now())
-        return Response(ChannelSerializer(row).data)
-
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, name: str) -> Response:
-        """Deletes a channel and its routes. 409 while an active rule names it."""
-        base.known_only(request)
-        row = self.get_object()
-        step_up(request)
-        services.delete_channel(row, actor=_actor(request), reason="", now=timezone.now())
-        return Response(status=204)
+    resource = services.CHANNELS
+    body_of_new = new_body(services.CHANNELS, "ChannelBody", "A new channel.")
+    body_of_change = change_body(services.CHANNELS, "ChannelPatch", "Settings to change, and the reason.")
+    of_create = "Creates a channel. There is no idempotency key, because the secrets must not be stored for comparison."
+    of_delete = "Deletes a channel and its routes. 409 while an active rule names it."
 
     @extend_schema(operation_id="channels_test", request=None, responses={202: DeliverySerializer})
     @idempotency.once
@@ -270,18 +201,6 @@ def _for_admins(view: Any, rows: QuerySet[Any]) -> QuerySet[Any]:
         return rows.none()
     require(view.request, Verb.WRITE_CHANNELS, None)
     return rows
-
-
-def _with_person(body: dict[str, Any]) -> dict[str, Any]:
-    """Replaces the person's name in the body with their row. Raises FieldError."""
-    if body.get("person"):
-        person = User.objects.filter(username=body["person"], is_active=True).first()
-        if person is None:
-            raise FieldError("person", reasons.of("unknown_user", user=body["person"]))
-        body["person"] = person
-    elif "person" in body:
-        body["person"] = None
-    return body
 
 
 def _actor(request: Request) -> str:

@@ -19,16 +19,17 @@ from kcover_portal import encryption
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import ApiToken, Verb
 from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
-from kcover_portal.api import http_errors, pagination
+from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
 from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
-from kcover_portal.api.permissions import RolePermission, require, step_up
+from kcover_portal.api.permissions import RolePermission, require
 from kcover_portal.api.v1 import base
 from kcover_portal.api.v1.masked_fields import MaskedTextField
 from kcover_portal.api.v1.reason_fields import ReasonSerializer, SentenceField
+from kcover_portal.api.v1.settings_rows import SettingsViewSet, change_body, new_body
 from kcover_portal.api.v1.sources.cloudevent_parsers import BatchParser, StructuredParser
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.fleet.models import Cluster
@@ -65,24 +66,6 @@ class SourceSerializer(serializers.ModelSerializer[Source]):
 
     def get_has_token(self, row: Source) -> bool:
         return encryption.is_set(row, "token")
-
-
-class SourcePatch(base.StrictSerializer):
-    """The fields to change. ``token`` is never shown again. Settings that are not named stay; null removes one."""
-
-    url = serializers.CharField(required=False, allow_blank=True, max_length=1000)
-    token = serializers.CharField(required=False, allow_blank=True, max_length=4000)
-    settings = serializers.DictField(required=False)
-    enabled = serializers.BooleanField(required=False)
-    reason = serializers.CharField(required=False, allow_blank=True, max_length=base.MAX_REASON_CHARACTERS, default="")
-
-
-class SourceBody(SourcePatch):
-    """A new source."""
-
-    name = serializers.CharField(max_length=63)
-    kind = serializers.ChoiceField(Source.Kind.choices)
-    cluster = serializers.CharField(max_length=100)
 
 
 class SourceTestSerializer(serializers.Serializer[Any]):
@@ -122,63 +105,24 @@ class SourceFilter(filters.FilterSet):
         fields: tuple[str, ...] = ()
 
 
-class Sources(base.ReadViewSet[Source]):
+class Sources(SettingsViewSet[Source]):
     """Sources by name."""
 
-    queryset = Source.objects.select_related("cluster")
     serializer_class = SourceSerializer
     filterset_class = SourceFilter
-    pagination_class = pagination.ByName
-    lookup_field = "name"
-    node_field = None
-
-    @extend_schema(request=SourceBody, responses={201: SourceSerializer})
-    def create(self, request: Request) -> Response:
-        """Adds a source. Requires an admin of its cluster.
-
-        There is no idempotency key, because the token must not be stored for comparison.
-        """
-        base.known_only(request)
-        body = base.body_of(request, SourceBody)
-        cluster = base.cluster_named(request, body["cluster"])
-        require(request, Verb.CONFIGURE, cluster)
-        step_up(request)
-        row = services.make_source(
-            body["name"],
-            body["kind"],
-            cluster,
-            url=body.get("url", ""),
-            token=body.get("token", ""),
-            given=body.get("settings", {}),
-            enabled=body.get("enabled", True),
-            actor=accounts.actor(principal(request)),
-            now=timezone.now(),
-        )
-        return Response(SourceSerializer(row).data, status=HTTPStatus.CREATED)
-
-    @extend_schema(request=SourcePatch, responses={200: SourceSerializer})
-    def partial_update(self, request: Request, name: str) -> Response:
-        """Changes the named fields, all or none. Requires an admin of its cluster."""
-        base.known_only(request)
-        row = self.get_object()
-        require(request, Verb.CONFIGURE, row.cluster)
-        body = base.body_of(request, SourcePatch)
-        reason = body.pop("reason")
-        step_up(request)
-        changed = services.change_source(
-            row, body, actor=accounts.actor(principal(request)), reason=reason, now=timezone.now()
-        )
-        return Response(SourceSerializer(changed).data)
-
-    @extend_schema(responses={204: None})
-    def destroy(self, request: Request, name: str) -> Response:
-        """Removes a source and revokes its tokens. 409 for a built-in source, or one that a rule names."""
-        base.known_only(request)
-        row = self.get_object()
-        require(request, Verb.CONFIGURE, row.cluster)
-        step_up(request)
-        services.delete_source(row, actor=accounts.actor(principal(request)), reason="", now=timezone.now())
-        return Response(status=HTTPStatus.NO_CONTENT)
+    resource = services.SOURCES
+    body_of_new = new_body(services.SOURCES, "SourceBody", "A new source.", of=base.ActSerializer)
+    body_of_change = change_body(
+        services.SOURCES,
+        "SourcePatch",
+        "The fields to change. ``token`` is never shown again. Settings that are not named stay; null removes one.",
+    )
+    of_create = (
+        "Adds a source. Requires an admin of its cluster.\n\n"
+        "There is no idempotency key, because the token must not be stored for comparison."
+    )
+    of_change = "Changes the named fields, all or none. Requires an admin of its cluster."
+    of_delete = "Removes a source and revokes its tokens. 409 for a built-in source, or one that a rule names."
 
 
 class Test(base.ActionView):

@@ -5,7 +5,6 @@ from argparse import ArgumentParser
 from pathlib import Path
 from typing import Any
 
-from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import BooleanField
 from django.utils import timezone
@@ -18,6 +17,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.fleet.services import cluster_access, cluster_settings, kubeconfig, registry
 from kcover_portal.kube import port, rights
 from kcover_portal.lib.errors import FieldError
+from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.runtime.models import Mode
 
 SWITCHES = {field.name for field in Cluster._meta.fields if isinstance(field, BooleanField)}
@@ -80,7 +80,7 @@ class Command(BaseCommand):
         fields |= self._without_read_access(options["name"], fields["kubeconfig"])
         try:
             cluster = registry.add(
-                options["name"], actor=_actor(), now=timezone.now(), replace=options["replace"], **fields
+                options["name"], actor=shell_actor(), now=timezone.now(), replace=options["replace"], **fields
             )
         except registry.ClusterRefused as error:
             raise CommandError(str(error)) from error
@@ -113,7 +113,7 @@ class Command(BaseCommand):
             access = cluster_access.test(queries.connect(cluster), features)
         except port.KubeError as error:
             raise CommandError(f"{cluster.name} cannot be reached: {error}") from error
-        cluster_access.record(cluster.name, access, actor=_actor(), now=timezone.now())
+        cluster_access.record(cluster.name, access, actor=shell_actor(), now=timezone.now())
         if access.unreachable is not None:
             raise CommandError(f"{cluster.name} cannot be reached: {access.unreachable}")
         nodes = "" if access.nodes is None else f", {access.nodes} nodes"
@@ -173,7 +173,7 @@ class Command(BaseCommand):
                 raise CommandError(f"{read.server} is not the server of {cluster.name}, which is {server}")
             text = read.text
         try:
-            registry.add(cluster.name, actor=_actor(), now=timezone.now(), replace=True, read_kubeconfig=text)
+            registry.add(cluster.name, actor=shell_actor(), now=timezone.now(), replace=True, read_kubeconfig=text)
         except registry.ClusterRefused as error:
             raise CommandError(str(error)) from error
         self.stdout.write(f"cluster {cluster.name}: read access {'set' if text else 'removed'}")
@@ -189,7 +189,9 @@ class Command(BaseCommand):
                 )
             changes[key] = _value(key, value)
         try:
-            cluster_settings.set_cluster(cluster, changes, actor=_actor(), reason=options["reason"], now=timezone.now())
+            cluster_settings.set_cluster(
+                cluster, changes, actor=shell_actor(), reason=options["reason"], now=timezone.now()
+            )
         except FieldError as error:
             raise CommandError(f"{error.field}: {error}") from error
         if masked_addresses.has_key(cluster.decision_url) and "decision_url" in changes:
@@ -204,7 +206,7 @@ class Command(BaseCommand):
             try:
                 patch = json.loads(options["set"])
                 cluster_settings.set_guards(
-                    cluster, patch, actor=_actor(), reason=options["reason"], now=timezone.now()
+                    cluster, patch, actor=shell_actor(), reason=options["reason"], now=timezone.now()
                 )
             except ValueError as error:  # guards.SettingError is one, too
                 raise CommandError(f"--set: {error}") from error
@@ -226,7 +228,7 @@ class Command(BaseCommand):
                 f"this deletes {cluster.nodes.count()} nodes of {cluster.name} with their incidents, rescues and"
                 " tokens (the audit log is kept); confirm with --yes"
             )
-        registry.remove(cluster, actor=_actor(), now=timezone.now())
+        registry.remove(cluster, actor=shell_actor(), now=timezone.now())
         self.stdout.write(f"cluster {cluster.name} deleted")
 
 
@@ -253,7 +255,3 @@ def _find_cluster(name: str) -> Cluster:
 def _check_choice(known: list[str], options: dict[str, Any], name: str) -> None:
     if options[name] is not None and options[name] not in known:
         raise CommandError(f"unknown --{name} {options[name]!r}; use one of {', '.join(known)}")
-
-
-def _actor() -> str:
-    return f"command:{get_system_username() or 'unknown'}"

@@ -10,12 +10,12 @@ from django.utils import timezone
 
 from kcover import reasons
 from kcover_portal import encryption
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.audit_stream import queries, senders, services
 from kcover_portal.audit_stream.models import Sink
 from kcover_portal.audit_stream.queries import topics
 from kcover_portal.audit_stream.services import kinds
 from kcover_portal.lib.errors import FieldError
+from kcover_portal.lib.shell_actor import shell_actor
 
 
 class Command(BaseCommand):
@@ -66,7 +66,7 @@ class Command(BaseCommand):
 
     def _act(self, options: dict[str, Any]) -> None:
         verb, name, now = options["verb"], options["name"], timezone.now()
-        actor, reason = accounts.shell_actor(), options["reason"]
+        actor, reason = shell_actor(), options["reason"]
         if verb == "add":
             given = {"address": options["address"], "options": _pairs(options["set"])}
             if options["topic"]:
@@ -75,13 +75,15 @@ class Command(BaseCommand):
                 given["secret"] = _secret("Secret: ")
             if options["incoming"]:
                 given["incoming_secret"] = _secret("Secret for incoming messages: ")
-            services.make_sink(name, options["kind"], given, whole=options["whole"], actor=actor, now=now)
+            services.SINKS.make(
+                Sink(name=name, kind=options["kind"]), {**given, "whole": options["whole"]}, actor=actor, now=now
+            )
             return
         sink = Sink.objects.filter(name=name).first()
         if sink is None:
             raise CommandError(str(reasons.of("sink_unknown", sink=repr(name))))
         if verb == "remove":
-            services.delete_sink(sink, actor=actor, reason=reason, now=now)
+            services.SINKS.delete(sink, actor=actor, reason=reason, now=now)
         elif verb == "send":
             self._send(sink)
         elif verb == "resend":
@@ -90,7 +92,7 @@ class Command(BaseCommand):
             dropped = services.drop(sink, actor=actor, reason=reason, now=now)
             self.stdout.write(f"{dropped} records dropped")
         else:
-            services.change_sink(sink, {"enabled": verb == "enable"}, actor=actor, reason=reason, now=now)
+            services.SINKS.change(sink, {"enabled": verb == "enable"}, actor=actor, reason=reason, now=now)
 
     def _send(self, sink: Sink) -> None:
         sent = 0

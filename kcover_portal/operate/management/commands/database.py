@@ -9,8 +9,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection, transaction
 from django.utils import timezone
 
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet import services as fleet
+from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.operate import backups, database_roles
 from kcover_portal.operate.ledger_verification import LedgerVerification
 
@@ -53,7 +53,7 @@ class Command(BaseCommand):
     def _wake(self) -> None:
         """Makes the restored database ready: current tables, the reason of the pause, a verified audit log."""
         call_command("migrate", verbosity=0)
-        fleet.pause(cluster=None, reason=RESTORED, actor=accounts.shell_actor(), now=timezone.now())
+        fleet.pause(cluster=None, reason=RESTORED, actor=shell_actor(), now=timezone.now())
         self.stdout.write("restored; automation is paused. Read docs/operations/record/ledger.md#restore-a-backup")
         verification = LedgerVerification(say=self.stdout.write)
         verification.chains()

@@ -3,13 +3,13 @@
 from argparse import ArgumentParser
 from typing import Any
 
-from django.contrib.auth.management import get_system_username
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover import audit
 from kcover_portal.encryption import KeysUnusable, key_rotation, keyring
 from kcover_portal.ledger import services as ledger
+from kcover_portal.lib.shell_actor import shell_actor
 
 
 class Command(BaseCommand):
@@ -60,7 +60,7 @@ class Command(BaseCommand):
             self.stderr.write(str(secret))
         if done.changed:
             act = audit.SecretsRotated(key=known[0].id, changed=done.changed, unreadable=len(done.unreadable))
-            ledger.record("", act, actor=f"command:{get_system_username() or 'unknown'}", now=timezone.now())
+            ledger.record("", act, actor=shell_actor(), now=timezone.now())
         engine = next((f" and {key.id}" for key in keyring.load(keyring.Ring.ENGINE)), "")
         self.stdout.write(
             f"{done.changed} secrets encrypted with key {known[0].id}{engine}; {done.unchanged} already were"

@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from kcover import reasons
-from kcover_portal.accounts import queries as accounts
+from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.policies import queries, services
 from kcover_portal.policies.models import Policy
 from kcover_portal.policies.services import shipped
@@ -66,9 +66,7 @@ class Command(BaseCommand):
             self._warn(text, path)
             before = {(row.kind, row.name): row.revision for row in Policy.objects.all()}
             try:
-                applied = services.apply(
-                    text, author=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
-                )
+                applied = services.apply(text, author=shell_actor(), reason=options["reason"], now=timezone.now())
             except services.InvalidPolicies as error:
                 lines = [f"{path}:{p.line}:{p.column}: {p.text}" for p in error.problems]
                 raise CommandError("\n".join([f"nothing in {path} was applied:", *lines])) from error
@@ -108,7 +106,7 @@ class Command(BaseCommand):
             options["name"],
             options["revision"],
             kind=_kind(options),
-            author=accounts.shell_actor(),
+            author=shell_actor(),
             reason=options["reason"],
             now=timezone.now(),
         )
@@ -118,7 +116,7 @@ class Command(BaseCommand):
         services.delete(
             options["name"],
             kind=_kind(options),
-            author=accounts.shell_actor(),
+            author=shell_actor(),
             reason=options["reason"],
             now=timezone.now(),
         )
@@ -129,7 +127,7 @@ class Command(BaseCommand):
         applied = services.install_pack(
             options["pack"],
             options["mode"],
-            author=accounts.shell_actor(),
+            author=shell_actor(),
             reason=options["reason"],
             now=timezone.now(),
         )
@@ -138,7 +136,7 @@ class Command(BaseCommand):
 
     def _defaults(self, options: dict[str, Any]) -> None:
         applied = services.install_defaults(
-            author=accounts.shell_actor(),
+            author=shell_actor(),
             reason=options["reason"],
             now=timezone.now(),
             update=options["update"],

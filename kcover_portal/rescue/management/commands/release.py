@@ -7,8 +7,8 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from kcover_portal.accounts import queries as accounts
 from kcover_portal.fleet.models import Cluster, Node
+from kcover_portal.lib.shell_actor import shell_actor
 from kcover_portal.rescue import services
 from kcover_portal.rescue.queries import standbys
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         for node in _nodes(cluster, options["nodes"]):
             try:
                 rescue = services.request(
-                    node, "release", actor=accounts.shell_actor(), reason=options["reason"], now=timezone.now()
+                    node, "release", actor=shell_actor(), reason=options["reason"], now=timezone.now()
                 )
                 self.stdout.write(f"{node.name}: rescue {rescue.pk} releases it")
             except services.RescueRefused as refusal:

@@ -1,0 +1,21 @@
+"""Rows that people set, such as sinks and sources: one declaration is what every door has of them.
+
+Belongs here: what a kind of rows consists of (``columns``), and how its rows are made, changed and deleted with their
+entries in the audit log (``resource``). The doors build forms, bodies and options from the same declaration. Never
+here: what one kind of rows means; its app declares that.
+"""
+
+from kcover_portal.settings_rows.columns import (
+    Choice as Choice,
+    Column as Column,
+    Flag as Flag,
+    Number as Number,
+    Options as Options,
+    Pairs as Pairs,
+    Person as Person,
+    Recipients as Recipients,
+    Secret as Secret,
+    Several as Several,
+    Text as Text,
+)
+from kcover_portal.settings_rows.resource import NAME as NAME, Given as Given, Resource as Resource
