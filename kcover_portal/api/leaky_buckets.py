@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 MAX_SENDERS = 200_000  # in memory, twice: those that sent lately, and those before them
-RETENTION_SECONDS = 120.0  # longer than any sender has to wait
+RETENTION_SECONDS = 120.0  # the default; no sender waits for half as long
 
-_MAX_AHEAD_SECONDS = RETENTION_SECONDS / 2
 _ROUNDING_SECONDS = 1e-6  # sums of intervals are not exact
 
 Sender = TypeVar("Sender")
@@ -21,11 +20,22 @@ Sender = TypeVar("Sender")
 class LeakyBuckets(Generic[Sender]):
     """The requests of each sender in the last seconds: ``rate`` per second, ``burst`` at once after a pause.
 
-    ``clock`` is monotonic, in seconds. Safe to use from several threads.
+    ``clock`` is monotonic, in seconds. ``retention``: for how many seconds a quiet sender is remembered. A bucket that
+    is full takes less than half of it to empty; raises ValueError otherwise. Safe to use from several threads.
     """
 
-    def __init__(self, *, rate: float, burst: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        *,
+        rate: float,
+        burst: int,
+        retention: float = RETENTION_SECONDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._interval, self._burst = 1 / rate, burst / rate
+        self._retention, self._max_ahead = retention, retention / 2
+        if self._burst >= self._max_ahead:
+            raise ValueError(f"retention is {retention:g} s, must be more than {2 * self._burst:g} s: 2 * burst / rate")
         self._clock = clock
         self._lock = threading.Lock()
         self._current: dict[Sender, float] = {}
@@ -36,22 +46,25 @@ class LeakyBuckets(Generic[Sender]):
         return len(self._current) + len(self._earlier)
 
     def take(self, sender: Sender, count: int = 1) -> float:
-        """Counts a request as ``count`` and returns 0, or the seconds to wait if the sender has sent too many."""
+        """Counts a request as ``count`` and returns 0, or the seconds to wait if the sender has sent too many.
+
+        A ``count`` of 0 asks for the wait only.
+        """
         with self._lock:
             now = self._clock()
-            if now - self._renewed_at > RETENTION_SECONDS or len(self._current) >= MAX_SENDERS:
+            if now - self._renewed_at > self._retention or len(self._current) >= MAX_SENDERS:
                 self._current, self._earlier, self._renewed_at = {}, self._current, now
             ahead = self._ahead(sender, now)
             if ahead > self._burst - self._interval + _ROUNDING_SECONDS:
                 return ahead - self._burst + self._interval
-            self._current[sender] = now + min(ahead + count * self._interval, _MAX_AHEAD_SECONDS)
+            self._current[sender] = now + min(ahead + count * self._interval, self._max_ahead)
             return 0.0
 
     def add(self, sender: Sender, count: int) -> None:
         """Counts ``count`` more requests, which are never refused."""
         with self._lock:
             now = self._clock()
-            self._current[sender] = now + min(self._ahead(sender, now) + count * self._interval, _MAX_AHEAD_SECONDS)
+            self._current[sender] = now + min(self._ahead(sender, now) + count * self._interval, self._max_ahead)
 
     def forget(self) -> None:
         with self._lock:

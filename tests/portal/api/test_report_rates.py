@@ -16,6 +16,7 @@ from kcover_portal.api.agent.report_rates import (
     SUSTAINED_REPORTS_PER_SECOND,
     ReportRates,
 )
+from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.fleet.models import Cluster
 from tests.portal.api.door import Door, fault, report
 
@@ -182,3 +183,17 @@ def test_an_agent_that_sends_many_distinct_faults_may_send_fewer_reports(
     many = [fault(kind="other", code=f"c{number}") for number in range(BURST_REPORTS * DISTINCT_FAULTS_PER_REPORT)]
     assert agent.report(report(*many)).status == 202
     assert agent.report(report()).status == 429
+
+
+def test_a_sender_is_remembered_until_its_bucket_is_empty(clock: Clock) -> None:
+    events: LeakyBuckets[int] = LeakyBuckets(rate=1 / 3600, burst=20, retention=72 * 3600, clock=clock)
+    events.add(1, 30)
+    for hour in range(11):
+        assert events.take(1, count=0) == pytest.approx((11 - hour) * 3600), hour
+        clock.at += 3600
+    assert events.take(1, count=0) == 0
+
+
+def test_a_retention_that_would_forget_a_full_bucket_is_refused() -> None:
+    with pytest.raises(ValueError, match="burst"):
+        LeakyBuckets(rate=1 / 3600, burst=20)

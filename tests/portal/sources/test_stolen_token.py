@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 from kcover_portal import asgi
 from kcover_portal.accounts import services
 from kcover_portal.accounts.models import ApiToken
-from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.v1.sources import sources
 from kcover_portal.fleet.models import Cluster
@@ -50,7 +49,7 @@ def test_new_events_are_refused_when_very_many_were_stored(
 ) -> None:
     """Each is a row for a week, also one that means nothing: a portal's own alert."""
     clock = Clock()
-    monkeypatch.setattr(sources, "event_budget", EventBudget[int](at_once=3, per_hour=60, clock=clock))
+    monkeypatch.setattr(sources, "event_rates", LeakyBuckets[int](rate=1 / 60, burst=3, retention=3600, clock=clock))
     label = "kcover_portal" if is_own else "series"
 
     def post(*numbers: int) -> Any:
@@ -70,7 +69,8 @@ def test_new_events_are_refused_when_very_many_were_stored(
 
 
 def test_repetitions_use_up_no_budget(alertmanager: Sender, alert: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "event_budget", EventBudget[int](at_once=2, per_hour=1, clock=Clock()))
+    rates: LeakyBuckets[int] = LeakyBuckets(rate=1 / 3600, burst=2, retention=86_400, clock=Clock())
+    monkeypatch.setattr(sources, "event_rates", rates)
     one = notification(alert("Fault"))
     assert [alertmanager.post(one).status_code for _ in range(4)] == 4 * [202]
 

@@ -22,7 +22,6 @@ from kcover_portal.accounts.services import OwnerWithoutRole, check_owner
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.body_parsers import StrictJsonParser, refuse_encoded
-from kcover_portal.api.event_budget import EventBudget
 from kcover_portal.api.in_hand import InHand, SenderBusy
 from kcover_portal.api.leaky_buckets import LeakyBuckets
 from kcover_portal.api.permissions import RolePermission, require
@@ -40,6 +39,7 @@ from kcover_portal.sources.models import Source
 
 REQUESTS_PER_SECOND, BURST_REQUESTS = 10, 20  # of one source in one process
 EVENTS_AT_ONCE, EVENTS_PER_HOUR = 1_000_000, 50_000  # new ones of one source in one process
+EVENTS_RETENTION_SECONDS = 48 * 3600.0  # a million events at once are forgiven after 20 hours
 MAX_SOURCES_AT_ONCE = 4  # of the 16 threads of a process
 RETRY_AFTER = 2  # seconds; a thousand new alerts are stored within about that time
 
@@ -157,7 +157,9 @@ class Feeding(RolePermission):
 
 
 request_rates: LeakyBuckets[int] = LeakyBuckets(rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)  # by key of the source
-event_budget: EventBudget[int] = EventBudget(at_once=EVENTS_AT_ONCE, per_hour=EVENTS_PER_HOUR)
+event_rates: LeakyBuckets[int] = LeakyBuckets(
+    rate=EVENTS_PER_HOUR / 3600, burst=EVENTS_AT_ONCE, retention=EVENTS_RETENTION_SECONDS
+)  # of new ones, because a request holds a thousand
 in_hand: InHand[int] = InHand(most=MAX_SOURCES_AT_ONCE)
 
 
@@ -185,13 +187,13 @@ class Events(base.ActionView):
         if wait := request_rates.take(source.pk):
             limit = reasons.of("source_rate", source=name, rate=REQUESTS_PER_SECOND, burst=BURST_REQUESTS)
             raise _later(source, limit, retry_after=wait)
-        if wait := event_budget.wait(source.pk):
+        if wait := event_rates.take(source.pk, count=0):
             limit = reasons.of("source_events_many", source=name, hourly=EVENTS_PER_HOUR, most=EVENTS_AT_ONCE)
             raise _later(source, limit, retry_after=wait)
         try:
             with in_hand.hold(source.pk):
                 taken = _take(request, token, source)
-                event_budget.add(source.pk, taken.stored)
+                event_rates.add(source.pk, taken.stored)
         except SenderBusy as error:
             raise _later(source, reasons.of("source_busy", source=name), retry_after=RETRY_AFTER) from error
         rejected = [
