@@ -124,9 +124,8 @@ class Act:
 
     def to_entry(self) -> Columns:
         """The columns of the entry."""
-        fixed = self.verbs()[self.verb]
         stored = {column: getattr(self, name) for name, column in self.COLUMNS.items() if hasattr(self, name)}
-        data = codec.encode_fields(self, leave_out=frozenset({*fixed, *self.COLUMNS}))
+        data = codec.encode_fields(self, leave_out=frozenset({self._field_in_verb(), *self.COLUMNS}))
         return Columns(**{"verb": self.verb, "subject": self.subject, **stored, "data": data})
 
     @classmethod
