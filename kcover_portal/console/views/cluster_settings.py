@@ -15,6 +15,7 @@ from django.views.decorators.http import require_http_methods
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
+from kcover_portal.accounts.services import second_admins
 from kcover_portal.console import form_dialog, forms
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import cluster_settings as setting_forms
@@ -77,13 +78,10 @@ def answer(request: Request, pk: int, verb: str) -> HttpResponse:
     form = forms.Act(request.POST or None)
 
     def settle(given: dict[str, Any], now: datetime) -> None:
-        actor = accounts.actor(request.user)
         if verb == "confirm":
-            names = accounts.counted_as(request.user, at=now)
-            gone = accounts.has_lost(row.requested_by, Verb.CONFIGURE, row.cluster)
-            pending_changes.confirm(row, actor=actor, names=names, now=now, requester_is_gone=gone)
+            second_admins.confirm(row, who=request.user, now=now)
         else:
-            pending_changes.reject(row, actor=actor, reason=given["reason"], now=now)
+            pending_changes.reject(row, actor=accounts.actor(request.user), reason=given["reason"], now=now)
 
     title = _("Confirm the change") if verb == "confirm" else _("Reject the change")
     shown: dict[str, Any] = {"title": title, "icon": "shield-check", "verb": title, "text": row.reason}
@@ -109,9 +107,7 @@ def open_changes(request: Request, clusters: list[Cluster]) -> list[dict[str, An
 
 
 def ask_second(request: Request, row: Cluster, kind: str, changes: Mapping[str, Any], *, reason: str) -> HttpResponse:
-    actor, now = accounts.actor(request.user), timezone.now()
-    names = accounts.counted_as(request.user, at=now)
-    pending_changes.request(row, kind, changes, actor=actor, requesters=names, reason=reason, now=now)
+    second_admins.request(row, kind, changes, who=request.user, reason=reason, now=timezone.now())
     return lead(request, reverse("console:safety"))
 
 

@@ -113,7 +113,7 @@ def request(
 
 
 def confirm(
-    change: PendingChange, *, actor: str, names: Collection[str], now: datetime, requester_is_gone: bool = False
+    change: PendingChange, *, actor: str, names: Collection[str], requester_is_gone: bool, now: datetime
 ) -> PendingChange:
     """Carries out the change in the name of the confirming admin. ``names``: who could use that admin's account.
 

@@ -174,6 +174,7 @@ def test_nobody_confirms_what_somebody_requested_who_may_not_any_more(east: Clus
     change = patch(ada, "", {"mode": "enforce"}).json()["id"]
     accounts.disable(User.objects.get(username="ada"), actor="user:eve", now=timezone.now())
     assert problem(bea.post(f"changes/{change}/confirm"), 409)["code"] == "vote_of_gone"
+    assert bea.client.post(f"/safety/changes/{change}/confirm/", {"reason": "agreed"}).status_code == 422
     east.refresh_from_db()
     assert east.mode == "approve"
     assert bea.post(f"changes/{change}/reject", {"reason": "no"}).json()["state"] == "rejected"
@@ -191,7 +192,7 @@ def test_a_change_waits_a_day(east: Cluster, now: datetime) -> None:
         east, "settings", {"mode": "enforce"}, actor="user:ada", requesters=["user:ada"], reason="", now=now
     )
     with refused(pending_changes.ChangeRefused, "change_closed"):
-        pending_changes.confirm(row, actor="user:bea", names=[], now=now + timedelta(days=1))
+        pending_changes.confirm(row, actor="user:bea", names=[], requester_is_gone=False, now=now + timedelta(days=1))
 
 
 def test_secrets_do_not_wait_with_it(east: Cluster, ada: Api) -> None:

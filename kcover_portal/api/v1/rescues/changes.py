@@ -14,6 +14,7 @@ from kcover import reasons
 from kcover.values.quote import short_text
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
+from kcover_portal.accounts.services import second_admins
 from kcover_portal.api import http_errors
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.permissions import require, step_up
@@ -69,28 +70,15 @@ class ChangeAct(base.ActionView):
         require(request, Verb.CONFIGURE, row.cluster)
         if verb == "confirm":
             step_up(request)
-        reason, now, actor = base.body_of(request, base.ActSerializer)["reason"], timezone.now(), accounts.actor(who)
+        reason, now = base.body_of(request, base.ActSerializer)["reason"], timezone.now()
         if verb == "confirm":
-            names, gone = (
-                accounts.counted_as(who, at=now),
-                accounts.has_lost(row.requested_by, Verb.CONFIGURE, row.cluster),
-            )
-            row = pending_changes.confirm(row, actor=actor, names=names, now=now, requester_is_gone=gone)
+            row = second_admins.confirm(row, who=who, now=now)
         else:
-            row = pending_changes.reject(row, actor=actor, reason=reason, now=now)
+            row = pending_changes.reject(row, actor=accounts.actor(who), reason=reason, now=now)
         return Response(PendingChangeSerializer(row).data)
 
 
 def ask(request: Request, cluster: Cluster | None, kind: str, changes: dict[str, Any], *, reason: str) -> Response:
     """Stores the change for another admin and returns it (202)."""
-    who, now = principal(request), timezone.now()
-    row = pending_changes.request(
-        cluster,
-        kind,
-        changes,
-        actor=accounts.actor(who),
-        requesters=accounts.counted_as(who, at=now),
-        reason=reason,
-        now=now,
-    )
+    row = second_admins.request(cluster, kind, changes, who=principal(request), reason=reason, now=timezone.now())
     return Response(PendingChangeSerializer(row).data, status=202)
