@@ -3,13 +3,13 @@
 from celery import shared_task
 from django.utils import timezone
 
-from kcover_portal.fleet.services import foreign_cordons, gpu_samples, retention
+from kcover_portal.fleet.services import foreign_cordons, gpu_samples, stored_checks
 
 
 @shared_task(name="fleet.prune")
 def prune() -> None:
     """Deletes check results that agents no longer report, and old cordons by others."""
-    retention.prune()
+    stored_checks.prune()
     foreign_cordons.prune(now=timezone.now())
 
 

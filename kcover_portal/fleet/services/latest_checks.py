@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from kcover.faults import fault
-from kcover_portal.fleet.services import bulk_sql, retention
+from kcover_portal.fleet.services import bulk_sql, stored_checks
 
 NO_NEWS = ("pass", "skipped")  # first results that are not recorded as a change
 
@@ -56,7 +56,7 @@ def keep(of: Mapping[int, Sequence[fault.Check]], *, now: datetime) -> set[int]:
                     THEN fleet_checkresult.changed_at ELSE excluded.changed_at END""",  # nosec B608
         [at, at, results],
     )
-    retention.limit_results(sorted({node for node, _, _ in latest}))
+    stored_checks.limit_results(sorted({node for node, _, _ in latest}))
     nodes = {node for (node,) in changed}
-    retention.limit_changes(nodes)
+    stored_checks.limit_changes(nodes)
     return nodes

@@ -8,7 +8,7 @@ from django.db.models import F
 
 from kcover.faults import fault
 from kcover_portal.fleet.models import Gpu
-from kcover_portal.fleet.services import bulk_sql, retention
+from kcover_portal.fleet.services import bulk_sql, stored_checks
 
 
 def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
@@ -49,7 +49,7 @@ def keep(of: Mapping[int, fault.Inventory], *, now: datetime) -> None:
     )
     if gone:
         present = {(node, gpu.pci) for node, inventory in of.items() for gpu in inventory.gpus}
-        retention.replaced([retention.GpuSlot(*slot) for slot in gone], present)
+        stored_checks.replaced([stored_checks.GpuSlot(*slot) for slot in gone], present)
     columns = {"node": "bigint", "place": "smallint", "uuid": "text", "pci": "text", "model": "text", "serial": "text"}
     bulk_sql.run(
         f"""INSERT INTO fleet_gpu (node_id, "index", uuid, pci, model, serial, seen_at)

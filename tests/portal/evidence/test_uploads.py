@@ -10,7 +10,7 @@ import pytest
 from kcover.evidence import bundle as core
 from kcover_portal.evidence import queries, services
 from kcover_portal.evidence.models import Bundle, Chunk
-from kcover_portal.evidence.services import retention, uploads
+from kcover_portal.evidence.services import stored_bundles, uploads
 from kcover_portal.fleet.models import Cluster, Command, Node
 from kcover_portal.ledger.models import Entry
 
@@ -165,7 +165,7 @@ def test_the_oldest_make_room(node: Node, settings: Any) -> None:
 def test_a_node_has_so_many_and_takes_no_room_from_others(node: Node) -> None:
     other = Node.objects.create(cluster=node.cluster, name="gpu-2", created_at=NOW)
     kept(other, 1)
-    for rescue in range(2, retention.MAX_BUNDLES_PER_NODE + 5):
+    for rescue in range(2, stored_bundles.MAX_BUNDLES_PER_NODE + 5):
         kept(node, rescue, now=NOW + timedelta(minutes=rescue))
     services.prune(now=NOW + timedelta(hours=1))
     found = states()

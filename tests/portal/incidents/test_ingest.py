@@ -15,7 +15,7 @@ from kcover import reasons, wire
 from kcover.faults.fault import Check, CommandResult, Fault, Inventory
 from kcover_portal.fleet import services as fleet
 from kcover_portal.fleet.models import Agent, CheckChange, CheckResult, Cluster, Command, Gpu, Node
-from kcover_portal.fleet.services import agent_reports, retention
+from kcover_portal.fleet.services import agent_reports, stored_checks
 from kcover_portal.incidents import services
 from kcover_portal.incidents.models import Batch, Incident, Occurrence
 from tests.portal.incidents.conftest import check, incoming, inventory, report, xid
@@ -115,7 +115,7 @@ def test_a_gpu_that_is_replaced_takes_its_results_along(deliver: Deliver, now: d
 def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "MAX_CHANGES", 10)
+    monkeypatch.setattr(stored_checks, "MAX_CHANGES", 10)
     deliver(report(node="gpu-2", now=now, checks=(check("fail"),)))
     deliver(report(now=now, checks=(check("fail"), check("warn", name="disk"))))
     for step in range(1, 26):
@@ -133,7 +133,7 @@ def test_a_check_that_flaps_pushes_out_its_own_past_and_no_others(
 def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "MAX_CHANGES", 10)
+    monkeypatch.setattr(stored_checks, "MAX_CHANGES", 10)
     for batch in range(5):
         reported = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
         deliver(report(now=now, checks=reported), at=now + timedelta(seconds=batch))
@@ -144,7 +144,7 @@ def test_an_agent_that_makes_devices_up_keeps_a_bounded_number_of_moves(
 def test_a_node_keeps_a_bounded_number_of_results(
     deliver: Deliver, now: datetime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retention, "MAX_RESULTS", 10)
+    monkeypatch.setattr(stored_checks, "MAX_RESULTS", 10)
     for batch in range(3):
         reported = tuple(Check(name="ping", status="fail", device=f"h{batch}-{n}") for n in range(8))
         deliver(report(now=now, checks=reported), at=now + timedelta(seconds=batch))
@@ -158,10 +158,10 @@ def test_results_that_nobody_tells_again_are_forgotten(deliver: Deliver, now: da
     deliver(report(now=now, inventory=inventory(2), checks=reported))
     later = now + timedelta(days=1, minutes=1)
     deliver(report(now=later), at=later)
-    assert retention.prune() == 0
-    later += retention.RESULT_RETENTION
+    assert stored_checks.prune() == 0
+    later += stored_checks.RESULT_RETENTION
     deliver(report(now=later), at=later)
-    assert retention.prune() == 3
+    assert stored_checks.prune() == 3
     assert set(CheckResult.objects.values_list("name", "device")) == {("dcgm", ""), ("dcgm", "gpu1 PCIe")}
 
 

@@ -10,7 +10,7 @@ from django.db.models import Count
 from kcover_portal.evidence import queries
 from kcover_portal.evidence.models import Bundle, Chunk
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import retention as times
+from kcover_portal.runtime.services import retention
 
 MAX_BUNDLES_PER_NODE = 16  # with content; a node that breaks often takes no room from others
 FULL_SHARE = 0.9  # of the room for all; as much stays when it was exceeded, so that not every bundle deletes others
@@ -20,7 +20,7 @@ def prune(*, now: datetime) -> int:
     """Deletes the content of bundles beyond the bounds, the oldest first; returns the number of bundles."""
     gone = [row.pk for row in queries.not_uploaded(now=now)]
     Bundle.objects.filter(pk__in=gone, state=Bundle.State.REQUESTED).update(state=Bundle.State.MISSED)
-    old = queries.with_content().filter(requested_at__lt=times.before(Bundle, now=now))
+    old = queries.with_content().filter(requested_at__lt=retention.before(Bundle, now=now))
     removed = _delete(Bundle.objects.filter(pk__in=gone, received__gt=0)) + _delete(old)
     return removed + _limit_nodes() + _limit_bytes(settings.KCOVER_EVIDENCE_MIB << 20)
 

@@ -13,11 +13,11 @@ from django.db.models.functions import Cast, Concat
 from kcover.nodes import health
 from kcover_portal.fleet.models import CheckResult, Gpu
 from kcover_portal.fleet.services import bulk_sql
-from kcover_portal.runtime.services import retention as times
+from kcover_portal.runtime.services import retention
 
 MAX_RESULTS = 1_000  # per node; a node with sixteen GPUs has about half as many
 MAX_CHANGES = 2_000  # per node; beyond, half of them stay, so that not every change prunes
-RESULT_RETENTION = times.time(CheckResult)  # after a result stops counting
+RESULT_RETENTION = retention.time(CheckResult)  # after a result stops counting
 
 
 class GpuSlot(NamedTuple):
