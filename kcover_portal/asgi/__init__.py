@@ -1,30 +1,35 @@
 """The ASGI application: the agents' endpoints and the WebSockets of pages.
 
 ``/ws/`` and ``/api/v1/agent/`` are served in this process. Other requests are forwarded to ``KCOVER_WEB_URL`` if it is
-set (a larger installation). Otherwise the WSGI application serves them in threads of this process.
+set (a larger installation). Otherwise the WSGI application serves them in threads of this process, as ``web`` does.
 """
 
 import asyncio
+import multiprocessing
 import os
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, cast
+from typing import Any
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
+from uvicorn.config import STARTUP_FAILURE
 
 from kcover_portal.config import gc_tuning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kcover_portal.settings")
-_pages_wsgi = get_wsgi_application()  # must run before models are imported
+try:
+    _pages_wsgi = get_wsgi_application()  # must run before models are imported
+except SystemExit as error:  # the settings are invalid; the message is already printed
+    # With any other status, the main process of several would start this one again and again.
+    raise SystemExit(STARTUP_FAILURE if multiprocessing.parent_process() else error.code) from error
 
-from a2wsgi import WSGIMiddleware  # noqa: E402
-from channels.auth import AuthMiddlewareStack  # noqa: E402
-from channels.routing import URLRouter  # noqa: E402
-from channels.security.websocket import AllowedHostsOriginValidator  # noqa: E402
+from channels.auth import AuthMiddlewareStack
+from channels.routing import URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
 
-from kcover_portal.api import agent  # noqa: E402
-from kcover_portal.asgi import bodies, proxy  # noqa: E402
-from kcover_portal.console import routing  # noqa: E402
+from kcover_portal.api import agent
+from kcover_portal.asgi import bodies, page_threads, proxy
+from kcover_portal.console import routing
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -32,11 +37,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PAGE_THREADS = 16
 
+
+def pages_in_threads(threads: int, *, takes_chunks: bool = True) -> bodies.BodyBuffer:
+    """Pages and REST, answered by so many threads of this process."""
+    return bodies.BodyBuffer(page_threads.PageThreads(_pages_wsgi, threads=threads), takes_chunks=takes_chunks)
+
+
 _web = proxy.Proxy(settings.KCOVER_WEB_URL) if settings.KCOVER_WEB_URL else None
 _sockets: Any = AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(routing.websocket_urlpatterns)))
-pages = bodies.BodyBuffer(
-    _web or cast("bodies.Application", WSGIMiddleware(cast("Any", _pages_wsgi), workers=PAGE_THREADS))
-)
+pages = bodies.BodyBuffer(_web) if _web is not None else pages_in_threads(PAGE_THREADS)
 
 
 async def application(scope: Scope, receive: Receive, send: Send) -> None:

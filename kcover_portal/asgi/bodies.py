@@ -12,8 +12,9 @@ from typing import Any
 from kcover_portal.config import request_limits
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
@@ -30,13 +31,15 @@ class BodyRefused(Exception):
 class BodyBuffer:
     """ASGI middleware that passes requests on with their complete body.
 
-    It answers 400 for a target that is not a path, 408 for a body that takes too long, and 413 for one that is too
-    large. If the bodies of all requests together exceed ``MAX_BUFFERED``, the largest one that is still being received
-    gets 503. So a few slow clients with large bodies do not keep small requests out.
+    It answers 400 for a target that is not a path, 408 for a body that takes too long, 411 for a chunked one unless
+    ``takes_chunks``, and 413 for one that is too large. If the bodies of all requests together exceed ``MAX_BUFFERED``,
+    the largest one that is still being received gets 503. So a few slow clients with large bodies do not keep small
+    requests out.
     """
 
-    def __init__(self, application: Application) -> None:
+    def __init__(self, application: Application, *, takes_chunks: bool = True) -> None:
         self._application = application
+        self._takes_chunks = takes_chunks
         self._buffered = 0  # bytes of all requests that are being received or answered
         self._receiving: dict[asyncio.Timeout, int] = {}  # the bytes so far of each body that is being received
 
@@ -78,8 +81,11 @@ class BodyBuffer:
         """Appends the body's pieces. Returns False if the client disconnected. Raises BodyRefused."""
         if not scope["path"].startswith("/"):
             raise BodyRefused(HTTPStatus.BAD_REQUEST, "target_invalid", "The request target must be a path.")
-        most = request_limits.max_body(scope["headers"])
-        declared = dict(scope["headers"]).get(b"content-length", b"")
+        most, headers = request_limits.max_body(scope["headers"]), dict(scope["headers"])
+        if b"transfer-encoding" in headers and not self._takes_chunks:
+            detail = "The request must have a Content-Length."
+            raise BodyRefused(HTTPStatus.LENGTH_REQUIRED, "length_required", detail)
+        declared = headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > most:
             raise _too_large(most)
         size, more = 0, True

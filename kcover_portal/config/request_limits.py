@@ -11,6 +11,7 @@ REQUEST_SECONDS = 30.0  # from there to the end of its body
 WRITE_SECONDS = 60.0  # for one piece of a response; a reader that takes longer is disconnected
 
 MAX_HEAD = 64 * 1024  # bytes
+MAX_HEADS = 16 * 1024 * 1024  # bytes of all heads that a process has received a part of; most arrive in one piece
 MAX_BODY = 4 * 1024 * 1024  # bytes; more than any page or REST call needs
 MAX_ANONYMOUS_BODY = 64 * 1024  # bytes, without a session and without a token; sign-in needs less than one KiB
 MAX_SIGNED_BODY = 1024 * 1024  # bytes, with a signature instead: webhooks of Jira, mails from a gateway

@@ -1,0 +1,147 @@
+"""The web server: which requests reach the pages, and with what; clients that hang up; its several processes."""
+
+import http.client
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests import waiting
+from tests.portal.operate.raw_http import answer, on_the_way, running, slow
+
+pytestmark = pytest.mark.slow
+ECHO = "tests.portal.operate.echo:application"
+POST = "POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKS = "5\r\n12345\r\n0\r\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("echo")
+
+
+@pytest.fixture(scope="module")
+def port(folder: Path) -> Iterator[int]:
+    with running(ECHO, folder, TEST_FOLDER=str(folder)) as free:
+        yield free
+
+
+def asked(port: int, text: str) -> dict[str, Any]:
+    """What the pages see of a request."""
+    status, body = answer(port, text)
+    assert status == 200, body
+    return json.loads(body)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "GET /\r\n\r\n",
+        "GET / HTTP/2.0\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n",
+        f"{POST}Content-Type: a\r\nContent-Type: b\r\nContent-Length: 0\r\n\r\n",
+        f"{POST}Content-Length: 5\r\nContent-Length: 5\r\n\r\n12345",
+        f"{POST}Content-Length: +5\r\n\r\n12345",
+        f"{POST}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}\r\n",
+        f"{POST}Transfer-Encoding: gzip, chunked\r\n\r\n{CHUNKS}\r\n",
+        f"{POST}Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}\r\n",
+        f"{POST}Transfer-Encoding: chunked, identity\r\n\r\n{CHUNKS}\r\n",
+        f"{POST}Transfer-Encoding : chunked\r\n\r\n{CHUNKS}\r\n",
+        f"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}\r\n",
+        f"{POST}Connection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 5\r\n\r\n",
+        f"{POST}Transfer-Encoding: chunked\r\n\r\n5\n12345\n0\n\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\r\n b\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: a\rb\r\n\r\n",
+        "GET / HTTP/1.1\nHost: x\n\n",
+        "GET / HTTP/1.1\r\nHost: x\r\nX-A: " + 70_000 * "a" + "\r\n\r\n",
+    ],
+)
+def test_a_request_that_a_proxy_could_read_differently_is_refused(port: int, text: str) -> None:
+    assert answer(port, text)[0] in (400, 431)
+
+
+def test_a_head_that_never_ends_is_refused(port: int) -> None:
+    with closing(slow(port, "GET / HTTP/1.1\r\nHost: x\r\nX-A: ")) as client:
+        for _ in range(8):
+            client.sendall(10_000 * b"a")
+            waiting.until(lambda: not on_the_way(port), "the server to read")
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert response.status == 431
+
+
+def test_pages_do_not_see_names_that_a_proxy_does_not_set(port: int) -> None:
+    """WSGI takes an underscore for a hyphen; a proxy replaces or extends the name with hyphens only."""
+    forged = "X_Forwarded_For: 9.9.9.9\r\nX_Forwarded_Proto: https\r\nContent_Length: 7\r\n"
+    seen = asked(port, f"GET / HTTP/1.1\r\nHost: x\r\n{forged}X-Forwarded-For: 1.1.1.1\r\n\r\n")
+    assert seen["HTTP_X_FORWARDED_FOR"] == "1.1.1.1"
+    assert not {"HTTP_X_FORWARDED_PROTO", "HTTP_CONTENT_LENGTH", "CONTENT_LENGTH"} & set(seen)
+
+
+def test_what_follows_a_chunked_body_is_no_header(port: int) -> None:
+    seen = asked(port, f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}X-Forwarded-For: 9.9.9.9\r\n\r\n")
+    assert (seen["body"], seen["CONTENT_LENGTH"]) == ("12345", "5")
+    assert "HTTP_X_FORWARDED_FOR" not in seen
+
+
+def test_the_peer_is_the_one_of_the_connection(port: int) -> None:
+    """Who is trusted is ``KCOVER_TRUSTED_PROXIES``, not what the server takes for a proxy."""
+    forwarded = "X-Forwarded-For: 1.1.1.1\r\nX-Forwarded-Proto: https\r\n"
+    assert asked(port, f"GET / HTTP/1.1\r\nHost: x\r\n{forwarded}\r\n")["REMOTE_ADDR"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("path", ["/endless", "/wrong-length"])
+def test_an_answer_that_nobody_takes_ends(port: int, folder: Path, path: str) -> None:
+    for _ in range(3):  # more than there are threads
+        (folder / "ended").unlink(missing_ok=True)
+        with closing(slow(port, f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")) as client:
+            assert client.recv(100)
+        waiting.until((folder / "ended").exists, "the answer to end")
+    assert asked(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")["REQUEST_METHOD"] == "GET"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[int, psutil.Process]]:
+    """The main process of two, and their port."""
+    with running(ECHO, tmp_path, "--workers", "2", TEST_FOLDER=str(tmp_path)) as free:
+        [main] = [one for one in psutil.Process().children() if "--workers" in one.cmdline()]
+        yield free, main
+
+
+def workers(main: psutil.Process) -> set[int]:
+    living = [one for one in main.children() if one.status() != psutil.STATUS_ZOMBIE]
+    return {one.pid for one in living if "spawn_main" in " ".join(one.cmdline())}
+
+
+def test_a_process_that_ends_is_started_again(server: tuple[int, psutil.Process]) -> None:
+    port, main = server
+    before = workers(main)
+    assert len(before) == 2
+    os.kill(min(before), signal.SIGKILL)
+    waiting.until(lambda: len(workers(main) - before) == 1, "another process")
+    pids: set[int] = set()
+
+    def all_answer() -> bool:
+        pids.add(asked(port, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")["pid"])
+        return pids == workers(main)
+
+    waiting.until(all_answer, "both processes to answer")
+
+
+def test_requests_end_before_the_processes_do(server: tuple[int, psutil.Process], tmp_path: Path) -> None:
+    port, main = server
+    with closing(slow(port, "GET /slow?2 HTTP/1.1\r\nHost: x\r\n\r\n")) as client:
+        waiting.until((tmp_path / "begun").exists, "the request to begin")
+        main.terminate()
+        response = http.client.HTTPResponse(client)
+        response.begin()
+        assert response.status == 200
+        assert response.headers["connection"] == "close"
+    main.wait(waiting.HANG_SECONDS)
