@@ -50,7 +50,7 @@ def measure(scale: float) -> Result:
         command="make bench ARGS=console-pages",
         conditions=f"{sizes[-1]:,} nodes x 8 GPUs in one cluster, one in 50 with an open incident, "
         f"ten closed ones and a rescue; {requests} requests of each page, one after the "
-        "other, by one signed-in user, directly to gunicorn; the clock runs until the last byte. Bytes as sent.",
+        "other, by one signed-in user, directly to `web`; the clock runs until the last byte. Bytes as sent.",
         rows=rows,
     )
 

@@ -64,7 +64,7 @@ def measure(scale: float) -> Result:
         name="Backfilled events",
         command="make bench ARGS=event-backfill",
         conditions=f"{points[-1][0]:,.0f} CloudEvents of {count} nodes and {DAYS} days, each fault with its end "
-        f"{LASTS.seconds // 3600} h later; {PER_REQUEST} events a request, {CONNECTIONS} connections to gunicorn (two "
+        f"{LASTS.seconds // 3600} h later; {PER_REQUEST} events a request, {CONNECTIONS} connections to `web` (two "
         "processes). One rule would cordon for each of them. The clock runs until the last event is durable.",
         rows=[
             *(

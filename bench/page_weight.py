@@ -34,7 +34,7 @@ def measure(scale: float) -> Result:
     return Result(
         name="Weight of the first page",
         command="make bench ARGS=page-weight",
-        conditions=f"{nodes} nodes x 8 GPUs, one in 50 with an open incident; gunicorn, gzip, static files collected. "
+        conditions=f"{nodes} nodes x 8 GPUs, one in 50 with an open incident; `web`, gzip, static files collected. "
         f"The first visit loads {len(weights)} addresses, with headers left out. Bytes of bodies as sent.",
         rows=[
             ("first visit", f"{sum(weights.values()) / 1000:.0f} KB", "≤ 200 KB"),

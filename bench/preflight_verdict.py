@@ -52,7 +52,7 @@ def measure(scale: float) -> Result:
         name="Preflight verdict",
         command="make bench ARGS=preflight-verdict",
         conditions=f"One job; one report per node with {SLOTS} slots; one node in {GROUP} is slow. {CONNECTIONS} "
-        f"connections to gunicorn, the last report alone; {runs} jobs of each size, median (and range).",
+        f"connections to `web`, the last report alone; {runs} jobs of each size, median (and range).",
         rows=rows,
     )
 

@@ -35,7 +35,7 @@ def measure(scale: float) -> Result:
         name="Reports of a year",
         command="make bench ARGS=report-year",
         conditions=f"{filled}, over two years; the report is about the last year and compares it with the one before. "
-        f"Median of {requests} requests, one after the other, to gunicorn.",
+        f"Median of {requests} requests, one after the other, to `web`.",
         rows=rows,
     )
 

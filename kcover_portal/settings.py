@@ -154,7 +154,6 @@ MIDDLEWARE = [
 ]
 
 ROOT_URLCONF = "kcover_portal.urls"
-WSGI_APPLICATION = "kcover_portal.wsgi.application"
 ASGI_APPLICATION = "kcover_portal.asgi.application"
 
 TEMPLATES = [

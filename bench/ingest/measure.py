@@ -56,7 +56,7 @@ def saturated(scale: float) -> Result:
         conditions=f"{nodes:,} nodes; a report is 2.2 KB: 8 GPUs, 8 passing checks, unchanged; one per request, "
         f"answered when durable, credential checked. {connections} keep-alive connections to the portal (2 live "
         f"processes), {naive_connections} to the naive design (DRF nested serializers, token in the database, one ORM "
-        f"insert, gunicorn gthread 2 x 8); the client is on the same cores. {rounds} alternating rounds of "
+        f"insert, uvicorn with 2 x 8 threads); the client is on the same cores. {rounds} alternating rounds of "
         f"{seconds:.0f} s; median [min-max]. "
         "The rows `unique reports` are for reports with an unknown key that has another value each time.",
         rows=[

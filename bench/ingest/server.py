@@ -102,7 +102,7 @@ class Portal:
 
 
 class Naive:
-    """The naive design under gunicorn, gthread 2 x 8."""
+    """The naive design under uvicorn, with 2 x 8 threads."""
 
     def __init__(self, postgres: Postgres, folder: Path, *, nodes: int) -> None:
         self.postgres, self.nodes = postgres, nodes
@@ -119,13 +119,13 @@ class Naive:
             subprocess.run([sys.executable, "-m", "django", *command], cwd=ROOT, env=environment, check=True)
         with psycopg.connect(self.database, autocommit=True) as connection:
             connection.execute("VACUUM ANALYZE")
-        gunicorn = "gunicorn --worker-class gthread --workers 2 --threads 8 --keep-alive 60 --log-level warning"
+        uvicorn = "uvicorn --workers 2 --timeout-keep-alive 60 --log-level warning --no-access-log --lifespan off"
         with (folder / "naive.log").open("ab") as log, servers.listener() as listener:
             self.port = listener.getsockname()[1]
             self.process = subprocess.Popen(
                 [
-                    *(sys.executable, "-m", *gunicorn.split(), "--no-control-socket"),
-                    *("--bind", f"fd://{listener.fileno()}", "bench.ingest.naive.views"),
+                    *(sys.executable, "-m", *uvicorn.split()),
+                    *("--fd", str(listener.fileno()), "bench.ingest.naive.views:application"),
                 ],
                 cwd=ROOT,
                 env=environment,

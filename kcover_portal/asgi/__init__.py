@@ -7,6 +7,7 @@ set (a larger installation). Otherwise the WSGI application serves them in threa
 import asyncio
 import multiprocessing
 import os
+import resource
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
@@ -36,6 +37,10 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 PAGE_THREADS = 16
+
+# A connection is an open file, and many systems let a process have 1,024 unless it asks for more.
+_, _most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (_most_files, _most_files))
 
 
 def pages_in_threads(threads: int, *, takes_chunks: bool = True) -> bodies.BodyBuffer:

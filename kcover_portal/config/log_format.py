@@ -83,7 +83,7 @@ def configuration(chosen: str, reports: Mapping[str, str] | None = None) -> dict
             "django.request": {"level": "ERROR"},
             "celery": {"level": "WARNING"},
             "kombu": {"level": "ERROR"},  # it warns of every memory:// connection
-            **dict.fromkeys(("uvicorn", "uvicorn.access", "gunicorn.error"), passed_on),
+            **dict.fromkeys(("uvicorn", "uvicorn.access"), passed_on),
         },
     }
 

@@ -18,7 +18,8 @@ BUILD = PORTAL.with_name("build.sh")
 LOOK = """
 import pathlib, sys
 from django.core.management import call_command
-from kcover_portal import asgi, celery, wsgi
+from kcover_portal import asgi, celery
+from kcover_portal.asgi import web
 from kcover_portal.operate.management.commands import serve, watch
 from kcover_portal.policies.services import shipped
 from django.conf import settings

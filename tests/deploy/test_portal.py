@@ -32,10 +32,10 @@ SERVED = {child.name: list(child.command) for child in serve.processes(front=3, 
 # Where a pod's command is not what `serve` runs: it binds a port of its own, and keeps idle connections for longer than
 # the Ingress does (ingress-nginx: 60 s), which would else send into one that is being closed.
 OWN = {
-    "web": {"--bind": "0.0.0.0:8080", "--keep-alive": "75"},
+    "web": {"--host": "0.0.0.0", "--port": "8080", "--timeout-keep-alive": "75"},
     "live": {"--host": "0.0.0.0", "--port": "8000", "--timeout-keep-alive": "75"},
 }
-TIED = {"web": {"--bind", "--keep-alive"}, "live": {"--fd"}}  # what stands for them in serve's
+TIED = {"web": {"--fd", "--timeout-keep-alive"}, "live": {"--fd"}}  # what stands for them in serve's
 
 
 each_pod = pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
@@ -163,10 +163,11 @@ def test_no_pod_runs_where_agents_do(pod):
 
 def test_a_pod_ends_in_order():
     """Within its time: the pause and the graceful end of web and live, the longest call of a worker to a cluster."""
-    for name, flag in (("web", "--graceful-timeout"), ("live", "--timeout-graceful-shutdown")):
+    for name in ("web", "live"):
         container = only(PODS[name]["containers"])
         program, pause = container["lifecycle"]["preStop"]["exec"]["command"]
         assert program == "sleep"
-        assert int(pause) + int(options(container["command"])[0][flag]) < PODS[name]["terminationGracePeriodSeconds"]
+        graceful = int(options(container["command"])[0]["--timeout-graceful-shutdown"])
+        assert int(pause) + graceful < PODS[name]["terminationGracePeriodSeconds"]
         assert DEPLOYMENTS[name]["strategy"]["rollingUpdate"]["maxUnavailable"] == 0
     assert PODS["worker"]["terminationGracePeriodSeconds"] > http.CONNECT_SECONDS + http.READ_SECONDS

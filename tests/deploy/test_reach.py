@@ -49,7 +49,7 @@ def test_services_and_budgets_find_their_pods():
         port, listens = only(service["spec"]["ports"]), only(container["ports"])
         assert (port["port"], port["targetPort"]) == (listens["containerPort"], listens["name"])
         bound, _ = options(container["command"])
-        assert str(port["port"]) == bound.get("--port", bound.get("--bind", "").rpartition(":")[2])
+        assert str(port["port"]) == bound["--port"]
     budgets = [one["spec"] for one in of_kind("PodDisruptionBudget")]
     kept = [n for one in budgets for n in DEPLOYMENTS if chooses(one["selector"]["matchLabels"], DEPLOYMENTS[n])]
     assert kept == ["web", "live"]

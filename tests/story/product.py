@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ import psycopg
 import redis as redis_client
 
 from simulator import redfish
-from tests import migrated, servers
+from tests import migrated, servers, waiting
 from tests.story import forks
 from tests.waiting import HANG_SECONDS
 
@@ -38,6 +39,7 @@ FEW_NODES = json.dumps({"hold_down": 1, **{name: {"enabled": False} for name in 
 LARGEST_PAGE = 1000
 LOOKED_EVERY = 0.3  # seconds: a look by REST takes the product 10 ms CPU or more
 SERVING = ("standalone", "serve", "web", "live")
+UVICORN = ("--log-level", "warning", "--no-access-log", "--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
 LIVE_LIMITS = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
 
 
@@ -131,20 +133,18 @@ class Product:
         if name in self.processes and self.processes[name].poll() is None:
             return
         kind = name.partition("-")[0]
-        port, socket = self.ports.get(name), str(self.listener.fileno())
+        port, fd = self.ports.get(name), str(self.listener.fileno())
         command = {
-            "standalone": ("manage.py", "standalone", "--fd", socket),
-            "serve": ("manage.py", "serve", "--fd", socket),
+            "standalone": ("manage.py", "standalone", "--fd", fd),
+            "serve": ("manage.py", "serve", "--fd", fd),
             "web": (
-                *("-m", "gunicorn", "--worker-class", "kcover_portal.operate.web_worker.WebWorker"),
-                *("--workers", "2", "--threads", "8"),
-                *("--log-level", "warning", "--no-control-socket"),
-                *("--bind", f"127.0.0.1:{port}" if port else f"fd://{socket}", "kcover_portal.wsgi"),
+                *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", fd))),
+                *("--workers", "2", *UVICORN, "--no-proxy-headers", "--lifespan", "off", "--ws", "none"),
+                *("--timeout-graceful-shutdown", "5", "kcover_portal.asgi.web:application"),
             ),
             "live": (
-                *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", socket))),
-                *("--log-level", "warning", "--no-access-log"),
-                *("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *LIVE_LIMITS),
+                *("-m", "uvicorn", *(("--port", str(port)) if port else ("--fd", fd))),
+                *(*UVICORN, *LIVE_LIMITS),
                 *("--timeout-graceful-shutdown", "2", "kcover_portal.asgi:application"),
             ),
             "worker": (
@@ -160,11 +160,12 @@ class Product:
         self._start(name, *command, serves=kind in SERVING)
 
     def kill(self, name: str) -> None:
-        """kill -9."""
+        """kill -9 of the process and all that it started, which might hold its port a moment longer."""
         process = self.processes.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        waiting.until(lambda: not _is_open(self.ports.get(name, 0)), f"all of {name} to end")
 
     def stop(self) -> None:
         """Ends everything; a process that does not end on SIGTERM is a failure of the test."""
@@ -361,6 +362,11 @@ def call(
         return status, json.loads(content)
     except ValueError:
         return status, content.decode(errors="replace")
+
+
+def _is_open(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextlib.contextmanager

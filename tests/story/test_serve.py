@@ -32,8 +32,8 @@ pytestmark = pytest.mark.skipif(not POSTGRES, reason="needs the PostgreSQL that 
 
 SLOW_CLIENTS = 40  # more than the pages have threads
 CHILDREN = {
-    "web": "gunicorn",
-    "live": "uvicorn",
+    "web": "kcover_portal.asgi.web:application",
+    "live": "kcover_portal.asgi:application",
     "worker": "--quiet worker",
     "beat": "--quiet beat",
     "watch": "kcover_portal watch",

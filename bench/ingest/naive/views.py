@@ -1,4 +1,4 @@
-"""The view, its serializers, the urls and the WSGI application."""
+"""The view, its serializers, the urls, and the WSGI application in threads."""
 
 import json
 import os
@@ -7,8 +7,9 @@ from typing import Any
 from django.core.wsgi import get_wsgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "bench.ingest.naive.settings")
-application = get_wsgi_application()
+_pages = get_wsgi_application()
 
+from a2wsgi import WSGIMiddleware  # noqa: E402
 from django.urls import path  # noqa: E402
 from rest_framework import serializers  # noqa: E402
 from rest_framework.authentication import TokenAuthentication  # noqa: E402
@@ -75,3 +76,5 @@ class ReportView(APIView):
 
 
 urlpatterns = [path("reports", ReportView.as_view())]
+
+application = WSGIMiddleware(_pages, workers=8)  # type: ignore[arg-type]

@@ -2,10 +2,7 @@
 
 import http.client
 import json
-import os
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
@@ -15,16 +12,14 @@ import pytest
 
 from kcover_portal.asgi import bodies, proxy
 from kcover_portal.config import request_limits
-from tests import servers, waiting
+from tests import waiting
+from tests.portal.operate.raw_http import answer, ended, on_the_way, running, slow, well
 from tests.waiting import HANG_SECONDS
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).parents[3]
 CLIENTS = 120
 SECRET = {"Authorization": "Bearer kco_none"}
-WEB = "gunicorn --worker-class kcover_portal.operate.web_worker.WebWorker --workers 1 --threads 2 --no-control-socket"
-LIVE = "uvicorn --log-level warning --http kcover_portal.asgi.http_protocol:DeadlineProtocol"
-APPLICATIONS = {"web": "kcover_portal.wsgi", "live": "kcover_portal.asgi"}
+APPLICATIONS = {"web": "kcover_portal.asgi.web", "live": "kcover_portal.asgi"}
 LIMITED = "tests.portal.operate.limited:application"
 NO_DEADLINE_SECONDS = 3600.0  # who is answered does not wait until slow clients are disconnected
 
@@ -40,74 +35,8 @@ def port(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def limited(kind: str, folder: Path, *, head: float) -> Iterator[int]:
     """The process, with this deadline for the head of a request and twice as much for its body."""
     limits = {"TEST_HEAD_SECONDS": str(head), "TEST_REQUEST_SECONDS": str(2 * head)}
-    with running(kind, LIMITED, folder, TEST_APPLICATION=APPLICATIONS[kind], **limits) as free:
+    with running(LIMITED, folder, TEST_APPLICATION=APPLICATIONS[kind], **limits) as free:
         yield free
-
-
-@contextmanager
-def running(kind: str, application: str, folder: Path, **more: str) -> Iterator[int]:
-    listener = servers.listener()
-    free, number = listener.getsockname()[1], listener.fileno()
-    address = {"web": ("--bind", f"fd://{number}"), "live": ("--fd", str(number))}[kind]
-    command = {"web": WEB, "live": LIVE}[kind].split()
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("KCOVER_")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command, *address, application],
-        cwd=ROOT,
-        env={
-            **environment,
-            "KCOVER_DATABASE_URL": f"sqlite:///{folder}/k.sqlite3",
-            "KCOVER_SECRET_KEY": "only-for-tests-8bdfc9d2a4e64fd6a1f8",
-            "DJANGO_SETTINGS_MODULE": "kcover_portal.settings",
-            **more,
-        },
-        pass_fds=(number,),
-    )
-    listener.close()  # so that a process that has ended is no server that is slow
-    try:
-        assert well(free), process.poll()
-        yield free
-    finally:
-        process.terminate()
-        process.wait(HANG_SECONDS)
-
-
-def well(port: int) -> bool:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_SECONDS)
-    try:
-        connection.request("GET", "/healthz", headers={"Connection": "close"})
-        return connection.getresponse().status == 200
-    except OSError:
-        return False
-    finally:
-        connection.close()
-
-
-def slow(port: int, text: str) -> socket.socket:
-    client = socket.create_connection(("127.0.0.1", port), timeout=HANG_SECONDS)
-    client.sendall(text.encode())
-    return client
-
-
-def on_the_way(port: int) -> int:
-    """How many bytes of the connections to a port have been sent and not been read."""
-    this = f":{port:04X}"
-    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    queues = [row[4].split(":") for row in rows if row[3] == "01" and (row[1] + row[2]).count(this)]
-    return sum(int(size, 16) for pair in queues for size in pair)
-
-
-def ended(client: socket.socket) -> bool:
-    """Returns whether the server has closed the connection, perhaps after an answer."""
-    client.setblocking(False)
-    try:
-        while client.recv(65536):
-            pass
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 BODY = "POST /sign-in/ HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nname="
@@ -131,17 +60,28 @@ def test_everybody_else_is_answered(port: int, attack: str) -> None:
         assert all(well(port) for _ in range(20))
 
 
-def test_large_bodies_that_fill_the_buffers_keep_no_small_request_out(
-    port: int, request: pytest.FixtureRequest
-) -> None:
-    head = len(LARGE) if request.node.callspec.params["port"] == "web" else 0  # live counts bodies only
-    count, rest = divmod(request_limits.MAX_BUFFERED, head + 3_900_000)
+def test_large_bodies_that_fill_the_buffers_keep_no_small_request_out(port: int) -> None:
+    count, rest = divmod(request_limits.MAX_BUFFERED, 3_900_000)
     with ExitStack() as stack:
-        for size in (*[3_900_000] * count, rest - head):  # to the last byte
+        for size in (*[3_900_000] * count, rest):  # to the last byte
             stack.enter_context(closing(slow(port, LARGE + "x" * size)))
         waiting.until(lambda: not on_the_way(port), "the server to read the bodies")
         assert answer(port, BODY + "x" * 95)[0] == 403  # without the token of the form
         assert all(well(port) for _ in range(5))
+
+
+def test_large_heads_that_never_end_have_bounded_room(port: int) -> None:
+    size = request_limits.MAX_HEAD - 5_000
+    beyond = 5
+    with ExitStack() as stack:
+        count = request_limits.MAX_HEADS // size + 1 + beyond
+        clients = [stack.enter_context(closing(slow(port, ATTACKS["half heads"]))) for _ in range(count)]
+        for client in clients:
+            with suppress(OSError):  # it is one of those beyond
+                client.sendall(b"x" * size)
+        waiting.until(lambda: sum(map(ended, clients)) >= beyond, "those beyond to be disconnected")
+        assert well(port)
+        assert not all(map(ended, clients))
 
 
 @pytest.mark.parametrize("kind", APPLICATIONS)
@@ -160,13 +100,6 @@ def test_slow_clients_are_disconnected(kind: str, tmp_path: Path) -> None:
         waiting.until(all_ended, "the slow heads to be disconnected")
         assert well(port)
         waiting.until(lambda: all(map(ended, bodies)), "the slow bodies to be disconnected")
-
-
-def answer(port: int, text: str) -> tuple[int, bytes]:
-    with closing(slow(port, text)) as client:
-        response = http.client.HTTPResponse(client)
-        response.begin()
-        return response.status, response.read()
 
 
 @pytest.mark.parametrize(
@@ -247,9 +180,8 @@ def test_a_client_that_waits_for_100_continue_may_send_its_body(port: int) -> No
         assert b"HTTP/1.1 4" in client.recv(1000) + client.recv(1000)
 
 
-@pytest.mark.parametrize("kind", APPLICATIONS)
-def test_a_client_that_does_not_read_is_disconnected(kind: str, tmp_path: Path) -> None:
-    with running(kind, f"tests.portal.operate.endless:{kind}", tmp_path) as port, ExitStack() as stack:
+def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> None:
+    with running("tests.portal.operate.endless:application", tmp_path) as port, ExitStack() as stack:
         for _ in range(8):
             stack.enter_context(closing(slow(port, "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")))
         assert well(port)  # two threads: eight clients have had their time one after the other

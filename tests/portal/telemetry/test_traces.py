@@ -171,7 +171,8 @@ def test_without_the_settings_nothing_is_imported() -> None:
     look = """
 import sys, django
 django.setup()
-from kcover_portal import asgi, celery, wsgi
+from kcover_portal import asgi, celery
+from kcover_portal.asgi import web
 celery.app.loader.import_default_modules()
 print([name for name in sys.modules if name.partition(".")[0] in ("opentelemetry", "sentry_sdk", "google")])
 """

@@ -98,23 +98,25 @@ def processes(*, front: int, back: int, schedule_file: str) -> list[Child]:
     """
     module = (sys.executable, "-m")
     celery = (*module, "celery", "-A", "kcover_portal", "--quiet")
-    web = "gunicorn --workers 2 --threads 8 --keep-alive 30 --graceful-timeout 5"
-    worker = ("--worker-class", "kcover_portal.operate.web_worker.WebWorker")
-    live = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5"
-    limits = ("--limit-concurrency", "16000", "--ws-max-size", "65536")
-    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol", *limits)
+    uvicorn = "uvicorn --log-level warning --no-access-log --timeout-graceful-shutdown 5 --limit-concurrency 16000"
+    protocol = ("--http", "kcover_portal.asgi.http_protocol:DeadlineProtocol")
+    # The address of the client comes from KCOVER_TRUSTED_PROXIES alone, which knows more proxies than this machine.
+    web = "--workers 2 --timeout-worker-healthcheck 30 --timeout-keep-alive 30 --no-proxy-headers"
     return [
         Child(
             name="web",
             command=(
-                *(*module, *web.split(), *worker, "--log-level", "warning", "--no-control-socket"),
-                *("--bind", f"fd://{back}", "kcover_portal.wsgi"),
+                *(*module, *uvicorn.split(), *protocol, *web.split(), "--lifespan", "off", "--ws", "none"),
+                *("--fd", str(back), "kcover_portal.asgi.web:application"),
             ),
             sockets=(back,),
         ),
         Child(
             name="live",
-            command=(*module, *live.split(), *protocol, "--fd", str(front), "kcover_portal.asgi:application"),
+            command=(
+                *(*module, *uvicorn.split(), *protocol, "--ws-max-size", "65536"),
+                *("--fd", str(front), "kcover_portal.asgi:application"),
+            ),
             sockets=(front,),
         ),
         Child(
