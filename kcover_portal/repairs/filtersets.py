@@ -7,8 +7,8 @@ from django.utils.translation import gettext_lazy as _
 
 from kcover_portal.fleet.filtersets import Flag
 from kcover_portal.ledger.filtersets import Period
-from kcover_portal.repairs import queries
 from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.queries import needs
 
 
 class RepairFilter(Period):
@@ -38,12 +38,12 @@ class RepairFilter(Period):
 
     def by_date(self, rows: QuerySet[Repair], name: str, value: bool) -> QuerySet[Repair]:
         """Open repairs that are overdue, or the others."""
-        late = queries.late(now=timezone.now())
+        late = needs.late(now=timezone.now())
         return rows.filter(late) if value else rows.exclude(late)
 
     def by_need(self, rows: QuerySet[Repair], name: str, value: bool) -> QuerySet[Repair]:
         """Repairs that need a person, or the others."""
-        waiting = queries.needing_person(now=timezone.now())
+        waiting = needs.needing_person(now=timezone.now())
         return rows.filter(waiting) if value else rows.exclude(waiting)
 
     def search(self, rows: QuerySet[Repair], name: str, value: str) -> QuerySet[Repair]:

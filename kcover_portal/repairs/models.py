@@ -1,7 +1,5 @@
 """Repairs of machines."""
 
-from datetime import datetime
-
 from django.db import models
 from django.utils.translation import gettext_lazy as _, pgettext_lazy
 
@@ -96,14 +94,6 @@ class Repair(models.Model):
     def place(self) -> Node | Cluster:
         """Where rights about it are checked: its node, or the cluster once the node is gone."""
         return self.node or self.cluster
-
-    def need(self, *, now: datetime) -> Reason | None:
-        """The reason why it needs a person; None if it does not. ``queries.needing_person`` selects the same rows."""
-        if self.state == self.State.CLOSED:
-            return None
-        if self.state == self.State.REFUSED and (self.node is None or self.node.gone_at is not None):
-            return None
-        return repairs.need(assignee=self.assignee, due=self.due, opened_at=self.reported_at, now=now)
 
     @property
     def verbs(self) -> tuple[repairs.Verb, ...]:

@@ -17,6 +17,7 @@ from kcover_portal.fleet.models import Node
 from kcover_portal.lib import localization
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
 
 NODE_VERBS = ("cordon", "uncordon", "drain", "reboot", "release")
 RESCUE_VERBS: dict[str, tuple[Callable[..., Rescue], Verb]] = {
@@ -109,7 +110,7 @@ def _preview_rescues(rescues: Iterable[Rescue], verb: str, *, user: User, now: d
         if not accounts.may(user, needed, rescue.node):
             refusals.append(localization.say(services.lacking(needed)))
         elif verb not in reads.offered(rescue, steps):
-            state = presentation.of("rescue", reads.shown_state(rescue)).label
+            state = presentation.of("rescue", needs_person.status_of(rescue)).label
             refusals.append(_("not possible in state: %(state)s") % {"state": state})
         found.append(
             BulkTarget(

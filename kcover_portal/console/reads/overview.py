@@ -14,6 +14,7 @@ from kcover_portal.console.badge import Badge
 from kcover_portal.console.reads import rescues, waits
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
 
 MAX_ROWS = 12
 MAX_HEALED = 6
@@ -85,7 +86,7 @@ def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
         found.append(
             ActiveRescue(
                 rescue,
-                rescues.shown_state(rescue),
+                needs_person.status_of(rescue),
                 done,
                 total,
                 str(rescues.title(step)) if step else "",

@@ -83,13 +83,6 @@ def awaits_approval(rescue: Rescue) -> bool:
     return needs_person.kind_of(rescue) == "approval"
 
 
-def shown_state(rescue: Rescue) -> str:
-    """The state as shown; a rescue on hold shows what it waits for."""
-    if awaits_approval(rescue):
-        return "approval"
-    return "people" if rescue.state == Rescue.State.HELD and rescue.needs_human else rescue.state
-
-
 def offered(rescue: Rescue, steps: Sequence[Step]) -> list[str]:
     """The actions that the current state allows; the service decides."""
     if rescue.state not in lifecycle.OPEN_RESCUE:

@@ -29,6 +29,7 @@ from kcover_portal.parts import queries as parts
 from kcover_portal.parts.models import Part as PartRow, Placement
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
+from kcover_portal.repairs.queries import needs
 from kcover_portal.shared_reads import audit
 
 PAGE_ROWS = 50
@@ -202,7 +203,7 @@ def _ask(
 
 def _need(row: Repair, *, now: datetime) -> str:
     """Why the repair needs a person; "" if it does not."""
-    why = row.need(now=now)
+    why = needs.why(row, now=now)
     return localization.say(why) if why else ""
 
 

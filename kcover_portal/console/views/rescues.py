@@ -26,6 +26,7 @@ from kcover_portal.ledger import queries as ledger
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue import services
 from kcover_portal.rescue.models import Rescue
+from kcover_portal.rescue.queries import needs_person
 
 PAGE_ROWS = 50
 NEEDED = {
@@ -75,7 +76,7 @@ def _row(rescue: Rescue) -> dict[str, Any]:
     step = reads.current(steps)
     return {
         "rescue": rescue,
-        "state": reads.shown_state(rescue),
+        "state": needs_person.status_of(rescue),
         "done": done,
         "total": total,
         "step": reads.title(step) if step and rescue.state in lifecycle.OPEN_RESCUE else "",
@@ -93,7 +94,7 @@ def rescue(request: Request, pk: int) -> HttpResponse:
     done, total = reads.number_of(steps)
     context = {
         "rescue": row,
-        "state": reads.shown_state(row),
+        "state": needs_person.status_of(row),
         "summary": reads.summary(row, steps),
         "steps": reads.timeline(row, steps, entries, now=now),
         "done": done,

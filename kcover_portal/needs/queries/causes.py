@@ -11,7 +11,6 @@ from django.db.models import Max
 from kcover import need_causes, reasons
 from kcover.needs import Need
 from kcover.nodes import topology
-from kcover_portal import needs_person
 from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.needs.models import NeedAct
@@ -95,8 +94,7 @@ class _Draft:
 
 def entries(scope: Scope, clusters: Sequence[Cluster], *, now: datetime) -> Found:
     """Everything in the scope that needs a person. ``clusters``: those that are at least partly in the scope."""
-    waiting = needs_person.of(scope, [cluster for cluster in clusters if cluster in scope], now=now)
-    found = parts(waiting, list(clusters), now=now, limit=MAX_READ)
+    found = parts(scope, clusters, limit=MAX_READ, now=now)
     drafts: dict[str, _Draft] = {}
     faults = Counter(item.row.node_id for item in found[Need.INCIDENT][1])
     for kind, (_number, items) in found.items():

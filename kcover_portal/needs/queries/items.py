@@ -1,10 +1,10 @@
 """The rows that need a person, read as items of one shape."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import Case, IntegerField, QuerySet, Value, When
 
@@ -12,12 +12,14 @@ from kcover import reasons
 from kcover.faults import catalog
 from kcover.needs import Need
 from kcover_portal import needs_person
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.jobs.models import JobOrder
 from kcover_portal.parts.models import Placement
 from kcover_portal.repairs import queries as repairs
 from kcover_portal.repairs.models import Repair
+from kcover_portal.repairs.queries import needs as repair_needs
 from kcover_portal.rescue.models import Rescue
 from kcover_portal.rescue.queries import last_decisions
 from kcover_portal.sources.models import Source
@@ -30,7 +32,7 @@ WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
 class Item:
     """One row that waits for a person. ``about``: the type of its row, and the row's id, or name if it has one."""
 
-    kind: str
+    kind: Need
     row: Any
     cluster: Cluster
     place: Node | None = None
@@ -68,40 +70,43 @@ class OpenRepairs:
 Part = tuple[int, list[Item]]  # the number of all, and the listed ones
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """How rows of a kind become items: in which order, with which relations."""
+
+    items: Callable[[list[Any], datetime], Iterable[Item]]
+    order: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+
+
 def parts(
-    waiting: needs_person.NeedsPerson, clusters: list[Cluster], *, now: datetime, limit: int = MAX_LISTED
+    scope: Scope,
+    clusters: Collection[Cluster],
+    *,
+    kinds: Iterable[Need] = Need,
+    limit: int | None = MAX_LISTED,
+    now: datetime,
 ) -> Mapping[Need, Part]:
-    """The items in these clusters by kind, in the order of ``Need``: at most ``limit`` of a kind, and how many in all.
+    """What needs a person in the scope, by kind in the order of ``Need``: at most ``limit`` items, and how many in all.
 
-    The oldest are listed; of faults the worst, and among those the oldest.
+    ``clusters``: those that are at least partly in the scope. The oldest are listed; of faults the worst, and among
+    those the oldest.
     """
+    whole = [cluster for cluster in clusters if cluster in scope]
+    found = needs_person.rows(scope, whole, kinds=kinds, now=now)
+    return {kind: _part(rows, _SHAPES[kind], clusters, limit=limit, now=now) for kind, rows in found.items()}
 
-    def part(rows: QuerySet[Any], order: tuple[str, ...], items: Callable[[list[Any]], Iterable[Item]]) -> Part:
-        here = rows.filter(cluster__in=clusters).select_related("cluster")
-        listed = list(here.order_by(*order, "pk")[:limit])
-        return here.count() if len(listed) == limit else len(listed), list(items(listed))
 
-    def of_cluster(kind: str) -> Callable[[list[Incident]], Iterable[Item]]:
-        return lambda rows: [_incident(row, kind, (row.message_reason,)) for row in rows]
-
-    found = waiting
-    on_node, asked = ("node",), ("node", "decision")
-    return {
-        Need.LEDGER: part(found.ledgers, ("opened_at",), of_cluster("ledger")),
-        Need.STORM: part(found.storms, ("opened_at",), of_cluster("storm")),
-        Need.RESCUE: part(found.rescues.select_related(*asked), ("opened_at",), lambda rows: map(_left, rows)),
-        Need.APPROVAL: part(found.approvals.select_related(*asked), ("expires_at",), lambda rows: map(_asked, rows)),
-        Need.INCIDENT: part(_ranked(found.incidents).select_related(*on_node), ("rank", "opened_at"), _unhandled),
-        Need.JOB: part(found.orders, ("requested_at",), lambda rows: map(_order, rows)),
-        Need.REPAIR: part(
-            found.repairs.select_related(*on_node), ("reported_at",), lambda rows: [_repair(row, now) for row in rows]
-        ),
-        Need.PART: part(
-            found.parts.select_related("part", "node"), ("flagged_at",), lambda rows: map(_part_in_doubt, rows)
-        ),
-        Need.WATCH: (len(found.clusters), [_unwatched(cluster) for cluster in found.clusters[:limit]]),
-        Need.SOURCE: part(found.sources, ("error_at",), lambda rows: map(_failing, rows)),
-    }
+def _part(
+    rows: needs_person.Rows, shape: _Shape, clusters: Collection[Cluster], *, limit: int | None, now: datetime
+) -> Part:
+    if isinstance(rows, list):
+        return len(rows), list(shape.items(rows[:limit], now))
+    here = rows.filter(cluster__in=clusters).select_related("cluster", *shape.related)
+    if "rank" in shape.order:
+        here = _ranked(here)
+    listed = list(here.order_by(*shape.order, "pk")[:limit])
+    return here.count() if len(listed) == limit else len(listed), list(shape.items(listed, now))
 
 
 def _ranked(rows: QuerySet[Incident]) -> QuerySet[Incident]:
@@ -111,7 +116,7 @@ def _ranked(rows: QuerySet[Incident]) -> QuerySet[Incident]:
     return rows.annotate(rank=Case(*places, default=unknown, output_field=IntegerField()))
 
 
-def _incident(row: Incident, kind: str, why: Iterable[reasons.Reason | None]) -> Item:
+def _incident(row: Incident, kind: Need, why: Iterable[reasons.Reason | None]) -> Item:
     return Item(
         kind=kind,
         row=row,
@@ -126,21 +131,30 @@ def _incident(row: Incident, kind: str, why: Iterable[reasons.Reason | None]) ->
     )
 
 
-def _unhandled(rows: list[Incident]) -> list[Item]:
+def _of_cluster(kind: Need) -> Callable[[list[Incident], datetime], list[Item]]:
+    """The items of incidents without a node."""
+    return lambda rows, _now: [_incident(row, kind, (row.message_reason,)) for row in rows]
+
+
+def _each(item: Callable[[Any], Item]) -> Callable[[list[Any], datetime], Iterable[Item]]:
+    return lambda rows, _now: map(item, rows)
+
+
+def _unhandled(rows: list[Incident], _now: datetime) -> list[Item]:
     """Faults of nodes that no rescue handles, with the reasons of their last decisions."""
     latest = last_decisions.of(rows)
-    return [_incident(row, "incident", latest[row.pk].reasons if row.pk in latest else ()) for row in rows]
+    return [_incident(row, Need.INCIDENT, latest[row.pk].reasons if row.pk in latest else ()) for row in rows]
 
 
 def _left(row: Rescue) -> Item:
-    return _rescue(row, "rescue", since=row.closed_at or row.opened_at)
+    return _rescue(row, Need.RESCUE, since=row.closed_at or row.opened_at)
 
 
 def _asked(row: Rescue) -> Item:
-    return _rescue(row, "approval", since=row.opened_at, until=row.expires_at)
+    return _rescue(row, Need.APPROVAL, since=row.opened_at, until=row.expires_at)
 
 
-def _rescue(row: Rescue, kind: str, *, since: datetime, until: datetime | None = None) -> Item:
+def _rescue(row: Rescue, kind: Need, *, since: datetime, until: datetime | None = None) -> Item:
     why = reasons.kept(row.because)
     return Item(
         kind=kind,
@@ -160,7 +174,7 @@ def _rescue(row: Rescue, kind: str, *, since: datetime, until: datetime | None =
 def _order(row: JobOrder) -> Item:
     why = reasons.kept(row.because)
     return Item(
-        kind="job",
+        kind=Need.JOB,
         row=row,
         cluster=row.cluster,
         about=("job_order", str(row.pk)),
@@ -171,9 +185,9 @@ def _order(row: JobOrder) -> Item:
 
 
 def _repair(row: Repair, now: datetime) -> Item:
-    why = row.need(now=now)
+    why = repair_needs.why(row, now=now)
     return Item(
-        kind="repair",
+        kind=Need.REPAIR,
         row=row,
         cluster=row.cluster,
         place=row.node,
@@ -188,7 +202,7 @@ def _repair(row: Repair, now: datetime) -> Item:
 
 def _part_in_doubt(row: Placement) -> Item:
     return Item(
-        kind="part",
+        kind=Need.PART,
         row=row,
         cluster=row.cluster,
         place=row.node,
@@ -202,7 +216,7 @@ def _part_in_doubt(row: Placement) -> Item:
 
 def _unwatched(row: Cluster) -> Item:
     return Item(
-        kind="watch",
+        kind=Need.WATCH,
         row=row,
         cluster=row,
         about=("cluster", row.name),
@@ -215,7 +229,7 @@ def _unwatched(row: Cluster) -> Item:
 def _failing(row: Source) -> Item:
     why = reasons.kept(row.error)
     return Item(
-        kind="source",
+        kind=Need.SOURCE,
         row=row,
         cluster=row.cluster,
         about=("source", row.name),
@@ -223,3 +237,17 @@ def _failing(row: Source) -> Item:
         since=row.error_at,
         why=(why,) if why else (),
     )
+
+
+_SHAPES: Final[Mapping[Need, _Shape]] = {
+    Need.LEDGER: _Shape(_of_cluster(Need.LEDGER), ("opened_at",)),
+    Need.STORM: _Shape(_of_cluster(Need.STORM), ("opened_at",)),
+    Need.RESCUE: _Shape(_each(_left), ("opened_at",), ("node", "decision")),
+    Need.APPROVAL: _Shape(_each(_asked), ("expires_at",), ("node", "decision")),
+    Need.INCIDENT: _Shape(_unhandled, ("rank", "opened_at"), ("node",)),
+    Need.JOB: _Shape(_each(_order), ("requested_at",)),
+    Need.REPAIR: _Shape(lambda rows, now: [_repair(row, now) for row in rows], ("reported_at",), ("node",)),
+    Need.PART: _Shape(_each(_part_in_doubt), ("flagged_at",), ("part", "node")),
+    Need.WATCH: _Shape(_each(_unwatched)),
+    Need.SOURCE: _Shape(_each(_failing), ("error_at",)),
+}

@@ -2,9 +2,9 @@
 
 Their start and end are events.
 
-The definitions are those of ``needs_person``, which the console shows. A need is announced once, when it has lasted for
-STEADY_TIME. It has ended when it has been absent for as long. So a short failure is no message, and one that comes and
-goes is a single message.
+They are the items that the console shows (``needs``). A need is announced once, when it has lasted for STEADY_TIME. It
+has ended when it has been absent for as long. So a short failure is no message, and one that comes and goes is a single
+message.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,18 +16,18 @@ from typing import Final
 from kcover import reasons
 from kcover.needs import Need
 from kcover.notify import events, pager
+from kcover_portal.accounts.queries import Scope
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.needs import queries as needs
 from kcover_portal.notify.models import OpenNeed
 from kcover_portal.notify.services.new_event import NewEvent
-from kcover_portal.repairs import queries as repairs
 from kcover_portal.repairs.models import Repair
-from kcover_portal.sources import queries as sources
 from kcover_portal.sources.models import Source
 
 STEADY_TIME = timedelta(minutes=1)
 # The events at the start and at the end of a need.
-EVENTS: Final[Mapping[str, tuple[str, str]]] = {
+EVENTS: Final[Mapping[Need, tuple[str, str]]] = {
     Need.WATCH: ("watch.failing", "watch.cleared"),
     Need.SOURCE: ("source.failing", "source.cleared"),
     Need.REPAIR: ("repair.overdue", "repair.cleared"),
@@ -56,17 +56,28 @@ class _Change(Enum):
 
 
 def _present(*, now: datetime) -> dict[Key, _Present]:
-    """The needs of all clusters that exist now, by the definitions that ``needs_person`` uses. Three statements."""
-    clusters = fleet.clusters()
-    found: dict[Key, _Present] = {}
-    for cluster in fleet.unwatched(clusters):
-        found[Need.WATCH, cluster.pk] = _Present(cluster=cluster.name, because=cluster.watch_failure)
-    for source in sources.failing(clusters):
-        found[Need.SOURCE, source.pk] = _Present(cluster=source.cluster.name, name=source.name, because=source.why)
-    for repair in repairs.left_to_people(now=now).select_related("cluster", "node"):
-        because = repair.need(now=now)
-        found[Need.REPAIR, repair.pk] = _Present(cluster=repair.cluster.name, name=repair.title, because=because)
-    return found
+    """The needs of all clusters that exist now. Three statements."""
+    clusters = list(fleet.clusters())
+    found = needs.parts(Scope.of(*clusters), clusters, kinds=EVENTS, limit=None, now=now)
+    return {
+        (item.kind, item.row.pk): _Present(
+            cluster=item.cluster.name, name=_name(item), because=next(iter(item.why), None)
+        )
+        for _number, items in found.values()
+        for item in items
+    }
+
+
+def _name(item: needs.Item) -> str:
+    """What an event names besides its cluster."""
+    match item.kind:
+        case Need.WATCH:
+            return ""
+        case Need.REPAIR:
+            title: str = item.row.title
+            return title
+        case _:
+            return item.name
 
 
 def has_changes(*, now: datetime) -> bool:
@@ -106,7 +117,7 @@ def _change(row: OpenNeed, *, is_present: bool, now: datetime) -> _Change | None
 
 
 def _apply(change: _Change, row: OpenNeed, present: Mapping[Key, _Present], *, now: datetime) -> NewEvent | None:
-    begin, end = EVENTS[row.kind]
+    begin, end = EVENTS[Need(row.kind)]
     match change:
         case _Change.BEGIN:
             row.save(force_insert=True)

@@ -1,4 +1,7 @@
-"""The one definition of rescues, faults and storms that need a person, for lists, counts, metrics and reminders."""
+"""The one definition of rescues, faults and storms that need a person, for lists, counts, metrics and reminders.
+
+What is asked of one row as well as of many stands here as a function beside its condition; a test compares them.
+"""
 
 from collections.abc import Sequence
 
@@ -45,6 +48,13 @@ def kind_of(rescue: Rescue) -> str:
     if rescue.state in lifecycle.OPEN_RESCUE:
         return "people" if rescue.needs_human else ""
     return "people" if rescue.marks and (rescue.needs_human or rescue.state == Rescue.State.FAILED) else ""
+
+
+def status_of(rescue: Rescue) -> str:
+    """The one of STATUSES that applies to a rescue, according to its row as read."""
+    if kind_of(rescue) == "approval":
+        return "approval"
+    return "people" if rescue.state == Rescue.State.HELD and rescue.needs_human else rescue.state
 
 
 def open_storms() -> QuerySet[Incident]:

@@ -7,10 +7,11 @@ import pytest
 from django.utils import timezone
 
 from kcover_portal.accounts.queries import Scope
-from kcover_portal.console.reads import fleet, rescues, step_facts
+from kcover_portal.console.reads import fleet, step_facts
 from kcover_portal.fleet.models import Agent, Gpu, Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.rescue import services
+from kcover_portal.rescue.queries import needs_person
 from tests.portal.rescue.world import NODE, World
 
 CALM = {
@@ -69,7 +70,7 @@ def test_a_rescue_that_stops_is_left_to_people_until_released(world: World):
     world.fault()
     rescue = world.until("held", seconds=60)
     assert word(world) == "attention"
-    assert rescues.shown_state(rescue) == "people"
+    assert needs_person.status_of(rescue) == "people"
     services.request(world.node(), "release", actor="user:omar", reason="done by hand", now=world.now)
     world.work()
     world.sync()

@@ -156,8 +156,9 @@ def test_notifications_and_the_list_agree(world: World, channel: Channel, source
     break_source(source, now=world.now)
     pass_time(world, seconds=80)
     clusters = list(Cluster.objects.all())
-    waiting = needs_person.of(Scope.of(*clusters), clusters, now=world.now)
-    listed = {(Need.WATCH, row.pk) for row in waiting.clusters} | {(Need.SOURCE, row.pk) for row in waiting.sources}
+    waiting = needs_person.rows(Scope.of(*clusters), clusters, kinds=open_needs.EVENTS, now=world.now)
+    listed = {(kind, row.pk) for kind, rows in waiting.items() for row in rows}
+    assert {kind for kind, _ in listed} == {Need.WATCH, Need.SOURCE}
     assert {(row.kind, row.record) for row in OpenNeed.objects.exclude(announced_at=None)} == listed
 
 

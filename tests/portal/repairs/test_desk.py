@@ -1,5 +1,6 @@
 """The repair desk: what people do with a repair, what proves the machine sound, and what the log keeps of it."""
 
+import itertools
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,11 +16,12 @@ from kcover_portal.ledger.models import Entry
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.repairs import queries, services
 from kcover_portal.repairs.models import Repair, VendorTerms
+from kcover_portal.repairs.queries import needs
 from tests.portal.api.conftest import add_node
 from tests.portal.repairs.conftest import GPU, Report, add_validation
 
 pytestmark = pytest.mark.django_db
-HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
 BACK = (Verb.ACCEPT, Verb.HAND_OVER, Verb.RETURN)
 
 
@@ -233,19 +235,32 @@ def test_bad_details_are_named(node: Node, now: datetime, details: dict[str, Any
     assert error.value.field == field
 
 
-@pytest.mark.parametrize("state", State)
-@pytest.mark.parametrize("assignee", ["", "ann"])
-@pytest.mark.parametrize("due", [None, -HOUR, timedelta(0), HOUR])
-def test_the_query_and_the_reason_agree(
-    report: Report, now: datetime, state: State, assignee: str, due: timedelta | None
-) -> None:
-    row = report()
-    later = now + repairs.UNATTENDED_AFTER
-    date = later + due if due is not None else None
-    Repair.objects.filter(pk=row.pk).update(state=state, assignee=assignee, due=date)
-    row.refresh_from_db()
-    for at in (later, later - timedelta(seconds=1)):
-        assert queries.left_to_people(now=at).exists() == (row.need(now=at) is not None)
+def test_the_condition_and_the_reason_agree_row_by_row(node: Node, now: datetime) -> None:
+    """All combinations of what the rule reads; the dates lie just before, at and after its limits."""
+    gone = Node.objects.create(cluster=node.cluster, name="gone", created_at=now, gone_at=now)
+    ages = [repairs.UNATTENDED_AFTER + step for step in (-SECOND, timedelta(0), SECOND)]
+    Repair.objects.bulk_create(
+        Repair(
+            cluster=node.cluster,
+            node=place,
+            node_name="n",
+            part_slot=str(number),
+            assignee=assignee,
+            due=now + due if due is not None else None,
+            opened_by="user:ann",
+            state=state,
+            reported_at=now - age,
+        )
+        for number, (state, place, assignee, due, age) in enumerate(
+            itertools.product(State, (node, gone, None), ("", "ann"), (None, -SECOND, timedelta(0), SECOND), ages)
+        )
+    )
+    selected = set(queries.left_to_people(now=now).values_list("pk", flat=True))
+    rows = list(Repair.objects.select_related("node"))
+    assert {row.pk for row in rows if needs.why(row, now=now) is not None} == selected
+    assert 0 < len(selected) < len(rows) == 504
+    late = {row.pk for row in rows if row.due is not None and row.due < now and row.state != State.CLOSED}
+    assert set(Repair.objects.filter(needs.late(now=now)).values_list("pk", flat=True)) == late
 
 
 def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, node: Node, now: datetime) -> None:
@@ -254,7 +269,7 @@ def test_a_refused_machine_that_left_the_cluster_needs_nobody(report: Report, no
     assert queries.left_to_people(now=later).exists()
     Node.objects.update(gone_at=now)
     assert not queries.left_to_people(now=later).exists()
-    assert Repair.objects.select_related("node").get(pk=row.pk).need(now=later) is None
+    assert needs.why(Repair.objects.select_related("node").get(pk=row.pk), now=later) is None
 
 
 def test_the_terms_of_a_vendor_are_the_date_of_its_repairs(report: Report, node: Node, now: datetime) -> None:

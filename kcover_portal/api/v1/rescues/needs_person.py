@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from kcover.needs import KINDS
-from kcover_portal import needs_person
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.api.authentication import principal
 from kcover_portal.api.v1 import base
@@ -76,10 +75,7 @@ class NeedsPersonList(APIView):
         if "cluster" in request.query_params:
             name = get_object_or_404(clusters, name=request.query_params["cluster"]).name
             clusters = clusters.filter(name=name)
-        seen = list(clusters)
-        now = timezone.now()
-        waiting = needs_person.of(scope, [cluster for cluster in seen if cluster in scope], now=now)
-        found = needs.parts(waiting, seen, now=now, limit=MAX_LISTED)
+        found = needs.parts(scope, list(clusters), limit=MAX_LISTED, now=timezone.now())
         counts = {kind: number for kind, (number, _items) in found.items()}
         items = [item for _number, listed in found.values() for item in listed]
         return Response(NeedsPersonSerializer({"count": sum(counts.values()), "counts": counts, "results": items}).data)

@@ -8,38 +8,23 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 from kcover.actions import validate
 from kcover.machines import repairs
 from kcover_portal.repairs.models import Repair, VendorTerms
+from kcover_portal.repairs.queries import needs
 from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
 
 ESCALATED = "escalated"  # the outcome of a rescue whose rule calls a person
 REPORTED_OUTCOMES = (ESCALATED, validate.FAILED_OUTCOME)  # of rescues that people must repair
 Row = TypeVar("Row", bound=Model)
-_OPEN = ~Q(state=Repair.State.CLOSED)
 
 
 def open_repairs() -> QuerySet[Repair]:
     """Repairs that are not closed."""
-    return Repair.objects.filter(_OPEN)
-
-
-def late(*, now: datetime) -> Q:
-    """The condition on open repairs that are overdue."""
-    return _OPEN & Q(due__lt=now)
-
-
-def needing_person(*, now: datetime) -> Q:
-    """The condition on repairs that need a person, as ``kcover.machines.repairs.need`` states it.
-
-    A refused repair needs nobody once its machine has left the cluster.
-    """
-    unattended = Q(reported_at__lte=now - repairs.UNATTENDED_AFTER) & (Q(assignee="") | Q(due=None))
-    gone = Q(state=Repair.State.REFUSED) & (Q(node=None) | Q(node__gone_at__isnull=False))
-    return (late(now=now) | (_OPEN & unattended)) & ~gone
+    return Repair.objects.filter(needs.OPEN)
 
 
 def left_to_people(*, now: datetime) -> QuerySet[Repair]:
     """Repairs that need a person: the one definition for lists, counts, metrics and notifications."""
-    return Repair.objects.filter(needing_person(now=now))
+    return Repair.objects.filter(needs.needing_person(now=now))
 
 
 def due_by_terms(vendor: str, state: repairs.State, *, now: datetime) -> datetime | None:
