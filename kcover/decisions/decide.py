@@ -3,6 +3,7 @@
 ``decide`` reads neither a clock nor a database, so a replay of the same facts gives the same decision.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -18,7 +19,7 @@ EXCLUDE_LABEL = guards.EXCLUDE_LABEL
 # been done. hold: a rule matches but something holds it back; decide again later. none: do nothing.
 ANSWERS = ("rescue", "approve", "shadow", "hold", "none")
 
-NEEDS_PERSON_CODES = ("reboots_repeat", "inspection")  # reasons to hold that only a person can resolve
+_FOR_A_PERSON = ("reboots_repeat", "inspection")  # the codes of ``_repair_objection``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +123,16 @@ class Decision:
     def revision(self) -> int | None:
         """The revision of that policy; 0 for the answer of an external decider."""
         return self.candidate.revision if self.candidate else None
+
+    @property
+    def needs_person(self) -> bool:
+        """Whether it holds for a reason that only a person can resolve."""
+        return self.answer == "hold" and asked_of_person(self.because) is not None
+
+
+def asked_of_person(because: Iterable[reasons.Reason]) -> reasons.Reason | None:
+    """The reason, of those of a decision to hold, that only a person can resolve; None if there is none."""
+    return next((reason for reason in because if reason.code in _FOR_A_PERSON), None)
 
 
 def strictest(*modes: str) -> str:

@@ -36,6 +36,9 @@ class Decision(models.Model):
     policy = models.CharField(max_length=253, blank=True)
     revision = models.PositiveIntegerField(null=True)
     because = models.JSONField(default=list)
+    needs_person = models.BooleanField(
+        default=False, db_default=False, help_text="it holds for a reason that only a person can resolve"
+    )
     tried = models.JSONField(default=list)
     steps = models.JSONField(default=list)
     facts = models.JSONField(default=dict)

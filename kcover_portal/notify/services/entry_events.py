@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from kcover import audit, reasons
-from kcover.decisions import decide
+from kcover.decisions import decide, guards
 from kcover.notify import events, pager
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.incidents.models import STORM, Incident
@@ -201,7 +201,7 @@ def _what(incident: Incident) -> str:
 def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> events.Event | None:
     """A fault that returns in spite of automation: a person is asked, once for as long as it holds."""
     row = known.decisions.get(act.decision)
-    reason = next((part for part in act.because if part.code in decide.NEEDS_PERSON_CODES), None)
+    reason = decide.asked_of_person(act.because)
     about = row.incident if row else None
     if about is None or reason is None:
         return None
@@ -211,7 +211,7 @@ def _asked(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts) -> e
 def _breaker(act: audit.DecisionMade, entry: Entry, known: event_facts.Facts, *, now: datetime) -> events.Event | None:
     """A breaker that holds back several nodes: one event within its window."""
     row = known.decisions.get(act.decision)
-    reason = next((part for part in act.because if part.code == "breaker"), None)
+    reason = next((part for part in act.because if guards.guard_of(part.code) == "breaker"), None)
     if row is None or reason is None:
         return None
     window = fleet.guards_of(row.cluster).breaker.window

@@ -61,6 +61,7 @@ def store(decided: Sequence[DecidedCase], *, now: datetime) -> list[StoredDecisi
         if before is not None and _repeats(it.decision, before):
             before.count, before.last_at = before.count + 1, now
             before.because = [reason.to_json() for reason in it.decision.because]
+            before.needs_person = it.decision.needs_person  # an older portal may have stored the row without it
             repeated.append(before)
             rows.append(before)
         else:
@@ -69,7 +70,7 @@ def store(decided: Sequence[DecidedCase], *, now: datetime) -> list[StoredDecisi
     if new:
         Decision.objects.bulk_create(new)
     if repeated:
-        Decision.objects.bulk_update(repeated, ["count", "last_at", "because"])
+        Decision.objects.bulk_update(repeated, ["count", "last_at", "because", "needs_person"])
     fresh = {row.pk for row in new}
     if tracing.is_on():
         transaction.on_commit(partial(_trace, list(zip(decided, rows, strict=True)), now=now), robust=True)
@@ -111,6 +112,7 @@ def _row(it: DecidedCase, *, now: datetime) -> Decision:
         policy=decision.policy or "",
         revision=decision.revision,
         because=[reason.to_json() for reason in decision.because],
+        needs_person=decision.needs_person,
         tried=[
             {"rule": tried.rule, "matched": tried.matched, "because": tried.because.to_json()}
             for tried in decision.tried

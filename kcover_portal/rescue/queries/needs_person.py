@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
 
-from kcover.decisions import decide
 from kcover.plans import lifecycle
 from kcover_portal.incidents.models import STORM, Incident
 from kcover_portal.rescue.models import Decision, Rescue
@@ -95,11 +94,7 @@ def _rejected_and_schedulable() -> Q:
 def decisions_for_a_person() -> QuerySet[Decision]:
     """The newest decisions about open faults that ask for a person because automation has not helped."""
     newest = Decision.objects.filter(incident=OuterRef("incident")).order_by("-pk").values("pk")[:1]
-    # The first reason is the matched rule, the second is what holds it back.
-    for_a_person = Q(because__1__code=decide.NEEDS_PERSON_CODES[0])
-    for code in decide.NEEDS_PERSON_CODES[1:]:
-        for_a_person |= Q(because__1__code=code)
-    return Decision.objects.filter(for_a_person, pk=Subquery(newest), answer="hold", incident__state="open")
+    return Decision.objects.filter(needs_person=True, pk=Subquery(newest), incident__state=Incident.State.OPEN)
 
 
 def blocking_rescue(past: Sequence[Rescue], incident: Incident) -> Rescue | None:

@@ -120,7 +120,7 @@ def test_a_node_at_the_limit_of_reboots_gets_one_repair(node: Node, now: datetim
     matched = reasons.of("nothing_holds_back").to_json()
     Decision.objects.update(answer="hold", because=[matched, reasons.of("pod_gone").to_json()])
     assert services.report_escalated(now=now) == []
-    Decision.objects.update(because=[matched, LIMIT.to_json()])
+    Decision.objects.update(because=[matched, LIMIT.to_json()], needs_person=True)
     (row,) = services.report_escalated(now=now)
     assert (row.reasons, row.rescue, row.part) == ((LIMIT,), None, Part())
     assert services.report_escalated(now=now) == []

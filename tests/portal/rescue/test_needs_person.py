@@ -1,11 +1,15 @@
 """What needs a person is said as a condition on rows and as a function of one row. They agree, whatever the row has."""
 
+import importlib
 import itertools
 
 import pytest
+from django.apps import apps
 
+from kcover.decisions import guards
 from kcover_portal.fleet.models import Node
-from kcover_portal.rescue.models import Rescue
+from kcover_portal.fleet.services import cluster_settings
+from kcover_portal.rescue.models import Decision, Rescue
 from kcover_portal.rescue.queries import needs_person
 from tests.portal.rescue.world import World
 
@@ -48,3 +52,46 @@ def test_each_rescue_is_in_the_one_status_that_status_of_names(rows: list[Rescue
     for status, condition in needs_person.STATUSES.items():
         selected = set(Rescue.objects.filter(condition, pk__in=[row.pk for row in rows]).values_list("pk", flat=True))
         assert selected == {row.pk for row in rows if needs_person.status_of(row) == status} != set()
+
+
+LIMITS = {"reboots_repeat": {"repeats": {"limit": 1}}, "inspection": {"ladder": {"reboots": 1}}}
+
+
+@pytest.fixture(params=LIMITS)
+def asked(world: World, request: pytest.FixtureRequest) -> Decision:
+    """The decision about a fault that came back after a reboot, of which there may be one."""
+    cluster_settings.set_guards(world.cluster, LIMITS[request.param], actor="t", reason="", now=world.now)
+    world.fault(62)
+    world.until_reboot_is_asked()
+    world.reboot()
+    world.until("succeeded")
+    assert not Decision.objects.filter(needs_person=True).exists()
+    world.pass_time(60)
+    world.fault(62)
+    world.work()
+    found = Decision.objects.latest("pk")
+    assert (found.answer, [why.code for why in found.reasons]) == ("hold", ["rule_matches", request.param])
+    return found
+
+
+def test_a_decision_that_only_a_person_can_resolve_says_so(asked: Decision) -> None:
+    assert asked.needs_person
+    assert list(needs_person.decisions_for_a_person()) == [asked]
+    assert [row.pk for row in needs_person.unhandled_incidents()] == [asked.incident_id]
+
+
+def test_a_decision_of_an_older_portal_is_judged_when_it_is_made_again(world: World, asked: Decision) -> None:
+    Decision.objects.update(needs_person=False)  # what the column has where an older portal adds the row
+    assert not needs_person.decisions_for_a_person().exists()
+    world.pass_time(guards.REDECIDE_AFTER.total_seconds() + 1)
+    world.work()
+    again = needs_person.decisions_for_a_person().get()
+    assert (again.pk, again.count > asked.count) == (asked.pk, True)
+
+
+def test_the_migration_judges_the_decisions_so_far(asked: Decision) -> None:
+    before = set(Decision.objects.values_list("pk", "needs_person"))
+    assert len(before) > 1
+    Decision.objects.update(needs_person=False)
+    importlib.import_module("kcover_portal.rescue.migrations.0005_judge_decisions").judge(apps, None)
+    assert set(Decision.objects.values_list("pk", "needs_person")) == before
