@@ -8,7 +8,8 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from kcover import reasons
-from kcover.faults import catalog, fault
+from kcover.faults import catalog, fault, line_reading
+from kcover.faults.line_reading import LineReading
 from kcover.nodes import health
 from kcover_portal.fleet.models import Cluster, Node
 
@@ -56,6 +57,9 @@ class Incident(models.Model):
     count = models.PositiveBigIntegerField(default=0)
     message = models.TextField(blank=True, help_text="the log line, or the English sentence of because")
     because = models.JSONField(default=dict, help_text="what the portal found itself; {}: the message is a log line")
+    line_reading = models.JSONField(
+        default=dict, db_default={}, help_text="the message as kcover.faults.line_reading reads it; {}: not read yet"
+    )
     alias = models.CharField(
         max_length=160, blank=True, help_text="of an incident that a source opened: the fault that others may report"
     )
@@ -114,6 +118,11 @@ class Incident(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.code} on {self.where}"
+
+    @property
+    def line(self) -> LineReading:
+        """What its message says as a line of the kernel."""
+        return line_reading.kept(self.line_reading, self.message)
 
     @property
     def message_reason(self) -> reasons.Reason | None:

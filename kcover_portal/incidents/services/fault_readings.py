@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kcover.faults import catalog, driver_line, fault, nvlink5, xid
+from kcover.faults import catalog, driver_line, fault, line_reading
+from kcover.faults.line_reading import LineReading
 from kcover.faults.weight import Weight
 from kcover_portal.incidents.services.portal_fault import because_of
 from kcover_portal.incidents.services.source_fault import SourceFault, device_of
@@ -19,24 +20,25 @@ def identity_of(seen: fault.Fault) -> Identity:
 
 def reading_of(seen: fault.Fault) -> Reading:
     """The severity, cause and message according to the log line itself, or to the source that reports it."""
-    occurrence = xid.parse_line(seen.message)
-    if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS and not _is_quoted(occurrence, seen):
+    line = line_reading.read(seen.message)
+    if isinstance(seen, SourceFault) and seen.kind not in fault.NUMERIC_KINDS and not _is_quoted(line, seen):
         return {
             "severity": seen.severity,
             "is_user_fault": seen.weight is not Weight.NODE,
             "cause": None,
             "message": seen.message,
+            "line_reading": line.to_json(seen.message),
             "because": {},
         }
-    kind, code = (seen.kind, str(seen.code)) if seen.kind in fault.NUMERIC_KINDS else _named(occurrence)
-    cause = occurrence.cause if occurrence and kind == "xid" else None
-    fatal = nvlink5.is_fatal(occurrence)
+    kind, code = (seen.kind, str(seen.code)) if seen.kind in fault.NUMERIC_KINDS else line.name
+    cause, fatal = line.cause if kind == "xid" else None, line.fatal
     numeric = int(code) if kind in fault.NUMERIC_KINDS else None
     return {
         "severity": catalog.severity(kind, numeric, fatal=fatal) if numeric is not None else _severity_of(seen),
         "is_user_fault": numeric is not None and catalog.is_user_fault(kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
         "message": seen.message,
+        "line_reading": line.to_json(seen.message),
         "because": because_of(seen),
     }
 
@@ -46,13 +48,9 @@ def _severity_of(seen: fault.Fault) -> str:
     return driver_line.SEVERITIES.get(str(seen.code), "warning") if seen.kind == driver_line.KIND else "warning"
 
 
-def _is_quoted(line: xid.FaultLine | None, seen: SourceFault) -> bool:
+def _is_quoted(line: LineReading, seen: SourceFault) -> bool:
     """Returns whether the source quotes the kernel's line about the Xid that its report stands for."""
-    return line is not None and seen.alias == f"{line.kind} {line.code}"
-
-
-def _named(line: xid.FaultLine | None) -> tuple[str, str]:
-    return (line.kind, str(line.code)) if line is not None else ("", "")
+    return line.fault != "" and seen.alias == line.fault
 
 
 def worst(current: Reading, seen: Sequence[fault.Fault], *, drill: bool) -> Reading:
@@ -74,7 +72,7 @@ def worst(current: Reading, seen: Sequence[fault.Fault], *, drill: bool) -> Read
 
 def is_of_kernel(reading: Reading) -> bool:
     """Returns whether the reading is of a line of the kernel about an Xid or SXid."""
-    return xid.parse_line(reading["message"]) is not None
+    return line_reading.kept(reading["line_reading"], reading["message"]).fault != ""
 
 
 def worst_of(seen: Sequence[fault.Fault]) -> Reading:

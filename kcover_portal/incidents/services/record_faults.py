@@ -218,6 +218,7 @@ def _reading_of(incident: Incident) -> Reading:
         "is_user_fault": incident.is_user_fault,
         "severity": incident.severity,
         "message": incident.message,
+        "line_reading": incident.line_reading,
     }
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 
-from kcover.faults import xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents.models import Incident
@@ -96,8 +95,8 @@ def _of_incident(seen: Incident, *, now: datetime) -> NodeEvent:
 
 def _rest(seen: Incident) -> str:
     """The part of the kernel's message after the code."""
-    line = xid.parse_line(seen.message)
-    return line.text if line is not None and (line.kind, str(line.code)) == (seen.kind, seen.code) else seen.message
+    line = seen.line
+    return line.text(seen.message) if line.name == (seen.kind, seen.code) else seen.message
 
 
 def _event(

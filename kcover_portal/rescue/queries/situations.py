@@ -6,7 +6,6 @@ from datetime import datetime
 
 from kcover import actions
 from kcover.decisions import decide, guards, match
-from kcover.faults import nvlink5, xid
 from kcover_portal.fleet import queries as fleet
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import queries as incidents
@@ -172,7 +171,7 @@ def _fault(incident: Incident, rules: Sequence[match.Candidate], *, now: datetim
         kind=incident.kind,
         code=incident.code,
         cause=incident.cause,
-        fatal=nvlink5.is_fatal(xid.parse_line(incident.message)),
+        fatal=incident.line.fatal,
         count=incident.count,
         seen_within=seen_within(incident, rules, now=now),
         drill=incident.drill,

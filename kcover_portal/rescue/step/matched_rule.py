@@ -1,7 +1,6 @@
 """The rule that applies to a fault of the rescue's node now."""
 
 from kcover.decisions import match
-from kcover.faults import nvlink5, xid
 from kcover_portal.incidents.models import Incident
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.step.context import Context
@@ -15,6 +14,6 @@ def of(context: Context, fault: Incident) -> match.Candidate | None:
         code=fault.code,
         cause=fault.cause,
         labels=context.node.labels,
-        fatal=nvlink5.is_fatal(xid.parse_line(fault.message)),
+        fatal=fault.line.fatal,
     )
     return chosen
