@@ -108,6 +108,17 @@ def kept(data: Mapping[str, Any]) -> Reason | None:
     return from_json(data) if data else None
 
 
+def says(reason: Reason | None, *codes: str) -> bool:
+    """Returns whether the reason, or one that it is made up of, has one of these codes.
+
+    Raises KeyError for a code that has no sentence, so that no rule goes by a sentence that was renamed.
+    """
+    unknown = {*codes} - FIELDS.keys()
+    if unknown:
+        raise KeyError(f"no sentence has the code {sorted(unknown)[0]}")
+    return reason is not None and any(part.code in codes for part in reason.parts)
+
+
 def text(data: Mapping[str, Any], translate: Translate = str) -> str:
     """The sentence of a reason in a JSON column of a row; "" if the column is empty."""
     return from_json(data).say(translate) if data else ""

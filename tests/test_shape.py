@@ -64,6 +64,30 @@ def test_packages_export_by_import_as() -> None:
     assert listed == [ROOT / "kcover_portal" / "__init__.py"]  # Celery's name for its app
 
 
+# What else has a ``code`` that is compared: faults and their rows, and answers of HTTP.
+OTHER_CODES = {"incident", "status", "http.answer(error)"}
+
+
+def compared_codes(tree: ast.AST) -> Iterator[str]:
+    """What each compared ``code`` belongs to: ``X`` of ``X.code == ...``, and of ``{X.code for ...} <= ...``."""
+    for compared in (node for node in ast.walk(tree) if isinstance(node, ast.Compare)):
+        for side in (compared.left, *compared.comparators):
+            read = side.elt if isinstance(side, ast.SetComp | ast.ListComp | ast.GeneratorExp) else side
+            if isinstance(read, ast.Attribute) and read.attr == "code":
+                yield ast.unparse(read.value)
+
+
+def test_no_rule_of_the_portal_goes_by_the_code_of_a_reason() -> None:
+    """A sentence may be renamed. Ask the core, or ``reasons.says``, which knows the codes that there are."""
+    found = {
+        (str(path.relative_to(ROOT)), of)
+        for path in sources("kcover_portal")
+        for of in compared_codes(ast.parse(path.read_text(encoding="utf-8")))
+    }
+    assert {(path, of) for path, of in found if of not in OTHER_CODES} == set()
+    assert {of for _, of in found} == OTHER_CODES, "remove what nothing compares any more"
+
+
 # Views with a form that is no dialog: pages for people who are not signed in, pages that read, and editors.
 PAGES_WITH_FORMS = {
     *("approvals.py", "invitations.py", "sign_in_factor.py"),

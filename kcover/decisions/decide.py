@@ -135,6 +135,16 @@ def asked_of_person(because: Iterable[reasons.Reason]) -> reasons.Reason | None:
     return next((reason for reason in because if reason.code in _FOR_A_PERSON), None)
 
 
+def says_no_rule(because: Iterable[reasons.Reason]) -> bool:
+    """Whether the reasons of a decision are that no rule matches the fault, or that there is none."""
+    return {reason.code for reason in because} <= {"rule_mismatch", "no_policy"}
+
+
+def without_match(because: Iterable[reasons.Reason]) -> tuple[reasons.Reason, ...]:
+    """The reasons of a decision without the one that names the rule that matches."""
+    return tuple(reason for reason in because if reason.code != "rule_matches")
+
+
 def strictest(*modes: str) -> str:
     """The strictest of the modes: paused > shadow > approve > enforce."""
     return min(modes, key=document.MODES.index)

@@ -50,14 +50,15 @@ def of_node(profile: Profile, checks: Collection[Check], probes: Collection[Chec
     every = (*checks, *probes)
     broke = [_named(one) for one in every if one.status not in (*GOOD, "fail", "skipped")]
     missing = [name for name in (*profile.names, *profile.nccl_limits) if name not in answered]
+    failed = [_named(one) for one in every if one.status == "fail"]
     found = (
-        ("validation_failures", [_named(one) for one in every if one.status == "fail"]),
+        ("validation_failures", failed),
         ("validation_errors", [*broke, *missing]),
         ("validation_skipped", [_named(one) for one in checks if one.status == "skipped" and one.name in required]),
     )
     measured = any(proof_of(one.status) == HARDWARE for one in checks)
     because = tuple(reasons.of(code, checks=reasons.named(names, most=MAX_NAMED)) for code, names in found if names)
-    state = PASSED if not because else FAILED if because[0].code == "validation_failures" else ERROR
+    state = FAILED if failed else ERROR if because else PASSED
     return Verdict(state, HARDWARE if measured else NONE, because)
 
 

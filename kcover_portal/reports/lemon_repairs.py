@@ -84,7 +84,7 @@ def report_lemons(*, now: datetime) -> list[Repair]:
 
 def _unanswered(cluster: Cluster) -> int:
     rows = desk.open_repairs().filter(cluster=cluster, state=Repair.State.REPORTED, opened_by=actors.SYSTEM)
-    return sum(any(reason.code == CODE for reason in row.reasons) for row in rows)
+    return sum(any(reasons.says(reason, CODE) for reason in row.reasons) for row in rows)
 
 
 def _report(due: Iterable[tuple[Lemon, Outlook]], *, now: datetime) -> list[Repair]:

@@ -205,3 +205,12 @@ def test_every_text_can_be_said() -> None:
 @pytest.mark.parametrize("trait", guards.TRAITS)
 def test_each_kind_of_storm_has_a_sentence(trait: str) -> None:
     assert reasons.FIELDS[f"storm_of_{trait}"] == {"value"}
+
+
+def test_a_code_is_asked_for_by_a_name_that_exists() -> None:
+    assert reasons.says(PAUSED, "paused_because", "shadow")
+    assert reasons.says(reasons.both(reasons.of("shadow"), PAUSED), "shadow")
+    assert not reasons.says(PAUSED, "shadow")
+    assert not reasons.says(None, "shadow")
+    with pytest.raises(KeyError):
+        reasons.says(None, "shadow", "renamed")

@@ -22,6 +22,10 @@ INVITATION_LIFETIME = timedelta(days=3)
 PREFIX = "kci_"  # so that secret scanners and people recognize a leaked token
 
 
+class InvitationInvalid(Refused):
+    """The invitation is unknown, used, replaced or expired."""
+
+
 def invite_new(
     name: str,
     *,
@@ -74,18 +78,18 @@ def invite(user: User, *, actor: str, now: datetime) -> tuple[Invitation, str]:
 
 @sensitive_variables("secret")
 def read(secret: str, *, now: datetime) -> User:
-    """Returns the invited person. Raises Refused if the invitation is unknown, used, replaced or expired."""
+    """Returns the invited person. Raises InvitationInvalid."""
     return _find(secret, now=now).user
 
 
 @sensitive_variables("secret", "password")
 def accept(secret: str, password: str, *, address: str, now: datetime) -> User:
-    """Sets the first password of the invited person, on record. Raises Refused."""
+    """Sets the first password of the invited person, on record. Raises InvitationInvalid, or Refused."""
     with transaction.atomic():
         found = _find(secret, now=now)
         user = User.objects.select_for_update().get(pk=found.user_id)
         if not Invitation.objects.filter(pk=found.pk, ended_at=None).update(ended_at=now):
-            raise Refused(reasons.of("invitation_invalid"))
+            raise InvitationInvalid(reasons.of("invitation_invalid"))
         people.set_password(user, password, actor=queries.actor(user), now=now)
         act = audit.InvitationAccepted(user=user.username, address=address)
         ledger.record("", act, actor=queries.actor(user), now=now)
@@ -97,5 +101,5 @@ def _find(secret: str, *, now: datetime) -> Invitation:
     open_ones = Invitation.objects.select_related("user").filter(ended_at=None, expires_at__gt=now)
     found = open_ones.filter(digest=tokens.digest(secret), user__is_active=True).first()
     if found is None or found.user.has_usable_password():
-        raise Refused(reasons.of("invitation_invalid"))
+        raise InvitationInvalid(reasons.of("invitation_invalid"))
     return found

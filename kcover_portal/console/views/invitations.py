@@ -84,7 +84,7 @@ def accept(request: HttpRequest) -> HttpResponse:
             return redirect("console:sign-in")
     except services.Refused as error:
         problem = localization.say(error.reason)
-        if error.reason.code == "invitation_invalid" or not form.is_bound:
+        if isinstance(error, invitations.InvitationInvalid) or not form.is_bound:
             return render(request, "console/pages/invitation.html", {"problem": problem}, status=410)
         form.add_error("new_password", problem)
     context = {"person": person, "token": secret, "form": form}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from kcover import need_causes, reasons
+from kcover.decisions import decide
 from kcover.faults import catalog, fault
 from kcover.needs import Need
 from kcover_portal.incidents.models import Incident
@@ -18,7 +19,6 @@ FAULTS: Mapping[str, str] = {
     "pod": "need_pod",
     "preflight": "need_preflight",
 }
-NO_RULE = {"rule_mismatch", "no_policy"}  # the reasons of a decision about a fault that no rule matches
 
 
 def fault_of(kind: str, code: str) -> reasons.Reason:
@@ -103,16 +103,16 @@ def why_unhandled(item: Item, stopped: Rescue | None) -> tuple[str, tuple[reason
         return "stopped", (why or reasons.of("need_stopped_unsaid", rescue=number), reasons.of("need_still_working"))
     if not item.why:
         return "undecided", (reasons.of("need_undecided"),)
-    nature = "uncovered" if {reason.code for reason in item.why} <= NO_RULE else "held"
+    nature = "uncovered" if decide.says_no_rule(item.why) else "held"
     return nature, in_short(row, item.why)
 
 
 def in_short(incident: Incident, why: tuple[reasons.Reason, ...]) -> tuple[reasons.Reason, ...]:
     """The reasons of a decision without the rules that do not match, and without the one that does."""
-    if why and {reason.code for reason in why} <= NO_RULE:
-        none = tuple(reason for reason in why if reason.code == "no_policy")
+    if why and decide.says_no_rule(why):
+        none = tuple(reason for reason in why if reasons.says(reason, "no_policy"))
         return none or (reasons.of("need_uncovered", fault=fault_of(incident.kind, incident.code)),)
-    return tuple(reason for reason in why if reason.code != "rule_matches") or why
+    return decide.without_match(why) or why
 
 
 def why_waiting(kind: Need, item: Item) -> tuple[reasons.Reason, ...]:

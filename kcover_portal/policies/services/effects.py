@@ -24,6 +24,6 @@ def digest_of_effects(found: tuple[Problem, ...]) -> str:
 
 
 def _switches_off(reason: reasons.Reason) -> bool:
-    if reason.code == "same_priority":
+    if reasons.says(reason, "same_priority"):
         return bool(dict(reason.params)["note"])
-    return reason.code in ("rule_covered", "rule_shadowed")
+    return reasons.says(reason, "rule_covered", "rule_shadowed")

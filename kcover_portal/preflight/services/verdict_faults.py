@@ -47,8 +47,9 @@ def _why(report: PreflightReport) -> reasons.Reason:
     if report.verdict == Verdict.ABNORMAL:
         failed = preflight.read(report.body).failed_checks
         return reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed))
-    slow = [reason for reason in report.run.because if reason["code"] == "preflight_slow"]
-    return next(reasons.from_json(reason) for reason in slow if reason["params"]["node"] == report.node.name)
+    found = map(reasons.from_json, report.run.because)
+    slow = (reason for reason in found if reasons.says(reason, "preflight_slow"))
+    return next(reason for reason in slow if dict(reason.params)["node"] == report.node.name)
 
 
 def close_cleared(run: PreflightRun, verdict: preflight.Verdict, *, now: datetime) -> None:

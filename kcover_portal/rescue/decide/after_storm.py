@@ -93,9 +93,7 @@ def _is_held(rescue: Rescue, storm: Incident) -> bool:
     """Returns whether this storm is what the rescue waits for, and not another one of the same nodes."""
     symptom = guards.Symptom(trait=storm.trait, kind=storm.symptom_kind, value=storm.symptom, nodes=0)
     waits_for = rescue.why.parts if rescue.why is not None else ()
-    return any(
-        part.code == f"storm_{symptom.trait}" and dict(part.params)["value"] == symptom.text for part in waits_for
-    )
+    return any(guards.is_of_storm(part, symptom) for part in waits_for)
 
 
 def _continued(

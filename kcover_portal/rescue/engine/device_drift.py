@@ -41,8 +41,7 @@ def look(*, now: datetime) -> None:
     found = rows.filter(node__in_cluster=True).select_related("node__cluster").order_by("pk")[:MAX_RESCUES]
     by_cluster: dict[Cluster, list[Rescue]] = {}
     for rescue in found:
-        because = reasons.kept(rescue.because)
-        if because is None or because.code != CODE:
+        if not reasons.says(rescue.why, CODE):
             by_cluster.setdefault(rescue.node.cluster, []).append(rescue)
     for cluster, rescues in by_cluster.items():
         if fleet.mode_of(cluster)[0] in fleet.MODES_WITHOUT_WRITES:

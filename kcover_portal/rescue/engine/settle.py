@@ -169,7 +169,7 @@ def ending_of(rescue: Rescue, steps: Sequence[Step]) -> Ending:
 def _stays_cordoned(steps: Iterable[Step]) -> bool:
     """Returns whether a step found somebody else's cordon on the node and left it there."""
     told = (step.why for step in steps if step.spec.returns_node and step.state == Step.State.DONE)
-    return any(part.code == "foreign_cordon_kept" for why in told if why is not None for part in why.parts)
+    return any(reasons.says(why, "foreign_cordon_kept") for why in told)
 
 
 def _isolation(steps: Iterable[Step]) -> reasons.Reason:
