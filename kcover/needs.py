@@ -1,4 +1,4 @@
-"""What needs a person, by kind. Each app states its own part; the portal joins them."""
+"""What needs attention, by kind. Each app states its own part; the portal joins them."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""What needs a person, across all apps: the one definition for the console, REST, metrics and messages."""
+"""What needs attention, across all apps: the one definition for the console, REST, metrics and messages."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -37,7 +37,7 @@ _ROWS: Final[Mapping[Need, _Read]] = {
 def rows(
     scope: Scope, clusters: Collection[Cluster], *, kinds: Iterable[Need] = Need, now: datetime
 ) -> dict[Need, Rows]:
-    """The rows that need a person in the scope, by kind in the order of ``Need``. Evaluates no query.
+    """The rows that need attention in the scope, by kind in the order of ``Need``. Evaluates no query.
 
     ``clusters``: those that are wholly part of the scope.
     """
@@ -46,7 +46,7 @@ def rows(
 
 
 def counts(clusters: Collection[Cluster], *, now: datetime) -> dict[tuple[str, Need], int]:
-    """The number of rows that need a person, by cluster and kind; zeros included. Nine queries."""
+    """The number of rows that need attention, by cluster and kind; zeros included. Nine queries."""
     numbers: Counter[tuple[str, Need]] = Counter()
     for kind, found in rows(Scope.of(*clusters), clusters, now=now).items():
         if isinstance(found, list):

@@ -1,4 +1,4 @@
-"""Acts about what needs a person."""
+"""Acts about what needs attention."""
 
 from datetime import datetime
 

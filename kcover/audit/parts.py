@@ -1,4 +1,4 @@
-"""Parts by serial number that need a person."""
+"""Parts by serial number that need attention."""
 
 from kcover.audit import subjects
 from kcover.audit.base import Act

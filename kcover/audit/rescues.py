@@ -155,7 +155,7 @@ class MarksFound(MarksAct, verb="marks.found"):
 
 
 class DeviceRuleGone(MarksAct, verb="marks.device_rule_gone"):
-    """Somebody deleted the DeviceTaintRule with which the rescue isolated a device. The rescue needs a person."""
+    """Somebody deleted the DeviceTaintRule with which the rescue isolated a device. The rescue needs attention."""
 
     because: Reason
 

@@ -14,7 +14,7 @@ from kcover import reasons
 from kcover.plans import lifecycle
 
 MAX_DUE_YEARS: Final = 10  # from now to the next date of a repair
-UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs a person
+UNATTENDED_AFTER: Final = timedelta(hours=24)  # without an owner or a date, a repair needs attention
 
 
 ROLE_OWNER: Final = "role:"  # before the name of a role that owns a repair: its members see to it
@@ -153,7 +153,7 @@ def after_validation(state: State, validation: Validation) -> State:
 
 
 def need(*, assignee: str, due: datetime | None, opened_at: datetime, now: datetime) -> reasons.Reason | None:
-    """The reason why an open repair needs a person: it is overdue, or has no owner or no date; None if it does not."""
+    """The reason why an open repair needs attention: it is overdue, or has no owner or no date; None if it does not."""
     if due is not None and due < now:
         return reasons.of("repair_overdue", due=reasons.moment(due))
     if now - opened_at < UNATTENDED_AFTER or (assignee and due is not None):

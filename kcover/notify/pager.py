@@ -1,6 +1,6 @@
 """Maps notification events to the alerts of a pager that they open, acknowledge or resolve.
 
-A pager pages once per alert and stops when the alert is resolved. So each event that needs a person opens an alert,
+A pager pages once per alert and stops when the alert is resolved. So each event that needs attention opens an alert,
 named after its subject. The event that ends the subject (a proof of health, an answer, a rescue that continues)
 resolves the alert, whether or not a route selects that event.
 """

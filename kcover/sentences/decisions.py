@@ -34,7 +34,7 @@ SENTENCES: Mapping[str, str] = {
     "resume_first": _("Resume automation first."),
     "shadow_no_writes": _("Shadow mode: nothing is written to the cluster."),
     "rescue_open": _("Rescue {rescue} is open on this node. A node has one rescue at a time."),
-    "left_to_people": _("Rescue {rescue} requires a person. Release the node to let policies act again."),
+    "left_to_people": _("Rescue {rescue} needs attention. Release the node to let policies act again."),
     "done_already": _("Rescue {rescue} already ran the same plan. The node is still isolated."),
     "shadow": _("Shadow mode: the portal recorded this plan and did not run it."),
     "approve": _("Approve mode: a person must approve first."),

@@ -1,4 +1,4 @@
-"""What needs a person: what it is, why it waits, and what refuses an act about it."""
+"""What needs attention: what it is, why it waits, and what refuses an act about it."""
 
 from collections.abc import Mapping
 
@@ -21,19 +21,19 @@ SENTENCES: Mapping[str, str] = {
     "need_on_nodes_leaf": _("{n} nodes on leaf switch {value}"),
     "need_on_nodes_nvlink": _("{n} nodes in NVLink domain {value}"),
     "need_on_nodes_rack": _("{n} nodes in rack {value}"),
-    # What needs a person.
+    # What needs attention.
     "need_ledger": _("The audit log of {cluster} differs from its anchor; automation is paused."),
     "need_storm": _("Storm: {symptom} on {where}."),
     "need_symptom_job": _("job {value}"),
     "need_symptom_switch": _("switch {value}"),
     "need_symptom_version": _("agent version {value}"),
     "need_fault": _("{fault} on {where}: no action taken."),
-    "need_rescue": _("{fault} on {where}: the rescue needs a person."),
-    "need_manual_rescue": _("The rescue of {where} needs a person."),
+    "need_rescue": _("{fault} on {where}: the rescue needs attention."),
+    "need_manual_rescue": _("The rescue of {where} needs attention."),
     "need_approval": _("Approve the rescue of {where} after {fault}?"),
     "need_manual_approval": _("Approve the rescue of {where}?"),
-    "need_job": _("Training job {job} needs a person."),
-    "need_repair": _("The repair of {where} needs a person."),
+    "need_job": _("Training job {job} needs attention."),
+    "need_repair": _("The repair of {where} needs attention."),
     "need_part": _("Part {serial} in {where} needs a review."),
     "need_watch": _("The watch on cluster {cluster} is disconnected."),
     "need_source": _("Source {source} is failing."),

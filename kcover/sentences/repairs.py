@@ -1,4 +1,4 @@
-"""Repairs: why one was opened, what refuses a verb, and why one needs a person."""
+"""Repairs: why one was opened, what refuses a verb, and why one needs attention."""
 
 from collections.abc import Mapping
 
@@ -69,7 +69,7 @@ SENTENCES: Mapping[str, str] = {
         "Only the machine itself reported it. Run a pair test (profile burn-in): there another node measures, too."
     ),
     "repair_failed_validation": _("The returned machine failed validation {validation}."),
-    # Why it needs a person.
+    # Why it needs attention.
     "repair_overdue": _("It was due at {due}."),
     "repair_without_owner": _("Nobody owns it {span} after it was reported."),
     "repair_without_date": _("It has no date {span} after it was reported."),

@@ -1,6 +1,6 @@
 """The look of each state: a label, a tone and an icon, in one table, so that colour is never the only signal.
 
-Red (bad) and amber (ask) are reserved for what needs a person; blue is the portal at work, green is good, slate is
+Red (bad) and amber (ask) are reserved for what needs attention; blue is the portal at work, green is good, slate is
 idle.
 """
 
@@ -33,7 +33,7 @@ TABLES: Final = {
     },
     "rescue": {
         "approval": Badge(_("Awaiting approval"), "ask", "user"),
-        "people": Badge(_("Needs a person"), "bad", "hand-stop"),
+        "people": Badge(_("Needs attention"), "bad", "hand-stop"),
         "held": Badge(_("On hold"), "hold", "hand-stop"),
         "waiting": Badge(_("Waiting"), "heal", "clock"),
         "running": Badge(_("Running"), "heal", "refresh"),

@@ -23,7 +23,7 @@ TABS = (
     Tab("all", pgettext_lazy("rescues", "All"), Q(), ""),
     Tab("active", _("Active"), Q(state__in=("waiting", "running")), "state=waiting&state=running"),
     Tab("approval", _("Awaiting approval"), needs_person.AWAITING_APPROVAL, "needs_person=approval"),
-    Tab("people", _("Needs a person"), needs_person.LEFT_TO_PEOPLE, "needs_person=people"),
+    Tab("people", _("Needs attention"), needs_person.LEFT_TO_PEOPLE, "needs_person=people"),
     Tab("held", _("On hold"), needs_person.STATUSES["held"], "status=held"),
     Tab("succeeded", _("Succeeded"), Q(state="succeeded"), "state=succeeded"),
     Tab("verified", _("Verified healthy"), Q(verified=True), "verified=true"),

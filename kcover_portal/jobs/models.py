@@ -25,7 +25,7 @@ class JobOrder(models.Model):
 
     class State(models.TextChoices):
         RUNNING = "running", _("Running")
-        HELD = "held", _("Needs a person")
+        HELD = "held", _("Needs attention")
         DONE = "done", _("Done")
         FAILED = "failed", _("Failed")
         SHADOW = "shadow", _("Shadow only")

@@ -54,7 +54,7 @@ def findings(*, now: datetime) -> list[Finding]:
 
 
 def ready(found: list[Finding]) -> bool:
-    """Returns whether every needed check is well."""
+    """Returns whether every needed check passes."""
     return all(finding.well for finding in found if finding.needed)
 
 

@@ -77,7 +77,7 @@ class Rows(Collector):
             ("cluster", "state"),
             PreflightRun.objects.values_list("cluster__name", "state").annotate(n=Count("pk")),
         )
-        people = GaugeMetricFamily("kcover_needs_person", "Items that wait for a person", labels=("cluster", "kind"))
+        people = GaugeMetricFamily("kcover_needs_person", "Items that need attention", labels=("cluster", "kind"))
         for labels, count in needs_person.counts(fleet.clusters(), now=now).items():
             people.add_metric(labels, count)
         yield people
@@ -105,7 +105,7 @@ class Rows(Collector):
         if swept_at is not None:
             age.add_metric((), (now - swept_at).total_seconds())
         yield age
-        well = GaugeMetricFamily("kcover_well", "1 if the portal's own check is well", labels=("check",))
+        well = GaugeMetricFamily("kcover_well", "1 if the portal's own check passes", labels=("check",))
         for finding in health.findings(now=now):
             well.add_metric((finding.name,), float(finding.well))
         yield well

@@ -20,7 +20,7 @@ def healthz(_request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def readyz(request: HttpRequest) -> JsonResponse:
-    """Returns 200 if every needed check is well, else 503. The findings are for monitoring systems only."""
+    """Returns 200 if every needed check passes, else 503. The findings are for monitoring systems only."""
     found = health.findings(now=timezone.now())
     if not _is_monitor(request):
         return JsonResponse({}, status=200 if health.ready(found) else 503)

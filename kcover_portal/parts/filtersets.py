@@ -41,7 +41,7 @@ class PlacementFilter(Period):
     kind = filters.ChoiceFilter(field_name="part__kind", choices=Part.Kind.choices, label=_("Part"))
     serial = filters.CharFilter(field_name="part__serial", label=_("Serial number"))
     present = Flag(method="by_end", label=_("Still there"))
-    needs_person = Flag(method="by_need", label=_("Needs a person"))
+    needs_person = Flag(method="by_need", label=_("Needs attention"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -54,7 +54,7 @@ class PlacementFilter(Period):
         return rows.filter(there) if value else rows.exclude(there)
 
     def by_need(self, rows: QuerySet[Placement], name: str, value: bool) -> QuerySet[Placement]:
-        """Placements that need a person, or the others."""
+        """Placements that need attention, or the others."""
         waiting = Q(pk__in=queries.left_to_people().values("pk"))
         return rows.filter(waiting) if value else rows.exclude(waiting)
 

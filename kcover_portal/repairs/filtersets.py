@@ -25,7 +25,7 @@ class RepairFilter(Period):
     assignee = filters.CharFilter(field_name="assignee", label=_("Owner"))
     ticket = filters.CharFilter(field_name="ticket", label=_("Ticket"))
     overdue = Flag(method="by_date", label=_("Overdue"))
-    needs_person = Flag(method="by_need", label=_("Needs a person"))
+    needs_person = Flag(method="by_need", label=_("Needs attention"))
     q = filters.CharFilter(method="search", label=_("Search"))
 
     class Meta:
@@ -42,7 +42,7 @@ class RepairFilter(Period):
         return rows.filter(late) if value else rows.exclude(late)
 
     def by_need(self, rows: QuerySet[Repair], name: str, value: bool) -> QuerySet[Repair]:
-        """Repairs that need a person, or the others."""
+        """Repairs that need attention, or the others."""
         waiting = needs.needing_person(now=timezone.now())
         return rows.filter(waiting) if value else rows.exclude(waiting)
 

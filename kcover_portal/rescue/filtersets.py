@@ -15,7 +15,7 @@ FAULT = Trim(Concat("fault_kind", Value(" "), "fault_code"))  # as ``Rescue.code
 NEEDS = (("approval", _("An approval")), ("people", _("A decision on the node")))
 STATUSES = (
     ("approval", _("Awaiting approval")),
-    ("people", _("Needs a person")),
+    ("people", _("Needs attention")),
     *((state, label) for state, label in Rescue.State.choices if state != Rescue.State.HELD),
     ("held", _("On hold")),
 )
@@ -60,8 +60,8 @@ class RescueFilter(Period):
     outcome = filters.CharFilter(field_name="outcome", label=_("Outcome"))
     origin = filters.MultipleChoiceFilter(choices=Rescue.Origin.choices, label=_("Origin"))
     verified = Flag(field_name="verified", label=_("Verified healthy"))
-    needs_human = Flag(field_name="needs_human", label=_("Needs a person"))
-    needs_person = filters.MultipleChoiceFilter(choices=NEEDS, method="by_need", label=_("Needs a person"))
+    needs_human = Flag(field_name="needs_human", label=_("Needs attention"))
+    needs_person = filters.MultipleChoiceFilter(choices=NEEDS, method="by_need", label=_("Needs attention"))
     code = filters.CharFilter(method="of_fault", label=_("Fault (e.g. xid 62)"))
     policy = filters.CharFilter(field_name="policy", label=_("Policy"))
     rule = filters.CharFilter(field_name="rule", label=_("Rule"))
@@ -85,7 +85,7 @@ class RescueFilter(Period):
         return rows.filter(wanted)
 
     def by_need(self, rows: QuerySet[Rescue], name: str, value: list[str]) -> QuerySet[Rescue]:
-        """Rescues that need a person for any of these."""
+        """Rescues that need attention for any of these."""
         wanted = Q()
         for kind in value:
             wanted |= needs_person.KINDS[kind]

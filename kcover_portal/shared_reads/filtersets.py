@@ -1,4 +1,4 @@
-"""Filters that cross apps: nodes by faults and rescues, incidents by whether they need a person."""
+"""Filters that cross apps: nodes by faults and rescues, incidents by whether they need attention."""
 
 import django_filters as filters
 from django.db.models import Q, QuerySet
@@ -77,10 +77,10 @@ def _in_state(state: str) -> Q:
 class IncidentFilter(incidents.IncidentFilter):
     """Incidents by place, fault and time, and by whether a person has to act on them."""
 
-    needs_person = fleet.Flag(method="by_need", label=_("Needs a person"))
+    needs_person = fleet.Flag(method="by_need", label=_("Needs attention"))
 
     def by_need(self, rows: QuerySet[Incident], name: str, value: bool) -> QuerySet[Incident]:
-        """Incidents that need a person, or those that do not."""
+        """Incidents that need attention, or those that do not."""
         waiting = Q(pk__in=needs_person.unhandled_incidents().values("pk"))
         waiting |= Q(pk__in=needs_person.open_storms().values("pk"))
         waiting |= Q(pk__in=needs_person.open_ledger_incidents().values("pk"))

@@ -1,4 +1,4 @@
-"""The life cycle of a repair: every verb in every state, the proof before the end, and what makes one need a person."""
+"""The life cycle of a repair: every verb in every state, the proof before the end, and when one needs attention."""
 
 import itertools
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""What needs a person, as cards: what, why it waits, what NVIDIA advises, and the next click."""
+"""What needs attention, as cards: what, why it waits, what NVIDIA advises, and the next click."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -115,7 +115,7 @@ class Needs:
 
 
 def of(user: User, clusters: Sequence[Cluster], *, now: datetime) -> Needs:
-    """Everything that needs a person in the user's part of the fleet, the worst first."""
+    """Everything that needs attention in the user's part of the fleet, the worst first."""
     found = queries.entries(accounts.scope(user), clusters, now=now)
     cards = [_card(entry, user) for entry in found.entries]
     lists = [(number, _list_of(kind)) for kind, number in found.left_out.items()]

@@ -76,7 +76,7 @@ def counts(found: Counter[str]) -> list[Count]:
 
 
 def active(scope: Scope, *, now: datetime) -> list[ActiveRescue]:
-    """Rescues in progress that do not need a person; the next to continue comes first."""
+    """Rescues in progress that do not need attention; the next to continue comes first."""
     rows = list(open_rescues(scope).filter(needs_human=False).order_by("due_at", "pk")[:MAX_ROWS])
     found = []
     for rescue in rows:

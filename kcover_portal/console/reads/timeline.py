@@ -174,7 +174,7 @@ def why_not_healing(node: Node, *, state: str, open_incidents: Sequence[Incident
     found = _bounds(node, now=now)
     left = needs_person.left_to_people().filter(node=node).first()
     if state == "attention" and left is not None:
-        text = _("Rescue %(number)d needs a person: %(because)s") % {
+        text = _("Rescue %(number)d needs attention: %(because)s") % {
             "number": left.pk,
             "because": localization.stored(left.because) or left.outcome,
         }

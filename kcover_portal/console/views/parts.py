@@ -85,7 +85,7 @@ def review(request: Request, pk: int, placement: int) -> HttpResponse:
         back=reverse("console:part", args=(pk,)),
         address=reverse("console:part-review", args=(pk, placement)),
         title=_("Keep part %(serial)s in %(node)s?") % {"serial": row.part.serial, "node": row.node_name},
-        text=_("Records that you looked at the part. It no longer needs a person."),
+        text=_("Records that you looked at the part. It no longer needs attention."),
         verb=_("Keep"),
         icon="check",
     )

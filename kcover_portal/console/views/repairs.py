@@ -202,7 +202,7 @@ def _ask(
 
 
 def _need(row: Repair, *, now: datetime) -> str:
-    """Why the repair needs a person; "" if it does not."""
+    """Why the repair needs attention; "" if it does not."""
     why = needs.why(row, now=now)
     return localization.say(why) if why else ""
 

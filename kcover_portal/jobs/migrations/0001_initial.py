@@ -50,7 +50,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("running", "Running"),
-                            ("held", "Needs a person"),
+                            ("held", "Needs attention"),
                             ("done", "Done"),
                             ("failed", "Failed"),
                             ("shadow", "Shadow only"),

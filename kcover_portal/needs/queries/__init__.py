@@ -1,4 +1,4 @@
-"""What needs a person, one entry a cause; what people did about it; and the acts that a caller may do next."""
+"""What needs attention, one entry a cause; what people did about it; and the acts that a caller may do next."""
 
 from kcover_portal.needs.queries.causes import Entry as Entry, entries as entries, entry as entry, urgency as urgency
 from kcover_portal.needs.queries.items import MAX_LISTED as MAX_LISTED, Item as Item, parts as parts

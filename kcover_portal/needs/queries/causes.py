@@ -1,4 +1,4 @@
-"""What needs a person, one entry a cause: the worst first, and among those the oldest."""
+"""What needs attention, one entry a cause: the worst first, and among those the oldest."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -93,7 +93,7 @@ class _Draft:
 
 
 def entries(scope: Scope, clusters: Sequence[Cluster], *, now: datetime) -> Found:
-    """Everything in the scope that needs a person. ``clusters``: those that are at least partly in the scope."""
+    """Everything in the scope that needs attention. ``clusters``: those that are at least partly in the scope."""
     found = parts(scope, clusters, limit=MAX_READ, now=now)
     drafts: dict[str, _Draft] = {}
     faults = Counter(item.row.node_id for item in found[Need.INCIDENT][1])

@@ -1,4 +1,4 @@
-"""The rows that need a person, read as items of one shape."""
+"""The rows that need attention, read as items of one shape."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ WORST_FIRST = tuple(reversed(catalog.SEVERITIES))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One row that waits for a person. ``about``: the type of its row, and the row's id, or name if it has one."""
+    """One row that needs attention. ``about``: the type of its row, and the row's id, or name if it has one."""
 
     kind: Need
     row: Any
@@ -87,7 +87,7 @@ def parts(
     limit: int | None = MAX_LISTED,
     now: datetime,
 ) -> Mapping[Need, Part]:
-    """What needs a person in the scope, by kind in the order of ``Need``: at most ``limit`` items, and how many in all.
+    """What needs attention, by kind in the order of ``Need``: at most ``limit`` items, and the number of all.
 
     ``clusters``: those that are at least partly in the scope. The oldest are listed; of faults the worst, and among
     those the oldest.

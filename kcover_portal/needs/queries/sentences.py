@@ -51,7 +51,7 @@ def meaning(kind: str, code: str) -> tuple[str, str]:
 
 
 def what(kind: Need, item: Item, nodes: Sequence[str], shared: tuple[str, str] | None) -> reasons.Reason:
-    """What needs a person. ``item``: the first of the cause."""
+    """What needs attention. ``item``: the first of the cause."""
     row = item.row
     match kind:
         case Need.LEDGER:

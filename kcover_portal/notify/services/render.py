@@ -26,16 +26,16 @@ MAX_LINKS: Final = 5  # links to requests in one message
 
 TITLES: Final = {
     "approval.waiting": gettext_lazy("Approval waiting"),
-    "rescue.human": gettext_lazy("A rescue needs a person"),
+    "rescue.human": gettext_lazy("A rescue needs attention"),
     "rescue.failed": gettext_lazy("Rescue failed"),
-    "job.human": gettext_lazy("A training job needs a person"),
+    "job.human": gettext_lazy("A training job needs attention"),
     "ledger.diverged": gettext_lazy("Audit log differs from its anchor"),
     "storm.opened": gettext_lazy("Storm"),
     "breaker.tripped": gettext_lazy("Breaker tripped"),
     "automation.paused": gettext_lazy("Automation paused"),
     "watch.failing": gettext_lazy("Watch disconnected"),
     "source.failing": gettext_lazy("Source failing"),
-    "repair.overdue": gettext_lazy("A repair needs a person"),
+    "repair.overdue": gettext_lazy("A repair needs attention"),
     "rule.notify": gettext_lazy("Message from a rule"),
     "part.flagged": gettext_lazy("A part should be looked at"),
     "incident.opened": gettext_lazy("Incident opened"),
@@ -54,7 +54,7 @@ TITLES: Final = {
     "agent.back": gettext_lazy("Agent reports again"),
     "watch.cleared": gettext_lazy("Watch failure ended"),
     "source.cleared": gettext_lazy("Source failure ended"),
-    "repair.cleared": gettext_lazy("A repair no longer needs a person"),
+    "repair.cleared": gettext_lazy("A repair no longer needs attention"),
 }
 SEVERITIES: Final = dict(Route.SEVERITIES)
 # The page of each record. The console is a higher layer, so its paths are repeated here; a test opens them.

@@ -31,7 +31,7 @@ def claimed() -> QuerySet[Placement]:
 
 
 def left_to_people() -> QuerySet[Placement]:
-    """Placements that need a person: flagged, not reviewed, and the part is still there."""
+    """Placements that need attention: flagged, not reviewed, and the part is still there."""
     rows = Placement.objects.filter(flagged_at__isnull=False, reviewed_at=None, until=None)
     return rows.exclude(node__gone_at__isnull=False)
 

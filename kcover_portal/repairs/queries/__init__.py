@@ -23,7 +23,7 @@ def open_repairs() -> QuerySet[Repair]:
 
 
 def left_to_people(*, now: datetime) -> QuerySet[Repair]:
-    """Repairs that need a person: the one definition for lists, counts, metrics and notifications."""
+    """Repairs that need attention: the one definition for lists, counts, metrics and notifications."""
     return Repair.objects.filter(needs.needing_person(now=now))
 
 

@@ -1,4 +1,4 @@
-"""Which repairs need a person, as a condition on rows and as the reason of one row: both say the same."""
+"""Which repairs need attention, as a condition on rows and as the reason of one row: both say the same."""
 
 from datetime import datetime
 
@@ -17,9 +17,9 @@ def late(*, now: datetime) -> Q:
 
 
 def needing_person(*, now: datetime) -> Q:
-    """The condition on repairs that need a person: ``why`` has a reason for just these.
+    """The condition on repairs that need attention: ``why`` has a reason for just these.
 
-    A refused repair needs nobody once its machine has left the cluster.
+    A refused repair needs none once its machine has left the cluster.
     """
     unattended = Q(reported_at__lte=now - repairs.UNATTENDED_AFTER) & (Q(assignee="") | Q(due=None))
     gone = Q(state=Repair.State.REFUSED) & (Q(node=None) | Q(node__gone_at__isnull=False))
@@ -27,7 +27,7 @@ def needing_person(*, now: datetime) -> Q:
 
 
 def why(row: Repair, *, now: datetime) -> reasons.Reason | None:
-    """The reason why a repair needs a person; None if it does not. Reads its node."""
+    """The reason why a repair needs attention; None if it does not. Reads its node."""
     if row.state == Repair.State.CLOSED:
         return None
     if row.state == Repair.State.REFUSED and (row.node is None or row.node.gone_at is not None):

@@ -1,4 +1,4 @@
-"""The one definition of rescues, faults and storms that need a person, for lists, counts, metrics and reminders.
+"""The one definition of rescues, faults and storms that need attention, for lists, counts, metrics and reminders.
 
 What is asked of one row as well as of many stands here as a function beside its condition; a test compares them.
 """
@@ -41,7 +41,7 @@ def left_to_people() -> QuerySet[Rescue]:
 
 
 def kind_of(rescue: Rescue) -> str:
-    """The one of KINDS that applies to a rescue, according to its row as read; "" if it does not need a person."""
+    """The one of KINDS that applies to a rescue, according to its row as read; "" if it does not need attention."""
     if rescue.state == Rescue.State.HELD and rescue.hold == Rescue.Hold.APPROVAL:
         return "approval"
     if rescue.state in lifecycle.OPEN_RESCUE:
@@ -104,7 +104,7 @@ def blocking_rescue(past: Sequence[Rescue], incident: Incident) -> Rescue | None
     operator's own cordon. It counts while its marks are on the node, and for every occurrence before its end. A fault
     seen after the node was taken back is a new one. A later rescue that took nothing back, such as a release of what
     was cordoned again, does not lift it. A cancelled rescue and an operator's cordon block decisions. They are on
-    the list of what needs a person only if the node still takes work: otherwise a person has already acted.
+    the list of what needs attention only if the node still takes work: otherwise a person has already acted.
     """
     closed = [rescue for rescue in past if rescue.state in lifecycle.CLOSED_RESCUE]
     marked = [rescue for rescue in closed if rescue.marks]

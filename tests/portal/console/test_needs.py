@@ -1,4 +1,4 @@
-"""What needs a person, on the home page: nothing is missing, the worst comes first, and no node hides another."""
+"""What needs attention, on the home page: nothing is missing, the worst comes first, and no node hides another."""
 
 from datetime import timedelta
 

@@ -120,6 +120,6 @@ def test_a_storm_is_first_of_what_needs_a_person(person, world: World):
         now=world.now,
     )
     page = words(person("viewer").get("/"))
-    needs = page[page.index("Needs a person now") :]
+    needs = page[page.index("Needs attention now") :]
     assert needs.index("Storm: Xid 95 on 2 nodes") < needs.index("Xid 95 on gpu-1: no action taken")
     assert "no decision yet" not in needs

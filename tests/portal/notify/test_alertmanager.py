@@ -1,4 +1,4 @@
-"""Alerts at an Alertmanager: one for each event that needs a person, sent again until it ends."""
+"""Alerts at an Alertmanager: one for each event that needs attention, sent again until it ends."""
 
 import base64
 from collections.abc import Callable

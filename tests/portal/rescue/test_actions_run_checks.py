@@ -1,4 +1,4 @@
-"""Checks during verification: a failure is a fault of the node; any other result except a pass needs a person."""
+"""Checks during verification: a failure is a fault of the node; any other result except a pass needs attention."""
 
 from typing import Any
 

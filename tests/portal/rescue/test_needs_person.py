@@ -1,4 +1,4 @@
-"""What needs a person is said as a condition on rows and as a function of one row. They agree, whatever the row has."""
+"""What needs attention is said as a condition on rows and as a function of one row. They agree on every row."""
 
 import importlib
 import itertools

@@ -1,4 +1,4 @@
-"""What needs a person, one entry a cause, and what people do about an entry."""
+"""What needs attention, one entry a cause, and what people do about an entry."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -148,7 +148,7 @@ class NoteBody(base.StrictSerializer):
 
 
 class NeedsList(APIView):
-    """What needs a person, one entry a cause, in the part of the fleet that the caller may see."""
+    """What needs attention, one entry a cause, in the part of the fleet that the caller may see."""
 
     schema = Schema()
 

@@ -1,4 +1,4 @@
-"""What needs a person, as on the first page."""
+"""What needs attention, as on the first page."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class AboutSerializer(serializers.Serializer[Any]):
 
 
 class ItemSerializer(serializers.Serializer[needs.Item]):
-    """One item that waits for a person."""
+    """One item that needs attention."""
 
     kind = serializers.ChoiceField(KINDS)
     cluster = serializers.CharField(source="cluster.name")
@@ -58,7 +58,7 @@ class NeedsPersonSerializer(serializers.Serializer[Any]):
 
 
 class NeedsPersonList(APIView):
-    """What needs a person, in the part of the fleet that the caller may see."""
+    """What needs attention, in the part of the fleet that the caller may see."""
 
     schema = Schema()
 

@@ -155,10 +155,10 @@ class RescueSerializer(serializers.ModelSerializer[Rescue]):
     reason = serializers.SerializerMethodField(help_text="a person's own words, or why the portal opened it")
     opened_because = serializers.SerializerMethodField(help_text="a reason as data; null: a person opened it")
     code = serializers.CharField(read_only=True, help_text="short name of the fault, such as xid 62")
-    needs_person = serializers.SerializerMethodField(help_text="approval, people, or empty if it needs nobody")
+    needs_person = serializers.SerializerMethodField(help_text="approval, people, or empty if it needs no attention")
 
     def get_needs_person(self, row: Rescue) -> str:
-        """Returns what the rescue needs a person for."""
+        """Returns the kind of attention that the rescue needs."""
         return needs_person.kind_of(row)
 
     def get_opened_because(self, row: Rescue) -> dict[str, Any] | None:
