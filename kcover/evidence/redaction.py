@@ -17,6 +17,7 @@ _SECRET_NAMES = (
     r"(?:[\w.-]{0,40}(?:pass(?:word|wd|phrase|code)|pwd|secret|token|api[-_]?key|access[-_]?key|private[-_]?key"
     r"|encryption[-_]?key|credentials?|authorization|cookie|session[-_]?id|ssh[-_]?key|accountkey))"
 )
+_IS = r"[\"']?\s*[=:]\s*"
 _QUOTED_OR_WORD = r"(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&\"']+)"
 _PEM_BEGIN, _PEM_END = re.compile(r"-----BEGIN [A-Z0-9 ]*KEY( BLOCK)?-----"), re.compile(r"-----END [A-Z0-9 ]*KEY")
 _IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)"
@@ -60,9 +61,19 @@ def _rules() -> tuple[Rule, ...]:
             ),
             "[removed: token]",
         ),
+        # What follows a secret's name may be another name, which must not count as the secret.
         (
             re.compile(
-                rf"(?i)(?<![\w-])(-{{0,2}}{_SECRET_NAMES})([\"']?\s*[=:]\s*|\s+(?=\S))(?!\[removed){_QUOTED_OR_WORD}"
+                rf"(?i)(?<![\w-])(-{{0,2}}{_SECRET_NAMES})({_IS})(?!\[removed)"
+                rf"(?:-{{0,2}}{_SECRET_NAMES}{_IS})*{_QUOTED_OR_WORD}"
+            ),
+            _secret,
+        ),
+        # A word that only follows the name is a secret if the name is an option.
+        (
+            re.compile(
+                rf"(?i)(?<![\w-])(-{{1,2}}{_SECRET_NAMES})(\s+(?=\S))(?!\[removed)"
+                rf"(?:-{{1,2}}{_SECRET_NAMES}\s+(?=\S))*{_QUOTED_OR_WORD}"
             ),
             _secret,
         ),
@@ -92,12 +103,9 @@ def _rules() -> tuple[Rule, ...]:
 
 
 def _secret(match: re.Match[str]) -> str:
-    """``name=[removed: password]``. A word that only follows a secret's name is one if the name is an option."""
-    name, between = match[1], match[2]
-    if not between.strip() and not name.startswith("-"):
-        return match[0]
-    kind = "password" if re.search(r"(?i)pass|pwd", name) else "secret"
-    return f"{name}{between}[removed: {kind}]"
+    """``name=[removed: password]``."""
+    kind = "password" if re.search(r"(?i)pass|pwd", match[1]) else "secret"
+    return f"{match[1]}{match[2]}[removed: {kind}]"
 
 
 def _program(match: re.Match[str]) -> str:

@@ -19,6 +19,10 @@ def redact(text: str) -> str:
 
 SECRETS = (
     ("password=hunter2", "hunter2"),
+    ("TOKEN password=hunter2", "hunter2"),
+    ("the token: --secret --token hunter2", "hunter2"),
+    ("--token password=hunter2", "hunter2"),
+    ("--token password: hunter2", "hunter2"),
     ("DB_PASSWORD: 's3 cret' next", "s3 cret"),
     ("MYAPP_API_KEY = abc-123", "abc-123"),
     ("HF_TOKEN=plain", "plain"),
