@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import resource
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -40,7 +41,8 @@ PAGE_THREADS = 16
 
 # A connection is an open file, and many systems let a process have 1,024 unless it asks for more.
 _, _most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (_most_files, _most_files))
+with suppress(ValueError, OSError):  # macOS refuses a limit without end
+    resource.setrlimit(resource.RLIMIT_NOFILE, (_most_files, _most_files))
 
 
 def pages_in_threads(threads: int, *, takes_chunks: bool = True) -> bodies.BodyBuffer:

@@ -81,6 +81,9 @@ class BodyBuffer:
         """Appends the body's pieces. Returns False if the client disconnected. Raises BodyRefused."""
         if not scope["path"].startswith("/"):
             raise BodyRefused(HTTPStatus.BAD_REQUEST, "target_invalid", "The request target must be a path.")
+        if not scope["query_string"].isascii():
+            detail = "The query of the request target must be percent-encoded."
+            raise BodyRefused(HTTPStatus.BAD_REQUEST, "target_invalid", detail)
         most, headers = request_limits.max_body(scope["headers"]), dict(scope["headers"])
         if b"transfer-encoding" in headers and not self._takes_chunks:
             detail = "The request must have a Content-Length."
@@ -166,3 +169,9 @@ async def _refuse(send: Send, refused: BodyRefused) -> None:
         headers.append((b"retry-after", b"5"))
     await send({"type": "http.response.start", "status": refused.status.value, "headers": headers})
     await send({"type": "http.response.body", "body": body})
+
+
+async def hang_up(receive: Receive) -> None:
+    """Returns when the client has closed the connection. The body must have been received."""
+    while (await receive())["type"] != "http.disconnect":
+        pass

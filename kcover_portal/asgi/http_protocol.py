@@ -18,6 +18,9 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nContent-Length: 0\
 ONLY_ONCE = frozenset((b"host", b"content-type", b"content-length", b"transfer-encoding"))
 
 
+MAX_AHEAD = 4  # requests that a client may send before the first of them is answered
+
+
 class RefusedHead(ValueError):
     """The head is answered with 400, and its connection is closed."""
 
@@ -34,6 +37,7 @@ class DeadlineProtocol(_Base):  # mypy sees no types in httptools
     _in_head = False
     _head_size = 0  # bytes so far of a head that arrives in several pieces
     _heads_size: ClassVar[int] = 0  # of all connections of this process
+    _idle_size = 0  # bytes of a body since its last piece: lengths of chunks, their extensions, trailers
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -48,23 +52,50 @@ class DeadlineProtocol(_Base):  # mypy sees no types in httptools
         before = self.cycle
         if self._head_timer is None and (before is None or before.response_complete):
             self._expect_head()
+        self._idle_size += len(data)
         super().data_received(data)
         if self.cycle is not before:
             self._stop_head_timer()
-        if self._in_head and not self.transport.is_closing():
+        if self.transport.is_closing():
+            return
+        if self._in_head:
             self._count_head(len(data))
+        elif self._idle_size > request_limits.MAX_HEAD:
+            self.transport.abort()
 
     def on_message_begin(self) -> None:
-        self._in_head = True
+        self._in_head, self._idle_size = True, 0
         super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keeps headers, and no trailers."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._idle_size = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._idle_size = 0
+        super().on_message_complete()
 
     def on_headers_complete(self) -> None:
         """Raises RefusedHead, which the parser's caller answers."""
-        self._in_head = False
+        self._in_head, self._idle_size = False, 0
         self._forget_head()
         self._check_head()
-        self.scope["headers"] = [one for one in self.headers if b"_" not in one[0]]  # trailers go into the other list
+        self.scope["headers"] = [one for one in self.headers if b"_" not in one[0]]
         super().on_headers_complete()
+        if len(self.pipeline) > MAX_AHEAD:
+            raise RefusedHead("too many requests ahead")
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuses a request. It ends the connection only, if the answer would get into that of an earlier request."""
+        if self._is_answering():
+            self.transport.abort()
+        else:
+            super().send_400_response(msg)
 
     def handle_websocket_upgrade(self, *args: Any) -> None:
         self._stop_timers()  # the connection gets another protocol
@@ -90,11 +121,19 @@ class DeadlineProtocol(_Base):  # mypy sees no types in httptools
     def _count_head(self, size: int) -> None:
         self._head_size += size
         DeadlineProtocol._heads_size += size
-        if self._head_size > request_limits.MAX_HEAD:
+        too_large = self._head_size > request_limits.MAX_HEAD
+        if DeadlineProtocol._heads_size > request_limits.MAX_HEADS or (too_large and self._is_answering()):
+            self.transport.abort()
+        elif too_large:
             self.transport.write(TOO_LARGE)
             self.transport.close()
-        elif DeadlineProtocol._heads_size > request_limits.MAX_HEADS:
-            self.transport.abort()
+
+    def _is_answering(self) -> bool:
+        """Returns whether a request that was received whole, or whose answer has begun, is not answered yet."""
+        last = self.cycle
+        if last is None or last.response_complete:
+            return False
+        return bool(self.pipeline) or last.response_started or not last.more_body
 
     def _forget_head(self) -> None:
         if self._head_size:

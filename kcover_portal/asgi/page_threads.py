@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from a2wsgi import WSGIMiddleware
 
-from kcover_portal.asgi.bodies import Message, Receive, Scope, Send
+from kcover_portal.asgi.bodies import Message, Receive, Scope, Send, hang_up
 
 WsgiApplication = Callable[[dict[str, Any], Any], Any]
 
@@ -22,7 +22,7 @@ class PageThreads:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises what the application or the connection raised."""
         body = await receive()
-        hung_up = asyncio.create_task(_hang_up(receive))
+        hung_up = asyncio.create_task(hang_up(receive))
         failed: list[Exception] = []
 
         async def replay() -> Message:
@@ -42,12 +42,6 @@ class PageThreads:
             hung_up.cancel()
         for error in failed:
             raise error
-
-
-async def _hang_up(receive: Receive) -> None:
-    """Returns when the client has closed the connection."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _until_hung_up(application: WsgiApplication) -> WsgiApplication:

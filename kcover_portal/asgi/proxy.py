@@ -4,11 +4,13 @@ In a Kubernetes cluster an Ingress does this. Here requests are sent whole (see 
 with some read-ahead. Hop-by-hop headers are dropped, and the client's address is appended to X-Forwarded-For.
 """
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from kcover_portal.accounts.services import proxies
+from kcover_portal.asgi import bodies
 from kcover_portal.config import deferred
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class Proxy:
         if scope["query_string"]:
             url += "?" + scope["query_string"].decode("ascii")
         body = (await receive()).get("body", b"")
+        hung_up = asyncio.create_task(bodies.hang_up(receive))
         started = False
         try:
             async with self._connections().request(
@@ -58,12 +61,16 @@ class Proxy:
                 await send({"type": "http.response.start", "status": answer.status, "headers": headers})
                 started = True
                 async for chunk in answer.content.iter_any():
+                    if hung_up.done():
+                        return  # closes the connection, so the web server ends the answer too
                     await send({"type": "http.response.body", "body": chunk, "more_body": True})
                 await send({"type": "http.response.body", "body": b""})
         except (aiohttp.ClientError, TimeoutError):
             if started:
                 raise  # the response is truncated, and the client must notice
             await _bad_gateway(scope, send)
+        finally:
+            hung_up.cancel()
 
     async def close(self) -> None:
         if self._session is not None:

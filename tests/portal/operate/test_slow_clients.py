@@ -163,13 +163,56 @@ def test_a_request_in_pieces_and_several_on_one_connection_are_answered(port: in
 
 def test_pipelined_requests_are_answered_in_order(port: int) -> None:
     one = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
-    with closing(slow(port, one * 3)) as client:
-        for _ in range(3):
-            response = http.client.HTTPResponse(client)
-            response.begin()
-            assert (response.status, response.read()) == (200, b"ok\n")
-            break  # the rest may be in the buffer of this response
+    last = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    with closing(slow(port, one * 3 + last)) as client:
+        assert everything(client).count(b"HTTP/1.1 200") == 4
     assert well(port)
+
+
+def everything(client: socket.socket) -> bytes:
+    """What the server sends until it closes the connection."""
+    found = b""
+    with suppress(ConnectionError):
+        while piece := client.recv(65536):
+            found += piece
+    return found
+
+
+def test_requests_far_ahead_of_their_answers_end_the_connection(port: int) -> None:
+    with closing(slow(port, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3_000)) as client:
+        assert everything(client).count(b"HTTP/1.1 200") < 3_000
+    assert well(port)
+
+
+@pytest.mark.parametrize(
+    "endless",
+    ["1;x=", "5\r\n12345\r\n0\r\nX-A: ", "0\r\n" + "X-A: a\r\n" * 100],
+    ids=["extension", "trailer", "trailers"],
+)
+def test_what_is_no_piece_of_a_body_has_an_end(endless: str, tmp_path: Path) -> None:
+    head = "POST /sign-in/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with limited("live", tmp_path, head=NO_DEADLINE_SECONDS) as port, closing(slow(port, head + endless)) as client:
+
+        def is_over() -> bool:
+            with suppress(OSError):
+                client.sendall(b"X-A: a\r\n" * 500 if "\n" in endless[-1] else b"x" * 5_000)
+            return ended(client)
+
+        waiting.until(is_over, "the connection to end")
+        assert well(port)
+
+
+def test_a_refusal_never_gets_into_the_answer_of_an_earlier_request(port: int) -> None:
+    with closing(slow(port, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\nnonsense\r\n\r\n")) as client:
+        found = everything(client)
+    assert found.count(b"HTTP/1.1") <= 1 or b"ok\nHTTP/1.1 400" in found
+    assert b"400" not in found or b"200" in found
+
+
+def test_a_query_that_is_not_ascii_is_refused(port: int) -> None:
+    with closing(slow(port, "")) as client:
+        client.sendall("GET /healthz?a=é HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        assert everything(client).startswith(b"HTTP/1.1 400")
 
 
 def test_a_client_that_waits_for_100_continue_may_send_its_body(port: int) -> None:

@@ -107,6 +107,14 @@ def test_an_answer_that_nobody_takes_ends(port: int, folder: Path, path: str) ->
     assert asked(port, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")["REQUEST_METHOD"] == "GET"
 
 
+def test_an_answer_that_is_handed_on_ends_with_its_client(port: int, folder: Path) -> None:
+    with running("kcover_portal.asgi:application", folder, KCOVER_WEB_URL=f"http://127.0.0.1:{port}") as front:
+        (folder / "ended").unlink(missing_ok=True)
+        with closing(slow(front, "GET /endless HTTP/1.1\r\nHost: x\r\n\r\n")) as client:
+            assert client.recv(1000)
+        waiting.until((folder / "ended").exists, "the answer to end")
+
+
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[int, psutil.Process]]:
     """The main process of two, and their port."""
