@@ -18,6 +18,8 @@ _SECRET_NAMES = (
     r"|encryption[-_]?key|credentials?|authorization|cookie|session[-_]?id|ssh[-_]?key|accountkey))"
 )
 _IS = r"[\"']?\s*[=:]\s*"
+# Names, and options of which the value follows after a space, that stand where the value of a secret is looked for.
+_MORE_NAMES = rf"(?:-{{0,2}}{_SECRET_NAMES}{_IS}|-{{1,2}}{_SECRET_NAMES}\s+(?=\S))*"
 _QUOTED_OR_WORD = r"(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&\"']+)"
 _PEM_BEGIN, _PEM_END = re.compile(r"-----BEGIN [A-Z0-9 ]*KEY( BLOCK)?-----"), re.compile(r"-----END [A-Z0-9 ]*KEY")
 _IPV4 = r"(?<![\d.])(?:\d{1,3}\.){3}\d{1,3}(?![\d.]*\d)"
@@ -65,7 +67,7 @@ def _rules() -> tuple[Rule, ...]:
         (
             re.compile(
                 rf"(?i)(?<![\w-])(-{{0,2}}{_SECRET_NAMES})({_IS})(?!\[removed)"
-                rf"(?:-{{0,2}}{_SECRET_NAMES}{_IS})*{_QUOTED_OR_WORD}"
+                rf"{_MORE_NAMES}{_QUOTED_OR_WORD}"
             ),
             _secret,
         ),
@@ -73,7 +75,7 @@ def _rules() -> tuple[Rule, ...]:
         (
             re.compile(
                 rf"(?i)(?<![\w-])(-{{1,2}}{_SECRET_NAMES})(\s+(?=\S))(?!\[removed)"
-                rf"(?:-{{1,2}}{_SECRET_NAMES}\s+(?=\S))*{_QUOTED_OR_WORD}"
+                rf"{_MORE_NAMES}{_QUOTED_OR_WORD}"
             ),
             _secret,
         ),
