@@ -1,11 +1,14 @@
 """What a message says as a line of the kernel. It is read once, and kept as plain JSON beside the message."""
 
+import functools
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from kcover.faults import nvlink5, xid
+
+RULES = 1  # raise it when ``read`` finds something else in a message, for a reason other than nvlink5's table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +36,7 @@ class LineReading:
 
     def to_json(self, message: str) -> dict[str, Any]:
         """The reading of this message as plain JSON, without what it does not say."""
-        found: dict[str, Any] = {"of": _digest(message)}
+        found: dict[str, Any] = {"of": _digest(message), "by": _current()}
         if self.fault:
             found |= {"fault": self.fault, "span": list(self.span)}
         if self.fatal is not None:
@@ -61,14 +64,24 @@ def kept(stored: Mapping[str, Any], message: str) -> LineReading:
     """The reading that ``to_json`` made of this message.
 
     A message without one is read anew. So is one that another message has replaced: an older portal changes the
-    message, and not the reading.
+    message, and not the reading. So is one that another revision of the parser made, which may have judged otherwise.
     """
-    if stored.get("of") != _digest(message):
+    if stored.get("of") != _digest(message) or stored.get("by") != _current():
         return read(message)
     begin, end = stored.get("span", (0, 0))
     return LineReading(
         fault=stored.get("fault", ""), fatal=stored.get("fatal"), cause=stored.get("cause"), span=(begin, end)
     )
+
+
+def revision(rules: int, table: bytes) -> int:
+    """What tells readings of parsers apart that may judge differently. ``table``: as of ``nvlink5.table``."""
+    return zlib.crc32(table, rules)
+
+
+@functools.cache
+def _current() -> int:
+    return revision(RULES, nvlink5.table())
 
 
 def _digest(message: str) -> int:

@@ -109,9 +109,14 @@ def decode(line: FaultLine) -> LinkEvent | None:
     )
 
 
+def table() -> bytes:
+    """NVIDIA's verdicts, by which ``is_fatal`` goes: ``data/nvlink5.json`` as it is."""
+    return importlib.resources.files("kcover.faults").joinpath("data", "nvlink5.json").read_bytes()
+
+
 @functools.cache
 def _verdicts() -> Mapping[tuple[int, str, int, int], _Verdict]:
-    content = json.loads(importlib.resources.files("kcover.faults").joinpath("data", "nvlink5.json").read_text("utf-8"))
+    content = json.loads(table())
     return {
         (row["code"], unit, row["subcode"], row["error_status"]): _Verdict(
             row["fatal"], row["action"], row["investigation"]

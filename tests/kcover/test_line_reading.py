@@ -61,6 +61,21 @@ def test_a_reading_of_another_message_does_not_count() -> None:
     assert line_reading.kept(none, FATAL).fatal is True
 
 
+def test_a_reading_by_another_parser_does_not_count() -> None:
+    now = line_reading.read(FATAL).to_json(FATAL)
+    old = now | {"fatal": False}
+    assert line_reading.kept(old, FATAL).fatal is False  # the same parser: what it stored counts
+    table = nvlink5.table()
+    assert now["by"] == line_reading.revision(line_reading.RULES, table)
+    others = (
+        line_reading.revision(line_reading.RULES + 1, table),
+        line_reading.revision(line_reading.RULES, table.replace(b'"fatal": true', b'"fatal": false', 1)),
+    )
+    assert [line_reading.kept(old | {"by": by}, FATAL).fatal for by in others] == [True, True]
+    del old["by"]  # of a parser that wrote none
+    assert line_reading.kept(old, FATAL).fatal is True
+
+
 def test_a_message_without_a_reading_is_read() -> None:
     assert line_reading.kept({}, FATAL) == line_reading.read(FATAL)
     assert line_reading.kept({}, "") == LineReading()

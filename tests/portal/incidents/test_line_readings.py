@@ -51,7 +51,7 @@ def test_the_reading_is_stored_and_follows_a_worse_line(
 def test_a_message_that_is_no_line_has_a_reading_too(deliver: Callable[..., wire.Answer], now: datetime) -> None:
     deliver(report(xid(message="reported without its line"), now=now))
     row = Incident.objects.get()
-    assert row.line_reading.keys() == {"of"}
+    assert row.line_reading.keys() == {"of", "by"}
     assert row.line == line_reading.LineReading()
 
 
