@@ -26,8 +26,7 @@ def reading_of(seen: fault.Fault) -> Reading:
             "severity": seen.severity,
             "is_user_fault": seen.weight is not Weight.NODE,
             "cause": None,
-            "message": seen.message,
-            "line_reading": line.to_json(seen.message),
+            **message_columns(seen.message, line),
             "because": {},
         }
     kind, code = (seen.kind, str(seen.code)) if seen.kind in fault.NUMERIC_KINDS else line.name
@@ -37,10 +36,14 @@ def reading_of(seen: fault.Fault) -> Reading:
         "severity": catalog.severity(kind, numeric, fatal=fatal) if numeric is not None else _severity_of(seen),
         "is_user_fault": numeric is not None and catalog.is_user_fault(kind, numeric, cause=cause, fatal=fatal),
         "cause": cause,
-        "message": seen.message,
-        "line_reading": line.to_json(seen.message),
+        **message_columns(seen.message, line),
         "because": because_of(seen),
     }
+
+
+def message_columns(message: str, line: LineReading | None = None) -> dict[str, Any]:
+    """The columns that a message sets: itself, and what it says as a line. ``line``: None if it is not read yet."""
+    return {"message": message, "line_reading": (line or line_reading.read(message)).to_json(message)}
 
 
 def _severity_of(seen: fault.Fault) -> str:

@@ -16,7 +16,7 @@ from kcover.faults import fault
 from kcover_portal.fleet.models import Node
 from kcover_portal.incidents.models import Incident
 from kcover_portal.incidents.services.fault_groups import FaultGroup
-from kcover_portal.incidents.services.fault_readings import Identity, Reading, weight, worst_of
+from kcover_portal.incidents.services.fault_readings import Identity, Reading, message_columns, weight, worst_of
 from kcover_portal.lib.prepared import Prepared
 
 MAX_OPEN_INCIDENTS_PER_KIND = 64  # of one node; twice: of real faults, and of the others together
@@ -102,7 +102,7 @@ def columns(incident: Incident | None, identities: Iterable[Identity], *, limit:
     return {
         "fault_digests": kept,
         "because": because.to_json(),
-        "message": str(because),
+        **message_columns(str(because)),
         "cause": None,
         "gpu_uuid": "",
     }

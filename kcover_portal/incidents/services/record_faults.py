@@ -29,7 +29,7 @@ from kcover_portal.incidents.services import (
     told_checks,
 )
 from kcover_portal.incidents.services.fault_groups import FaultGroup, group_of, latest_incidents
-from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, worst
+from kcover_portal.incidents.services.fault_readings import Identity, Reading, identity_of, message_columns, worst
 from kcover_portal.incidents.services.source_fault import SourceFault
 from kcover_portal.incidents.services.timed_fault import TimedFault
 from kcover_portal.lib import doorbell
@@ -271,7 +271,7 @@ def keep_cluster_incident(
         state=Incident.State.OPEN,
         defaults={
             "severity": "fatal",
-            "message": str(because),
+            **message_columns(str(because)),
             "because": because.to_json(),
             "opened_at": now,
             "last_at": now,

@@ -9,6 +9,7 @@ from django.db.models import Sum
 from django.test.utils import CaptureQueriesContext
 
 from kcover import reasons, wire
+from kcover.faults import line_reading
 from kcover.faults.fault import OVERFLOW, Fault
 from kcover_portal.fleet.models import Cluster, Node
 from kcover_portal.incidents import services
@@ -76,6 +77,28 @@ def test_a_report_opens_a_bounded_number_of_incidents(deliver: Deliver, now: dat
     assert counted().because["code"] == "faults_overflow"
     assert Incident.objects.aggregate(total=Sum("count"))["total"] == 1_000
     assert Occurrence.objects.filter(incident=counted()).count() <= occurrences.MAX_ROWS
+
+
+def test_the_stored_reading_is_of_the_message_that_counts(deliver: Deliver, now: datetime) -> None:
+    lines = [
+        f"nvidia-nvswitch0: SXid (PCI:0000:c1:00.0): {20000 + n}, Fatal, Link 30 LTSSM Fault Up" for n in range(80)
+    ]
+    faults = [
+        Fault(kind="sxid", code=20000 + n, pci="0000:c1:00.0", source="kmsg", message=line, sequence=n)
+        for n, line in enumerate(lines)
+    ]
+    for some in (faults[:70], faults[70:]):  # it is opened, and changed
+        deliver(report(*some, now=now))
+        found = counted()
+        assert found.because["code"] == "faults_overflow"
+        assert found.line_reading == line_reading.read(found.message).to_json(found.message)
+        assert found.line.fault == ""
+
+
+def test_a_storm_and_its_like_store_the_reading_of_their_message(east: Cluster, now: datetime) -> None:
+    because = reasons.of("faults_overflow", count=1, limit=1)
+    found, _ = services.keep_cluster_incident(east, kind="storm", code="x", because=because, now=now)
+    assert found.line_reading == line_reading.read(str(because)).to_json(str(because))
 
 
 def test_the_bound_of_open_incidents_is_by_kind(deliver: Deliver, now: datetime) -> None:
