@@ -111,12 +111,37 @@ def kept(data: Mapping[str, Any]) -> Reason | None:
 def says(reason: Reason | None, *codes: str) -> bool:
     """Returns whether the reason, or one that it is made up of, has one of these codes.
 
+    Raises KeyError for a code that has no sentence.
+    """
+    return bool(saying(reason, *codes))
+
+
+def saying(reason: Reason | None, *codes: str) -> tuple[Reason, ...]:
+    """The reasons that make up this one and have one of these codes. Raises KeyError for a code without a sentence."""
+    wanted = known(*codes)
+    return tuple(part for part in reason.parts if part.code in wanted) if reason is not None else ()
+
+
+def stored_saying(data: Mapping[str, Any], *codes: str) -> tuple[Reason, ...]:
+    """``saying`` of a JSON column of a row. A reason that this version does not know says none of them.
+
+    A newer version may have stored it. Raises KeyError for a code without a sentence among ``codes``.
+    """
+    try:
+        reason = kept(data)
+    except ValueError:
+        reason = None
+    return saying(reason, *codes)
+
+
+def known(*codes: str) -> tuple[str, ...]:
+    """The codes, for a rule that goes by them, such as a condition on a column.
+
     Raises KeyError for a code that has no sentence, so that no rule goes by a sentence that was renamed.
     """
-    unknown = {*codes} - FIELDS.keys()
-    if unknown:
-        raise KeyError(f"no sentence has the code {sorted(unknown)[0]}")
-    return reason is not None and any(part.code in codes for part in reason.parts)
+    if unknown := sorted({*codes} - FIELDS.keys()):
+        raise KeyError(f"no sentence has the code {unknown[0]}")
+    return codes
 
 
 def text(data: Mapping[str, Any], translate: Translate = str) -> str:

@@ -82,7 +82,7 @@ def _trouble(source: Source, *, is_failing: bool, now: datetime) -> reasons.Reas
     behind = now - read_until(source)
     if behind > LATE_AFTER + timedelta(seconds=source.settings.get("interval", 0)):
         return reasons.of("source_late", source=source.name, behind=reasons.span(behind))
-    return source.why if reasons.says(source.why, *PARTLY_READ) else None
+    return source.why if reasons.stored_saying(source.error, *PARTLY_READ) else None
 
 
 def read_until(source: Source) -> datetime:

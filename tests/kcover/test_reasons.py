@@ -1,6 +1,7 @@
 """Reasons: as data, as English, as any other language."""
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -212,5 +213,24 @@ def test_a_code_is_asked_for_by_a_name_that_exists() -> None:
     assert reasons.says(reasons.both(reasons.of("shadow"), PAUSED), "shadow")
     assert not reasons.says(PAUSED, "shadow")
     assert not reasons.says(None, "shadow")
-    with pytest.raises(KeyError):
-        reasons.says(None, "shadow", "renamed")
+    assert reasons.known("shadow", "paused_because") == ("shadow", "paused_because")
+    asked: tuple[Callable[[], object], ...] = (
+        lambda: reasons.says(None, "shadow", "renamed"),
+        lambda: reasons.stored_saying({}, "renamed"),
+        lambda: reasons.known("renamed"),
+    )
+    for ask in asked:
+        with pytest.raises(KeyError):
+            ask()
+
+
+def test_the_part_of_a_reason_that_says_something_is_found() -> None:
+    joined = reasons.both(reasons.of("shadow"), PAUSED)
+    assert reasons.saying(joined, "paused_because") == (PAUSED,) == reasons.stored_saying(joined.to_json(), PAUSED.code)
+    assert reasons.saying(None, "shadow") == ()
+
+
+def test_a_stored_reason_that_this_version_does_not_know_says_nothing() -> None:
+    newer = {"code": "of_a_newer_version", "params": {}}
+    joined = {"code": "all", "params": {"reasons": [reasons.of("shadow").to_json(), newer]}}
+    assert [reasons.stored_saying(stored, "shadow") for stored in ({}, newer, joined)] == [(), (), ()]

@@ -24,6 +24,6 @@ def digest_of_effects(found: tuple[Problem, ...]) -> str:
 
 
 def _switches_off(reason: reasons.Reason) -> bool:
-    if reasons.says(reason, "same_priority"):
-        return bool(dict(reason.params)["note"])
-    return reasons.says(reason, "rule_covered", "rule_shadowed")
+    tied = reasons.saying(reason, "same_priority")
+    never_runs = any(dict(part.params)["note"] for part in tied)
+    return never_runs or reasons.says(reason, "rule_covered", "rule_shadowed")

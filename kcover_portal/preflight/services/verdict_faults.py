@@ -47,8 +47,7 @@ def _why(report: PreflightReport) -> reasons.Reason:
     if report.verdict == Verdict.ABNORMAL:
         failed = preflight.read(report.body).failed_checks
         return reasons.of("preflight_abnormal", node=report.node.name, checks=", ".join(failed))
-    found = map(reasons.from_json, report.run.because)
-    slow = (reason for reason in found if reasons.says(reason, "preflight_slow"))
+    slow = (part for stored in report.run.because for part in reasons.stored_saying(stored, "preflight_slow"))
     return next(reason for reason in slow if dict(reason.params)["node"] == report.node.name)
 
 

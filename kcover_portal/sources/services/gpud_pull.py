@@ -177,7 +177,7 @@ def _note_silent(source: Source, state: State, *, total: int, now: datetime) -> 
     """Tells which nodes did not answer. Raises NotRead if none did."""
     silent = {name: kept["why"] for name, kept in sorted(state["nodes"].items()) if "why" in kept}
     if not silent:
-        if reasons.says(source.why, "source_nodes_silent"):
+        if reasons.stored_saying(source.error, "source_nodes_silent"):
             source_settings.note_error(source, None, now=now)
         return
     node, why = next(iter(silent.items()))

@@ -276,7 +276,7 @@ def _tell(turn: Turn, *, now: datetime) -> None:
     """Tells what could not be read. Raises NotRead if nothing could be read."""
     source = turn.source
     if not turn.problems:
-        if reasons.says(source.why, "source_logs_unread"):
+        if reasons.stored_saying(source.error, "source_logs_unread"):
             source_settings.note_error(source, None, now=now)
         return
     first, error = next(iter(sorted(turn.problems.items())))

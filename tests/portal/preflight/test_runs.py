@@ -97,6 +97,18 @@ def test_inv_41_order_duplicates_and_which_end_told_change_nothing(world: World,
     assert services.report_verdicts(now=world.now) == 0
 
 
+def test_the_verdict_on_a_node_is_found_among_what_a_newer_version_said(world: World) -> None:
+    for body in reports("both"):
+        run = receive(world, body).run
+    (slow,) = run.because
+    newer = {"code": "of_a_newer_version", "params": {}}
+    joined = reasons.both(reasons.of("preflight_abnormal", node="gpu-9", checks="nccl"), reasons.from_json(slow))
+    PreflightRun.objects.update(because=[newer, joined.to_json()])
+    assert services.report_verdicts(now=world.now) == 1
+    why = dict(reasons.from_json(Incident.objects.get().because).params)["why"]
+    assert why == reasons.from_json(slow)
+
+
 def test_inv_41_missing_reports_mean_incomplete_never_slow(world: World) -> None:
     for body in reports("both")[:3]:
         taken = receive(world, body)

@@ -135,6 +135,13 @@ def test_a_source_that_is_behind_is_told(east: Cluster, stand_ins: StandIns, now
     assert "source loki" not in checks(late)
 
 
+def test_the_error_of_a_newer_version_is_no_trouble(east: Cluster, stand_ins: StandIns, now: datetime) -> None:
+    row = pull(add(east, "loki", now=now, url=stand_ins.url), at=now)
+    Source.objects.update(error={"code": "of_a_newer_version", "params": {}})
+    row.refresh_from_db()
+    assert queries.troubles([row], now=now) == {}
+
+
 def test_a_request_that_is_none_is_told_until_the_next_good_one(
     alertmanager: Sender, alert, east: Cluster, now: datetime
 ) -> None:
