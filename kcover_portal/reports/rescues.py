@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from django.db.models import Max, Q, QuerySet
 
-from kcover import actions
+from kcover import actions, reasons
 from kcover.actions import quarantine_device
 from kcover.reports import downtime
 from kcover.reports.records import Isolation, Run, Span, Work
@@ -20,7 +20,7 @@ ISOLATING: Final = actions.names(lambda spec: spec.isolates and spec.place[0] is
 OF_A_PART: Final = Q(name=quarantine_device.SPEC.name, progress__isolated=quarantine_device.DEVICE)
 RETURNING: Final = actions.names(lambda spec: spec.returns_node)
 RELEASE: Final = "release"
-STILL_CORDONED: Final = "release_still_cordoned"  # a release that changed nothing
+STILL_CORDONED: Final = reasons.known("release_still_cordoned")  # a release that changed nothing
 HOLDS: Final = ("rescue.held", "step.held", "guard.refused")
 TOUCHES: Final = ("rescue.approved", "step.retried", "step.skipped")
 MARKS_GONE: Final = "marks.gone"  # others removed what the portal did
@@ -83,7 +83,7 @@ def _changes(chosen: QuerySet[Rescue], *, since: datetime, until: datetime) -> l
 
 def changing(rows: QuerySet[Step]) -> QuerySet[Step]:
     """Those of the steps that took a node out of scheduling or returned it."""
-    released = Q(name=RELEASE) & ~Q(because__code=STILL_CORDONED)
+    released = Q(name=RELEASE) & ~Q(because__code__in=STILL_CORDONED)
     rows = rows.filter(Q(name__in=(ISOLATING | RETURNING) - {RELEASE}) | released, state=Step.State.DONE)
     return rows.exclude(OF_A_PART)
 

@@ -106,5 +106,5 @@ def _waits_for_probes(row: Validation, profile: profiles.Profile, run: CheckRun,
     if row.rescue_id is None or run.finished_at is None or now - run.finished_at >= PROBES_WITHIN:
         return False
     found = _probes(list(row.nodes.values_list("node", flat=True)), profile.probes)
-    codes = {result.get(node_checks.BECAUSE, {}).get("code") for results in found.values() for result in results}
-    return "probe_before_boot" in codes
+    notes = [result.get(node_checks.BECAUSE, {}) for results in found.values() for result in results]
+    return any(reasons.stored_saying(note, "probe_before_boot") for note in notes)

@@ -41,7 +41,9 @@ WAIT_POLL = timedelta(seconds=20)
 SILENT_POLL = timedelta(seconds=5)  # while the mode forbids calls, or the cluster does not answer
 CLEANUP_POLL = timedelta(seconds=10)
 JOBS_KEPT = timedelta(hours=25)  # the cluster deletes Jobs a day after they ended
-GIVEN_UP = ("pair_node_busy", "pair_node_not_ready", "pair_node_in_rescue", "pair_node_excluded", "pair_node_gone")
+GIVEN_UP = reasons.known(
+    *("pair_node_busy", "pair_node_not_ready", "pair_node_in_rescue", "pair_node_excluded", "pair_node_gone")
+)
 
 State, TestState = PairPlan.State, PairTest.State
 
