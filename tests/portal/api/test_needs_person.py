@@ -12,6 +12,7 @@ from kcover.needs import Need
 from kcover_portal import needs_person
 from kcover_portal.api.v1.rescues import needs_person as door
 from kcover_portal.fleet.models import Cluster
+from kcover_portal.needs.queries import items
 from tests.portal.api.conftest import WATCH_FAILURE, WHY, Api, add_fault, add_node, caller, fields, problem
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +23,10 @@ def by_kind(api: Api, query: str = "") -> dict[str, dict[str, Any]]:
     found = {row["kind"]: row for row in rows}
     assert len(found) == len(rows)
     return found
+
+
+def test_each_kind_has_its_rows_and_its_shape_in_the_order_of_the_kinds() -> None:
+    assert list(needs_person._ROWS) == list(Need) == list(items._SHAPES)
 
 
 def test_every_kind_is_listed_with_its_row(waiting: dict[str, str], viewer: Api, now: datetime) -> None:
