@@ -11,7 +11,7 @@ class Need(StrEnum):
     RESCUE = "rescue"  # a rescue that was left to people
     APPROVAL = "approval"  # a rescue that waits for an answer
     INCIDENT = "incident"  # a fault that no rescue handles
-    JOB = "job"  # an order about a training job that waits for a person
+    JOB = "job"  # an order about a training job that was left to people
     REPAIR = "repair"  # a repair that is overdue, or has no owner or no date
     PART = "part"  # a part that was taken back, left with faults, or is reported by two nodes
     WATCH = "watch"  # a cluster that the watch cannot read

@@ -149,7 +149,7 @@ def _why(cluster: Cluster) -> str:
 
 
 def waiting(user: User) -> dict[str, int]:
-    """The number of rescues that wait for a person, by navigation entry."""
+    """The number of rescues that need attention, by navigation entry."""
     return accounts.visible(user, Rescue.objects.all()).aggregate(
         approvals=Count("pk", filter=needs_person.AWAITING_APPROVAL),
         rescues=Count("pk", filter=needs_person.LEFT_TO_PEOPLE),

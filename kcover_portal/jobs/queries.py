@@ -134,7 +134,7 @@ def of_incidents(incidents: Collection[int]) -> dict[int, list[FailedJob]]:
 
 
 def left_to_people() -> QuerySet[JobOrder]:
-    """Orders that wait for a person: the one definition for lists, counts, metrics and notifications."""
+    """Orders that need attention: the one definition for lists, counts, metrics and notifications."""
     return JobOrder.objects.filter(state=JobOrder.State.HELD)
 
 
