@@ -9,6 +9,8 @@ from typing import Any
 
 from django.utils.functional import Promise
 
+from kcover import reasons
+
 Words = str | Promise
 WordsOfKind = Words | Callable[[str], Words]  # the same for all kinds of rows, or how to get them for a kind
 
@@ -82,10 +84,15 @@ class Flag(Column):
 
 @dataclass(frozen=True, kw_only=True)
 class Number(Column):
-    """A whole number from 0 to ``most``. ``null``: it may also be none."""
+    """A whole number from 0 to ``most``. ``null``: it may also be none. ``outside``: what to say about another one."""
 
     most: int
     null: bool = False
+    outside: Callable[[int], reasons.Reason] = lambda most: reasons.of("seconds_out_of_range", most=most)
+
+    def fits(self, value: int | None) -> bool:
+        """Returns whether a row may have the value."""
+        return self.null if value is None else 0 <= value <= self.most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from kcover_portal import encryption
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
-from kcover_portal.settings_rows.columns import Column, Pairs, Words
+from kcover_portal.settings_rows.columns import Column, Number, Pairs, Words
 
 NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 Row = TypeVar("Row", bound=models.Model)
@@ -184,6 +184,9 @@ class Resource(Generic[Row]):
             column = known[name]
             kept = getattr(row, column.field) if isinstance(column, Pairs) else None
             setattr(row, column.field, {**kept, **value} if kept else value)
+        for column in self.columns_of(self._kind(row)):
+            if isinstance(column, Number) and not column.fits(getattr(row, column.field)):
+                raise FieldError(column.name, column.outside(column.most))
         try:
             self.check(row, given)
         except encryption.SecretUnreadable as unreadable:

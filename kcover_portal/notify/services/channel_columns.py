@@ -6,13 +6,13 @@ from typing import Final
 from django.conf import settings
 from django.utils.translation import gettext_lazy as _
 
+from kcover import reasons
 from kcover_portal.notify.models import Channel
 from kcover_portal.notify.senders import pagers
 from kcover_portal.settings_rows import Choice, Flag, Number, Person, Recipients, Secret, Text
 from kcover_portal.settings_rows.columns import Words
 
 MAX_RECIPIENTS: Final = 20
-MAX_BATCHING, MAX_INTERVAL, MAX_REMIND = 3600, 86_400, 30 * 86_400  # seconds
 # Kinds that may have a secret beside their address: a signing key, or a pager's key.
 SIGNS: Final = (Channel.Kind.WEBHOOK, Channel.Kind.DINGTALK, Channel.Kind.FEISHU, *Channel.PAGERS)
 _ADDRESSED: Final = [kind for kind in Channel.Kind.values if kind != Channel.Kind.MAIL]
@@ -86,7 +86,7 @@ COLUMNS: Final = (
         hint=_("Events within this time become one message."),
         required=True,
         initial=10,
-        most=MAX_BATCHING,
+        most=3600,
     ),
     Number(
         name="min_interval",
@@ -94,7 +94,7 @@ COLUMNS: Final = (
         hint=_("Minimum time between messages."),
         required=True,
         initial=60,
-        most=MAX_INTERVAL,
+        most=86_400,
     ),
     Number(
         name="remind",
@@ -103,8 +103,9 @@ COLUMNS: Final = (
             "Sends an open approval request once more after this time. Blank: after half of its lifetime. 0: never."
         ),
         kinds=_WRITTEN,
-        most=MAX_REMIND,
+        most=30 * 86_400,
         null=True,
+        outside=lambda most: reasons.of("remind_out_of_range", most=most),
     ),
     Text(
         name="quiet_hours",

@@ -25,14 +25,7 @@ from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
 from kcover_portal.notify.senders import pagers
-from kcover_portal.notify.services.channel_columns import (
-    COLUMNS,
-    MAX_BATCHING,
-    MAX_INTERVAL,
-    MAX_RECIPIENTS,
-    MAX_REMIND,
-    SIGNS,
-)
+from kcover_portal.notify.services.channel_columns import COLUMNS, MAX_RECIPIENTS, SIGNS
 from kcover_portal.policies import queries as policies
 from kcover_portal.rescue.control import notify_steps
 from kcover_portal.settings_rows import Given, Resource
@@ -58,7 +51,8 @@ class _Channels(Resource[Channel]):
                 "language", reasons.of("language_unknown", language=repr(row.language), known=", ".join(languages))
             )
         _check_person(row)
-        _check_times(row)
+        if row.remind is not None and row.kind in Channel.PAGERS:
+            raise FieldError("remind", reasons.of("remind_of_pager"))
         _check_schedule(row)
         if row.for_owners and (row.kind in Channel.PAGERS or row.person is not None):
             raise FieldError("for_owners", reasons.of("owners_of_channel"))
@@ -138,16 +132,6 @@ def _check_person(row: Channel) -> None:
         raise FieldError("person", reasons.of("person_of_pager"))
     if not row.person.is_active:
         raise FieldError("person", reasons.of("person_disabled"))
-
-
-def _check_times(row: Channel) -> None:
-    for name, most in (("batching", MAX_BATCHING), ("min_interval", MAX_INTERVAL)):
-        if not 0 <= getattr(row, name) <= most:
-            raise FieldError(name, reasons.of("seconds_out_of_range", most=most))
-    if row.remind is not None and row.kind in Channel.PAGERS:
-        raise FieldError("remind", reasons.of("remind_of_pager"))
-    if row.remind is not None and not 0 <= row.remind <= MAX_REMIND:
-        raise FieldError("remind", reasons.of("remind_out_of_range", most=MAX_REMIND))
 
 
 def _check_schedule(row: Channel) -> None:

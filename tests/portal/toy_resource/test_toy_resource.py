@@ -184,9 +184,10 @@ def test_what_did_not_change_leaves_no_entry_and_two_deletions_are_one(cluster: 
     row = beacon(cluster, now)
     by: dict[str, Any] = {"actor": "user:ada", "now": now}
     BEACONS.change(row, {"seconds": 60, "url": URL}, **by)
-    with pytest.raises(FieldError) as refused:
-        BEACONS.change(row, {"pigeon": 1}, **by)
-    assert (refused.value.field, refused.value.reason.code) == ("pigeon", "setting_unknown")
+    for given, code in (({"pigeon": 1}, "setting_unknown"), ({"seconds": 3601}, "seconds_out_of_range")):
+        with pytest.raises(FieldError) as refused:
+            BEACONS.change(row, given, **by)
+        assert ({refused.value.field}, refused.value.reason.code) == (set(given), code)
     twin = Beacon.objects.get()
     BEACONS.delete(row, **by)
     for act in (lambda: BEACONS.delete(twin, **by), lambda: BEACONS.change(twin, {"seconds": 5}, **by)):
