@@ -32,7 +32,8 @@ class Resource(Generic[Row]):
     none. ``created``, ``changed`` and ``deleted``: its entries.
 
     ``verb``: the right to see and set the rows; in the row's cluster if rows have one, else everywhere.
-    ``name_invalid``: what to say about a name that is wrong. ``name_hint``: what the console says about names.
+    ``name_invalid`` and ``name_taken``: what to say about a name that is wrong, or that another row has.
+    ``taken_conflicts``: the latter is a conflict. ``name_hint``: what the console says about names.
     ``related`` and ``fetched``: the rows that each row names, and those that name it, which lists read with it.
     ``has_cluster``: a row is about one cluster, and its entries are in that cluster's part of the audit log.
     ``rings``: the topic of live pages that each act rings.
@@ -46,6 +47,8 @@ class Resource(Generic[Row]):
     changed: Callable[..., audit.Act]
     deleted: Callable[..., audit.Act]
     name_invalid: reasons.Reason
+    name_taken: Callable[[str], reasons.Reason]
+    taken_conflicts: bool = False
     name_hint: Words = ""
     making: tuple[Column, ...] = ()
     kinds: tuple[str, ...] = ()
@@ -53,10 +56,6 @@ class Resource(Generic[Row]):
     fetched: tuple[str, ...] = ()
     has_cluster: bool = False
     rings: str = ""
-
-    def taken(self, name: str) -> FieldError:
-        """The error for a name that another row has."""
-        raise NotImplementedError
 
     def unknown_kind(self, kind: str) -> FieldError:
         """The error for a kind of which people make no rows."""
@@ -123,7 +122,7 @@ class Resource(Generic[Row]):
                 act = self.created(settings=self._shown(row), **self._identity(row), **more)
                 self._record(row, act, actor=actor, now=now)
         except IntegrityError as error:
-            raise self.taken(new.name) from error
+            raise FieldError("name", self.name_taken(new.name), conflict=self.taken_conflicts) from error
         return row
 
     def change(self, row: Row, given: Given, *, actor: str, reason: str = "", now: datetime) -> Row:

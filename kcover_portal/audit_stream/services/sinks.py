@@ -22,9 +22,6 @@ WHOLE: Final = "whole"
 class _Sinks(Resource[Sink]):
     """Sinks. A new one receives what happens from now on, or everything."""
 
-    def taken(self, name: str) -> FieldError:
-        return FieldError("name", reasons.of("sink_exists", sink=name), conflict=True)
-
     def check(self, row: Sink, given: Given) -> None:
         """Raises FieldError unless topics, address, secret and options fit the kind of the sink."""
         if "incoming_secret" in given:
@@ -99,4 +96,6 @@ SINKS: Final = _Sinks(
     changed=audit.SinkChanged,
     deleted=audit.SinkDeleted,
     name_invalid=reasons.of("sink_name_invalid"),
+    name_taken=lambda name: reasons.of("sink_exists", sink=name),
+    taken_conflicts=True,
 )

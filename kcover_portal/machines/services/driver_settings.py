@@ -19,9 +19,6 @@ MAX_NAME, MAX_PASSWORD = 200, 200  # characters
 class _Drivers(Resource[Driver]):
     """Machine drivers."""
 
-    def taken(self, name: str) -> FieldError:
-        return FieldError("name", reasons.of("driver_exists", driver=name))
-
     def check(self, row: Driver, given: Given) -> None:
         """Raises FieldError unless settings and credentials fit the kind of the driver."""
         try:
@@ -84,4 +81,5 @@ DRIVERS: Final = _Drivers(
     changed=audit.DriverChanged,
     deleted=audit.DriverDeleted,
     name_invalid=reasons.of("driver_name_invalid"),
+    name_taken=lambda name: reasons.of("driver_exists", driver=name),
 )

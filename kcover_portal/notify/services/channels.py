@@ -36,9 +36,6 @@ SHORTEST_SECRET: Final = 16
 class _Channels(Resource[Channel]):
     """Channels."""
 
-    def taken(self, name: str) -> FieldError:
-        return FieldError("name", reasons.of("channel_exists", channel=name))
-
     def check(self, row: Channel, given: Given) -> None:
         """Raises FieldError unless the settings fit the kind of the channel."""
         if row.kind in Channel.PAGERS and not encryption.is_set(row, "url"):
@@ -225,5 +222,6 @@ CHANNELS: Final = _Channels(
     deleted=audit.ChannelDeleted,
     name_hint=_("The name that rules use, e.g. on-call. Cannot be changed later."),
     name_invalid=reasons.of("channel_name_invalid"),
+    name_taken=lambda name: reasons.of("channel_exists", channel=name),
     rings="notify",
 )

@@ -50,9 +50,6 @@ def note_error(source: Source, reason: reasons.Reason | None, *, now: datetime) 
 class _Sources(Resource[Source]):
     """Sources of faults."""
 
-    def taken(self, name: str) -> FieldError:
-        return FieldError("name", reasons.of("source_exists", source=name))
-
     def unknown_kind(self, kind: str) -> FieldError:
         """The error for a kind of which people make no sources; those of a watch exist for each cluster."""
         if kind in settings.WATCHED:
@@ -166,5 +163,6 @@ SOURCES: Final = _Sources(
     changed=audit.SourceChanged,
     deleted=audit.SourceDeleted,
     name_invalid=reasons.of("source_name_invalid"),
+    name_taken=lambda name: reasons.of("source_exists", source=name),
     rings="source",
 )

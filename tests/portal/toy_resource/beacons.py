@@ -81,9 +81,6 @@ class BeaconDeleted(BeaconAct, verb="beacon.deleted"):
 class _Beacons(Resource[Beacon]):
     """Beacons: what is theirs beside the kit."""
 
-    def taken(self, name: str) -> FieldError:
-        return FieldError("name", reasons.of("source_exists", source=name))
-
     def check(self, row: Beacon, given: Given) -> None:
         """Raises FieldError."""
         row.settings = {key: value for key, value in row.settings.items() if value is not None}
@@ -111,4 +108,5 @@ BEACONS = _Beacons(
     changed=BeaconChanged,
     deleted=BeaconDeleted,
     name_invalid=reasons.of("source_name_invalid"),
+    name_taken=lambda name: reasons.of("source_exists", source=name),
 )
