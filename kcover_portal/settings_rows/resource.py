@@ -134,18 +134,19 @@ class Resource(Generic[Row]):
         with transaction.atomic():
             locked = self._lock(row)
             before = {column.field: encryption.peek(locked, column.field) for column in self.columns}
-            sent_to = {secret.name: encryption.peek(locked, secret.sent_to) for secret in self._sent_secrets()}
+            sent = [secret for secret in encryption.fields_of(self.model) if secret.sent_to]
+            sent_to = {secret: encryption.peek(locked, secret.sent_to) for secret in sent}
             self._set(locked, given)
             named = [column.field for column in self.columns if column.name in given]
             changed = [name for name in named if before[name] != encryption.peek(locked, name)]
-            moved = [secret for secret in self._sent_secrets() if self._moves(locked, secret, sent_to[secret.name])]
+            moved = [secret.name for secret, to in sent_to.items() if self._moves(locked, secret, to)]
             for secret in moved:
-                self._carry(locked, secret.name, named=named, before=before)
-            changed += [secret.name for secret in moved if secret.name in named and secret.name not in changed]
+                self._carry(locked, secret, named=named, before=before)
+            changed += [secret for secret in moved if secret in named and secret not in changed]
             if changed:
                 more = self.before_change(locked, before, now=now)
                 with _can_encrypt():
-                    locked.save(update_fields={*changed, *(secret.name for secret in moved), *more})
+                    locked.save(update_fields={*changed, *moved, *more})
                 values = {name: self._change(locked, name, before[name]) for name in changed}
                 identity = {self.noun: str(locked)}
                 self._record(locked, self.changed(changed=values, reason=reason, **identity), actor=actor, now=now)
@@ -190,9 +191,6 @@ class Resource(Generic[Row]):
             self.check(row, given)
         except encryption.SecretUnreadable as unreadable:
             raise FieldError(unreadable.place.column.rpartition(".")[2], unreadable.reason) from unreadable
-
-    def _sent_secrets(self) -> list[encryption.EncryptedTextField]:
-        return [secret for secret in encryption.fields_of(self.model) if secret.sent_to]
 
     def _moves(self, row: Row, secret: encryption.EncryptedTextField, receiver: object) -> bool:
         """Returns whether a secret gets another receiver, for which it must be encrypted again."""
