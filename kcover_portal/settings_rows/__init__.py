@@ -18,4 +18,4 @@ from kcover_portal.settings_rows.columns import (
     Several as Several,
     Text as Text,
 )
-from kcover_portal.settings_rows.resource import NAME as NAME, Given as Given, Resource as Resource
+from kcover_portal.settings_rows.resource import MAX_NAME as MAX_NAME, Given as Given, Resource as Resource

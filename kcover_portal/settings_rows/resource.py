@@ -18,7 +18,8 @@ from kcover_portal.lib import doorbell
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows.columns import Column, Number, Pairs, Words
 
-NAME: Final = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+MAX_NAME: Final = 63  # characters
+NAME: Final = re.compile(rf"[a-z0-9]([a-z0-9-]{{0,{MAX_NAME - 2}}}[a-z0-9])?")
 Row = TypeVar("Row", bound=models.Model)
 Given = Mapping[str, Any]  # settings by name
 

@@ -20,6 +20,7 @@ from kcover_portal.api.permissions import require, step_up
 from kcover_portal.api.v1 import base
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows import (
+    MAX_NAME,
     Choice,
     Column,
     Flag,
@@ -34,7 +35,7 @@ from kcover_portal.settings_rows import (
 )
 
 Row = TypeVar("Row", bound=Model)
-MAX_NAME, MAX_CLUSTER, MAX_PERSON = 63, 100, 150  # characters
+MAX_CLUSTER, MAX_PERSON = 100, 150  # characters
 
 
 def new_body(

@@ -14,6 +14,7 @@ from kcover_portal.fleet.models import Cluster
 from kcover_portal.lib import localization
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.settings_rows import (
+    MAX_NAME,
     Choice,
     Column,
     Flag,
@@ -58,7 +59,7 @@ class SettingsForm(forms.Form):
     ``clusters``: those in which the person may add a row.
     """
 
-    name = forms.CharField(label=gettext_lazy("Name"), max_length=63, widget=widgets.line())
+    name = forms.CharField(label=gettext_lazy("Name"), max_length=MAX_NAME, widget=widgets.line())
     cluster = forms.ModelChoiceField(
         Cluster.objects.none(),
         label=gettext_lazy("Cluster"),

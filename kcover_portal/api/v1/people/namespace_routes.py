@@ -17,6 +17,7 @@ from kcover_portal.api.v1 import base
 from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import queries, services
 from kcover_portal.notify.models import Channel, NamespaceRoute
+from kcover_portal.settings_rows import MAX_NAME
 
 
 class NamespaceRouteSerializer(serializers.ModelSerializer[NamespaceRoute]):
@@ -33,7 +34,7 @@ class NamespaceRouteSerializer(serializers.ModelSerializer[NamespaceRoute]):
 class NamespaceRouteBody(base.StrictSerializer):
     """A new route of a namespace. The channel must be released for the owners of jobs."""
 
-    channel = serializers.CharField(max_length=63)
+    channel = serializers.CharField(max_length=MAX_NAME)
     cluster = serializers.CharField(max_length=100)
     namespace = serializers.CharField(max_length=63)
 

@@ -29,6 +29,7 @@ from kcover_portal.lib.errors import FieldError
 from kcover_portal.notify import services
 from kcover_portal.notify.filtersets import DeliveryFilter
 from kcover_portal.notify.models import Channel, Delivery, Notice, Route
+from kcover_portal.settings_rows import MAX_NAME
 
 
 class ChannelSerializer(serializers.ModelSerializer[Channel]):
@@ -65,7 +66,7 @@ class RouteSerializer(serializers.ModelSerializer[Route]):
 class RouteBody(base.StrictSerializer):
     """A new route. ``least``, the minimum severity, applies to incidents only."""
 
-    channel = serializers.CharField(max_length=63)
+    channel = serializers.CharField(max_length=MAX_NAME)
     kinds = serializers.ListField(child=serializers.ChoiceField(events.KINDS), min_length=1)
     cluster = serializers.CharField(required=False, allow_null=True, default=None)
     least = serializers.ChoiceField(catalog.SEVERITIES, required=False, allow_blank=True, default="")
