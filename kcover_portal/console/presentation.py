@@ -286,6 +286,15 @@ def of(table: str, state: str) -> Badge:
     return TABLES[table].get(state) or Badge(state, "off", "circle-dashed")
 
 
+def connection(*, enabled: bool, trouble: object, worked: object) -> str:
+    """The state of a channel, a sink or a source, a key of their tables. ``worked``: whether, or when, it last did."""
+    if not enabled:
+        return "off"
+    if trouble:
+        return "trouble"
+    return "works" if worked else "new"
+
+
 def event_kind(kind: str) -> str | Promise:
     return render.TITLES.get(kind, kind)
 

@@ -12,7 +12,7 @@ from kcover_portal import encryption
 from kcover_portal.accounts.models import Verb
 from kcover_portal.audit_stream import queries, services
 from kcover_portal.audit_stream.models import Sink
-from kcover_portal.console import lists
+from kcover_portal.console import lists, presentation
 from kcover_portal.console.access import Request, require, signed_in
 from kcover_portal.console.settings_dialogs import SettingsDialogs
 from kcover_portal.lib import localization
@@ -25,7 +25,7 @@ def audit_sinks(request: Request) -> HttpResponse:
     require(request, Verb.STREAM_AUDIT, None)
     now, heads = timezone.now(), queries.Heads()
     found = [(sink, queries.lag(sink, now=now, heads=heads)) for sink in queries.sinks()]
-    rows = [(sink, lag, state(sink, lag), encryption.is_set(sink, "incoming_key"), _left(sink)) for sink, lag in found]
+    rows = [(sink, lag, _state(sink, lag), encryption.is_set(sink, "incoming_key"), _left(sink)) for sink, lag in found]
     exported = lists.find(lists.SINKS, request.user, QueryDict())
     context = {"sinks": rows, "kinds": Sink.Kind.choices, "found": exported}
     return render(request, "console/pages/audit_sinks.html", context)
@@ -37,13 +37,8 @@ def _left(sink: Sink) -> str:
     return localization.say(left) if left is not None else ""
 
 
-def state(sink: Sink, lag: queries.Lag) -> str:
-    """The state of a sink, a key of ``presentation.TABLES["channel"]``."""
-    if not sink.enabled:
-        return "off"
-    if queries.trouble(sink, lag):
-        return "trouble"
-    return "works" if sink.sent_at else "new"
+def _state(sink: Sink, lag: queries.Lag) -> str:
+    return presentation.connection(enabled=sink.enabled, trouble=queries.trouble(sink, lag), worked=sink.sent_at)
 
 
 DIALOGS: Final = SettingsDialogs(

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import form_dialog, forms, lists
+from kcover_portal.console import form_dialog, forms, lists, presentation
 from kcover_portal.console.access import Request, lead, require, signed_in
 from kcover_portal.console.forms import channels
 from kcover_portal.console.settings_dialogs import SettingsDialogs
@@ -35,7 +35,7 @@ def notifications(request: Request) -> HttpResponse:
         rows = rows.filter(pk__lt=int(before))
     deliveries = list(rows.order_by("-pk").prefetch_related("notices")[: PAGE_ROWS + 1])
     context = {
-        "channels": [(channel, state(channel)) for channel in queries.channels()],
+        "channels": [(channel, _state(channel)) for channel in queries.channels()],
         "kinds": Channel.Kind.choices,
         "found": found,
         "form": forms.shown(request, found, "state", "channel", "kind", "cluster"),
@@ -47,13 +47,8 @@ def notifications(request: Request) -> HttpResponse:
     return render(request, "console/pages/notifications.html", context)
 
 
-def state(channel: Channel) -> str:
-    """The state of a channel, a key of ``presentation.TABLES["channel"]``."""
-    if not channel.enabled:
-        return "off"
-    if channel.trouble:
-        return "trouble"
-    return "works" if channel.sent_at else "new"
+def _state(channel: Channel) -> str:
+    return presentation.connection(enabled=channel.enabled, trouble=channel.trouble, worked=channel.sent_at)
 
 
 CHANNELS: Final = SettingsDialogs(

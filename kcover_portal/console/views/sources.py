@@ -8,11 +8,10 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy
 from django.views.decorators.http import require_GET, require_POST
 
-from kcover import reasons
 from kcover.sources import settings
 from kcover_portal.accounts import queries as accounts
 from kcover_portal.accounts.models import Verb
-from kcover_portal.console import lists
+from kcover_portal.console import lists, presentation
 from kcover_portal.console.access import Request, dialog, place, require, signed_in
 from kcover_portal.console.settings_dialogs import SettingsDialogs
 from kcover_portal.runtime.services import concurrency_limits
@@ -35,7 +34,9 @@ def sources(request: Request) -> HttpResponse:
         "sources": [
             {
                 "row": row,
-                "state": _state(row, troubles.get(row.pk)),
+                "state": presentation.connection(
+                    enabled=row.enabled, trouble=troubles.get(row.pk), worked=row.last_contact_at
+                ),
                 "trouble": troubles.get(row.pk),
                 "warning": queries.warning(row),
                 "may_change": row.cluster_id in configured,
@@ -47,15 +48,6 @@ def sources(request: Request) -> HttpResponse:
         "found": lists.find(lists.SOURCES, request.user, QueryDict()),
     }
     return render(request, "console/pages/sources.html", context)
-
-
-def _state(row: Source, trouble: reasons.Reason | None) -> str:
-    """The state of a source, a key of ``presentation.TABLES["source"]``."""
-    if not row.enabled:
-        return "off"
-    if trouble is not None:
-        return "trouble"
-    return "works" if row.last_contact_at else "new"
 
 
 @require_POST
