@@ -1,7 +1,6 @@
 """Celery tasks of orders about jobs. A lost call is found by the next sweep."""
 
 import logging
-import uuid
 from datetime import timedelta
 
 from celery import shared_task
@@ -42,17 +41,13 @@ def look() -> None:
 @shared_task(name="jobs.look_in")
 def look_in(cluster_id: int) -> None:
     """Looks in one cluster, unless a look is under way. A cluster that does not answer is reported by its own watch."""
-    name, holder, now = f"jobs {cluster_id}", str(uuid.uuid4()), timezone.now()
-    if not leases.acquire(name, holder=holder, until=now + LOOK_LEASE, now=now):
-        return
-    try:
-        for cluster in Cluster.objects.filter(pk=cluster_id):
-            services.look_for_returns(cluster, now=timezone.now())
-            services.look_for_labels(cluster, now=timezone.now())
-    except port.KubeError as error:
-        log.info("cluster %s: jobs are not read: %s", cluster_id, error)
-    finally:
-        leases.release(name, holder=holder, now=timezone.now())
+    with leases.leading(f"jobs {cluster_id}", ttl=LOOK_LEASE, clock=timezone.now) as leads:
+        for cluster in Cluster.objects.filter(pk=cluster_id) if leads else ():
+            try:
+                services.look_for_returns(cluster, now=timezone.now())
+                services.look_for_labels(cluster, now=timezone.now())
+            except port.KubeError as error:
+                log.info("cluster %s: jobs are not read: %s", cluster_id, error)
 
 
 @shared_task(name="jobs.prune")

@@ -6,7 +6,6 @@ One worker at a time serves a sink; a lease that expires costs repeats, and lose
 """
 
 import logging
-import secrets
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -40,19 +39,13 @@ def sweep(*, now: datetime) -> None:
 
 def deliver(sink_id: int, *, clock: Callable[[], datetime]) -> int:
     """Sends what the sink has not received, some batches at a time. Returns the number of records."""
-    holder, name = secrets.token_hex(8), f"audit stream {sink_id}"
     total = 0
-    try:
-        for _ in range(BATCHES_PER_TASK):
-            now = clock()
-            if not leases.acquire(name, holder=holder, until=now + LEASE_TIME, now=now):
-                break
-            sent = _send_batch(sink_id, clock=clock)
-            total += sent
-            if not sent:
-                break
-    finally:
-        leases.release(name, holder=holder, now=clock())
+    for _ in range(BATCHES_PER_TASK):
+        with leases.leading(f"audit stream {sink_id}", ttl=LEASE_TIME, clock=clock) as leads:
+            sent = _send_batch(sink_id, clock=clock) if leads else 0
+        total += sent
+        if not sent:
+            break
     return total
 
 

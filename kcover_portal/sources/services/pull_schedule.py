@@ -5,7 +5,6 @@ had stored is known. A source that fails waits longer after each attempt, and no
 """
 
 import logging
-import secrets
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Final, Protocol
@@ -62,15 +61,11 @@ def sweep(*, now: datetime) -> None:
 
 def pull(source_id: int, *, clock: Clock) -> None:
     """Reads a source, if it is due and no other worker reads it."""
-    holder, name, now = secrets.token_hex(8), f"source {source_id}", clock()
-    if not leases.acquire(name, holder=holder, until=now + LEASE, now=now):
-        return
-    try:
-        source = Source.objects.select_related("cluster").filter(pk=source_id, enabled=True).first()
-        if source is not None and (source.due_at is None or source.due_at <= now):
+    with leases.leading(f"source {source_id}", ttl=LEASE, clock=clock) as leads:
+        rows = Source.objects.select_related("cluster").filter(pk=source_id, enabled=True)
+        source = rows.first() if leads else None
+        if source is not None and (source.due_at is None or source.due_at <= clock()):
             _read(source, clock=clock)
-    finally:
-        leases.release(name, holder=holder, now=clock())
 
 
 def _read(source: Source, *, clock: Clock) -> None:
