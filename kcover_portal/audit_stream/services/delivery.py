@@ -28,7 +28,6 @@ DELIVER = "audit_stream.deliver"
 LEASE_TIME = timedelta(seconds=60)  # longer than any send may take
 BATCHES_PER_TASK = 10  # batches in one task, so that a long backlog does not keep a worker from rescues
 LEAST_WAIT, MAX_WAIT = timedelta(seconds=2), timedelta(minutes=5)  # after failures
-MAX_REQUESTED_WAIT = timedelta(minutes=30)
 
 
 def sweep(*, now: datetime) -> None:
@@ -94,12 +93,10 @@ def received(sink: Sink, records: Sequence[Record], *, sent: int, now: datetime)
 
 
 def _failed(sink: Sink, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = claims.doubled(sink.attempts + 1, least=LEAST_WAIT, most=MAX_WAIT)
-    asked = min(timedelta(seconds=wait), MAX_REQUESTED_WAIT)
     log.error("audit sink %s: %s", sink.name, reason)
     Sink.objects.filter(pk=sink.pk).update(
         attempts=F("attempts") + 1,
         failures=F("failures") + 1,
         problem=reason.to_json(),
-        due_at=now + max(back_off, asked),
+        due_at=now + claims.doubled(sink.attempts + 1, least=LEAST_WAIT, most=MAX_WAIT, asked=wait),
     )

@@ -29,7 +29,6 @@ LEASE: Final = timedelta(minutes=4)  # longer than a turn may take: with a slow 
 CATCH_UP_PAUSE: Final = timedelta(seconds=1)  # between turns while the source catches up
 LEAST_BACK_OFF: Final = timedelta(seconds=2)
 MAX_BACK_OFF: Final = timedelta(minutes=5)
-MAX_RETRY_AFTER: Final = timedelta(minutes=30)
 INTERVAL_SECONDS: Final[Mapping[str, int]] = {"loki": 10, "gpud": 60, "prometheus": 30, "pod-logs": 30}
 
 Clock = Callable[[], datetime]
@@ -87,8 +86,7 @@ def _read(source: Source, *, clock: Clock) -> None:
 
 
 def _failed(source: Source, reason: reasons.Reason, *, wait: float, now: datetime) -> None:
-    back_off = claims.doubled(source.attempts + 1, least=LEAST_BACK_OFF, most=MAX_BACK_OFF)
-    due_at = now + max(back_off, min(timedelta(seconds=wait), MAX_RETRY_AFTER))
+    due_at = now + claims.doubled(source.attempts + 1, least=LEAST_BACK_OFF, most=MAX_BACK_OFF, asked=wait)
     log.warning("source %s: %s", source.name, reason)
     Source.objects.filter(pk=source.pk).update(attempts=F("attempts") + 1, due_at=due_at)
     source_settings.note_error(source, reason, now=now)
