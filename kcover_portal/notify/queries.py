@@ -106,8 +106,12 @@ def sendable(*, now: datetime) -> QuerySet[Delivery]:
     earlier = Delivery.objects.filter(
         channel=OuterRef("channel"), test=False, batching=False, state__in=Delivery.UNDER_WAY
     ).exclude(channel__kind__in=Channel.PAGERS, state=Delivery.State.PENDING, attempts__gte=len(events.RETRY_DELAYS))
-    rows = Delivery.objects.filter(claims.free(now=now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
-    return rows.exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
+    return waiting(now=now).exclude(Q(batching=True) & Exists(earlier)).order_by("due_at")
+
+
+def waiting(*, now: datetime) -> QuerySet[Delivery]:
+    """The deliveries whose time has come and that no worker has."""
+    return Delivery.objects.filter(claims.free(now=now), state__in=Delivery.UNDER_WAY, due_at__lte=now)
 
 
 _SENDABLE: Prepared[int] = Prepared(lambda now: sendable(now=now).values_list("pk", flat=True)[:MAX_DUE], now=datetime)
@@ -130,11 +134,6 @@ def unread() -> tuple[QuerySet[Any], QuerySet[Any], QuerySet[Any]]:
     cursor = Cursor.objects.filter(name=INCIDENTS)
     newer = Incident.objects.filter(pk__gt=Subquery(cursor.values("position")))
     return Chain.objects.exclude(Exists(read)), newer, cursor.exclude(gaps={})
-
-
-def claimable(pk: int, *, now: datetime) -> QuerySet[Delivery]:
-    """The delivery, if a worker may take it now."""
-    return Delivery.objects.filter(claims.free(now=now), pk=pk, state__in=Delivery.UNDER_WAY, due_at__lte=now)
 
 
 def events_of(delivery: Delivery) -> list[events.Event]:

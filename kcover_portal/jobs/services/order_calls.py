@@ -14,7 +14,9 @@ from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.rescue.step import call_answers, recheck_guards
 from kcover_portal.rescue.step.node_lock import LEASE_TIME
+from kcover_portal.runtime.services import claims
 
+CLAIMS = claims.Claims(model=JobOrder, lasts=LEASE_TIME, related=("cluster", "incident"))
 BEGUN = "begun"  # of a stored restart: a call that takes work away may have been made
 
 
@@ -42,13 +44,10 @@ class OrderCalls:
         """The order's cluster."""
         return fleet.connect(self.order.cluster)
 
-    def update(self, **columns: Any) -> None:
+    def update(self, write: Callable[..., bool] = CLAIMS.write, **columns: Any) -> None:
         """Writes columns of the order if it is still ours. Raises OrderLeaseLost."""
-        mine = JobOrder.objects.filter(pk=self.order.pk, token=self.order.token, state=JobOrder.State.RUNNING)
-        if not mine.update(**columns):
+        if not write(self.order, **columns):
             raise OrderLeaseLost
-        for name, value in columns.items():
-            setattr(self.order, name, value)
 
     def write(
         self,
@@ -69,7 +68,7 @@ class OrderCalls:
             if destructive and not self.order.restart.get(BEGUN):
                 self.check_guards(nodes=())
                 self.update(restart={**self.order.restart, BEGUN: True})
-            self.update(lease_until=self.clock() + LEASE_TIME)
+            self.update(CLAIMS.renew, now=self.clock())
             begun = self.draft(audit.ClusterCallBegun(wanted=wanted, **fields))
             ledger.append(self.order.cluster.name, [*self.answers, begun])
         self.answers = []

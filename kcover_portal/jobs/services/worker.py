@@ -9,20 +9,19 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from django.db import transaction
-from django.db.models import F
 
 from kcover import audit, reasons
 from kcover.values.kube_names import ObjectName
+from kcover_portal.jobs import queries
 from kcover_portal.jobs.models import JobOrder, PodFailure
 from kcover_portal.jobs.services import excluded_nodes, failures, orders
-from kcover_portal.jobs.services.order_calls import HeldBack, OrderCalls, OrderLeaseLost
+from kcover_portal.jobs.services.order_calls import CLAIMS, HeldBack, OrderCalls, OrderLeaseLost
 from kcover_portal.kube import port, reasons as kube_reasons
 from kcover_portal.ledger import services as ledger
 from kcover_portal.lib import doorbell
 from kcover_portal.rescue.actions import restart_jobs
 from kcover_portal.rescue.step.jobs import job_window
 from kcover_portal.rescue.step.jobs.job_restart import MAX_NAMES_SHOWN, Restart, missing
-from kcover_portal.rescue.step.node_lock import LEASE_TIME
 from kcover_portal.runtime.services import claims, retention
 from kcover_portal.workloads import training_jobs
 
@@ -40,7 +39,8 @@ State = JobOrder.State
 
 def run(pk: int, *, clock: Callable[[], datetime]) -> None:
     """Takes a due order as far as it goes now."""
-    order = _take(pk, now=clock())
+    now = clock()
+    order = CLAIMS.take(queries.due_orders(now=now), pk, now=now)
     if order is None:
         return
     work = _Work(order=order, clock=clock)
@@ -67,14 +67,6 @@ def prune(*, now: datetime) -> None:
     """Deletes old orders and failures of pods."""
     JobOrder.objects.filter(ended_at__lt=retention.before(JobOrder, now=now), label_stays=False).delete()
     PodFailure.objects.filter(over_at__lt=retention.before(PodFailure, now=now)).delete()
-
-
-def _take(pk: int, *, now: datetime) -> JobOrder | None:
-    """Takes the lease of a due order; None if it is not due or another worker has it."""
-    due = JobOrder.objects.filter(claims.free(now=now), pk=pk, state=State.RUNNING, due_at__lte=now)
-    if not due.update(token=F("token") + 1, lease_until=now + LEASE_TIME):
-        return None
-    return JobOrder.objects.select_related("cluster", "incident").get(pk=pk)
 
 
 class _Work(OrderCalls):
@@ -206,8 +198,8 @@ class _Work(OrderCalls):
     # The row
 
     def wait(self, why: reasons.Reason, time: timedelta, *, attempts: int = 0) -> None:
-        """Gives the lease back until the order is due again."""
-        self.update(because=why.to_json(), due_at=self.clock() + time, lease_until=None, attempts=attempts)
+        """Puts the order back until it is due again."""
+        self.update(CLAIMS.put_back, because=why.to_json(), due_at=self.clock() + time, attempts=attempts)
 
     def failed(self, why: reasons.Reason, *, lasting: bool, is_open: bool) -> None:
         """Tries again later; after many failures, or if a retry does not help, a person is asked.
@@ -227,7 +219,7 @@ class _Work(OrderCalls):
         order, now = self.order, self.clock()
         with transaction.atomic():
             ended = None if state == State.HELD else now
-            self.update(state=state, because=why.to_json(), ended_at=ended, lease_until=None)
+            self.update(CLAIMS.put_back, state=state, because=why.to_json(), ended_at=ended)
             if state == State.DONE:
                 failures.end(
                     order.cluster,

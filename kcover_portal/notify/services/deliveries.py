@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import F
 from django.utils import translation
 
 from kcover import audit, reasons
@@ -24,12 +24,13 @@ from kcover_portal.notify import queries, senders
 from kcover_portal.notify.models import Channel, Cursor, Delivery
 from kcover_portal.notify.services import alerts, collect, delivery_spans, reminders, render
 from kcover_portal.rescue.control import notify_steps
-from kcover_portal.runtime.services import retention
+from kcover_portal.runtime.services import claims, retention
 
 LEASE = timedelta(seconds=60)  # longer than any send may take
 PAGING_SECONDS = 40.0  # in which the events of one delivery may begin; the last one has its own time on top
 CLAIM = "claim"
 SEND = "notify.send"
+CLAIMS = claims.Claims(model=Delivery, lasts=LEASE, related=("channel__person",))
 
 
 def sweep(*, now: datetime) -> None:
@@ -103,16 +104,10 @@ def claim(delivery_id: int, *, now: datetime) -> Delivery | None:
         Cursor.objects.select_for_update().get(name=CLAIM)
         if queries.sending(now=now) >= queries.MAX_CONCURRENT_SENDS:
             return None
-        claimed = queries.claimable(delivery_id, now=now).update(
-            state=Delivery.State.SENDING,
-            batching=False,
-            token=F("token") + 1,
-            attempts=F("attempts") + 1,
-            lease_until=now + LEASE,
-        )
-        if not claimed:
+        reserved = {"state": Delivery.State.SENDING, "batching": False, "attempts": F("attempts") + 1}
+        delivery = CLAIMS.take(queries.waiting(now=now), delivery_id, now=now, **reserved)
+        if delivery is None:
             return None
-        delivery = Delivery.objects.select_related("channel__person").get(pk=delivery_id)
         if not delivery.test:
             Channel.objects.filter(deliveries=delivery).update(tried_at=now)
         doorbell.publish("notify", delivery_id)
@@ -125,9 +120,7 @@ def _message(delivery: Delivery, channel: Channel, *, now: datetime) -> senders.
     if channel.pages:
         with translation.override(channel.language):
             message = dataclasses.replace(message, events=alerts.pager_events(delivery, channel, now=now))
-    Delivery.objects.filter(pk=delivery.pk, token=delivery.token).update(
-        subject=message.subject, text="\n".join(message.lines)
-    )
+    CLAIMS.write(delivery, subject=message.subject, text="\n".join(message.lines))
     if channel.person is None or not channel.person.is_active:
         return message
     found = render.answer_links(delivery, channel.person, language=channel.language)
@@ -162,8 +155,7 @@ def _page(delivery: Delivery, channel: Channel, message: senders.Message, *, clo
                 refused.append(refusal)
                 continue
             if taken:  # it accepts them, only not all at once: that costs no attempt
-                delivery.attempts = 1
-                _ours(delivery).update(attempts=1)
+                CLAIMS.write(delivery, attempts=1)
             raise
         taken += 1
         _taken(delivery, event, now=clock())
@@ -215,11 +207,6 @@ def settle(delivery: Delivery, state: str, because: Reason, *, now: datetime) ->
 
 
 def _still_ours(delivery: Delivery, **fields: object) -> bool:
-    """Updates the delivery if this worker's token is still valid; releases the lease."""
-    ours = bool(_ours(delivery).update(lease_until=None, **fields))
+    ours = CLAIMS.put_back(delivery, **fields)
     doorbell.publish("notify", delivery.pk)
     return ours
-
-
-def _ours(delivery: Delivery) -> QuerySet[Delivery]:
-    return Delivery.objects.filter(pk=delivery.pk, token=delivery.token, state=Delivery.State.SENDING)

@@ -4,11 +4,15 @@ While the lease lasts, no other worker claims the row. A worker whose lease has 
 later writes is conditional on what marks its claim: a fencing token, or the name of the holder.
 """
 
+import secrets
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final, Generic, TypeVar
 
-from django.db.models import Q
+from django.db import transaction
+from django.db.models import F, Model, Q, QuerySet
 
+Row = TypeVar("Row", bound=Model)
 RETRY_SECONDS: Final = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0)  # after the first, the second, … failed call to a cluster
 MAX_ASKED: Final = timedelta(minutes=30)
 
@@ -16,6 +20,45 @@ MAX_ASKED: Final = timedelta(minutes=30)
 def free(*, now: datetime, lease: str = "lease_until") -> Q:
     """The condition on rows that no worker holds. ``lease``: the column with the end of the lease, null without one."""
     return Q(**{lease: None}) | Q(**{f"{lease}__lte": now})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claims(Generic[Row]):
+    """The claims of a model's rows. ``lasts``: the time of a lease. ``related``: what a claimed row is read with.
+
+    ``mark``: the column that marks a claim, either a ``token`` that counts claims, or the name of the holder.
+    """
+
+    model: type[Row]
+    lasts: timedelta
+    mark: str = "token"
+    related: tuple[str, ...] = ()
+
+    def take(self, due: QuerySet[Row], pk: int, *, now: datetime, **columns: Any) -> Row | None:
+        """Claims the row if it is due and free, with more columns to set. Returns it as it is then, or None."""
+        mark = F("token") + 1 if self.mark == "token" else secrets.token_hex(16)
+        with transaction.atomic(savepoint=False):  # or another worker's claim could be read
+            claimed = {self.mark: mark, "lease_until": now + self.lasts, **columns}
+            if not due.filter(free(now=now), pk=pk).update(**claimed):
+                return None
+            return self.model._default_manager.select_related(*self.related or (None,)).get(pk=pk)
+
+    def write(self, row: Row, **columns: Any) -> bool:
+        """Writes columns of a claimed row. Returns False if another worker has it, or its state is another one."""
+        held: Any = row
+        rows = self.model._default_manager.filter(pk=row.pk, state=held.state, **{self.mark: getattr(row, self.mark)})
+        ours = bool(rows.update(**columns))
+        for name, value in columns.items() if ours else ():
+            setattr(row, name, value)
+        return ours
+
+    def renew(self, row: Row, *, now: datetime, **columns: Any) -> bool:
+        """Writes columns as ``write`` does, and begins the lease again."""
+        return self.write(row, lease_until=now + self.lasts, **columns)
+
+    def put_back(self, row: Row, **columns: Any) -> bool:
+        """Writes columns as ``write`` does, and ends the lease."""
+        return self.write(row, lease_until=None, **columns)
 
 
 def retry_seconds(failures: int) -> float:

@@ -1,9 +1,13 @@
-"""When a claimed row is free again, and how long a failure makes it wait."""
+"""Who has a claimed row, when it is free again, and how long a failure makes it wait."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
+from kcover_portal.anchors.models import Verification
+from kcover_portal.notify.models import Delivery
 from kcover_portal.policies.models import PolicyTry
 from kcover_portal.runtime.services import claims
 
@@ -16,6 +20,33 @@ def test_a_row_is_free_without_a_lease_and_when_it_ends(until: timedelta | None,
     lease = None if until is None else now + until
     PolicyTry.objects.create(owner="user:ann", past=False, total=0, requested_at=now, lease_until=lease)
     assert PolicyTry.objects.filter(claims.free(now=now)).exists() is is_free
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("mark", ["token", "holder"])
+def test_a_worker_whose_lease_has_ended_writes_only_until_another_takes_the_row(mark: str, now: datetime) -> None:
+    model: Any = Delivery if mark == "token" else Verification
+    times = {"key": uuid4(), "opened_at": now} if mark == "token" else {"owner": "user:ann", "requested_at": now}
+    row, due = model.objects.create(state="waiting", **times), model.objects.filter(state="waiting")
+    kit: Any = claims.Claims(model=model, lasts=60 * SECOND, mark=mark)
+    first = kit.take(due, row.pk, now=now)
+    assert kit.take(due, row.pk, now=now + 59 * SECOND) is None
+    assert kit.renew(first, now=now + 59 * SECOND)
+    assert kit.take(due, row.pk, now=now + 118 * SECOND) is None
+    second = kit.take(due, row.pk, now=now + 119 * SECOND)
+    assert [kit.write(worker, state="done") for worker in (first, second)] == [False, True]
+    assert (first.state, second.state, model.objects.get().state) == ("waiting", "done", "done")
+
+
+@pytest.mark.django_db
+def test_a_row_that_somebody_settled_is_no_longer_the_workers(now: datetime) -> None:
+    row = Verification.objects.create(owner="user:ann", requested_at=now)
+    kit = claims.Claims(model=Verification, lasts=60 * SECOND, mark="holder")
+    taken = kit.take(Verification.objects.all(), row.pk, now=now, state="running")
+    assert taken is not None
+    Verification.objects.update(state="failed")
+    assert not kit.put_back(taken)
+    assert Verification.objects.get().lease_until is not None
 
 
 @pytest.mark.parametrize(("failures", "seconds"), [(1, 2), (2, 4), (3, 8), (7, 60), (10_000, 60)])
