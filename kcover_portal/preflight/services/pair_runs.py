@@ -7,11 +7,8 @@ deleted until none is left. A test without an answer is no failure: only a measu
 """
 
 import logging
-import uuid
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
-
-from django.db.models import QuerySet
 
 from kcover import reasons
 from kcover_portal.fleet import queries as fleet
@@ -45,22 +42,18 @@ GIVEN_UP = reasons.known(
     *("pair_node_busy", "pair_node_not_ready", "pair_node_in_rescue", "pair_node_excluded", "pair_node_gone")
 )
 
+CLAIMS = claims.Claims(model=PairPlan, lasts=LEASE, mark="worker", lease="busy_until", related=("cluster",))
 State, TestState = PairPlan.State, PairTest.State
 
 
 def advance(plan_id: int, *, clock: Clock) -> None:
     """Takes a plan one step further. Safe to call at any time, by any number of workers."""
-    now, worker = clock(), uuid.uuid4().hex
-    free = claims.free(now=now, lease="busy_until")
-    if not PairPlan.objects.filter(free, pk=plan_id, cleaned=False).update(busy_until=now + LEASE, worker=worker):
-        return
-    held = PairPlan.objects.filter(pk=plan_id, worker=worker)
-    plan = held.select_related("cluster").first()
+    plan = CLAIMS.take(PairPlan.objects.filter(cleaned=False), plan_id, now=clock())
     if plan is None:
         return
     later: timedelta | None = SILENT_POLL
     try:
-        work = _Work(plan, held, clock=clock)
+        work = _Work(plan, clock=clock)
         if plan.state == State.RUNNING:
             work.advance()
             later = None
@@ -72,9 +65,10 @@ def advance(plan_id: int, *, clock: Clock) -> None:
     except port.KubeError as error:
         log.warning("%s waits: %s", plan, error)
     finally:
-        # If it was cancelled meanwhile, its Jobs are to be deleted at once.
-        held.filter(state=plan.state).update(again_at=None if later is None else clock() + later)
-        held.update(busy_until=None, worker="")
+        if not CLAIMS.put_back(plan, again_at=None if later is None else clock() + later):
+            # It ended meanwhile, and its Jobs are to be deleted at once.
+            for ended in PairPlan.objects.filter(pk=plan.pk, worker=plan.worker):
+                CLAIMS.put_back(ended)
 
 
 def prune(*, now: datetime) -> None:
@@ -83,10 +77,10 @@ def prune(*, now: datetime) -> None:
 
 
 class _Work:
-    """What one worker does for a plan. ``held``: the plan's row, while the lease is this worker's."""
+    """What one worker does for a plan."""
 
-    def __init__(self, plan: PairPlan, held: QuerySet[PairPlan], *, clock: Clock) -> None:
-        self._plan, self._held, self._clock = plan, held, clock
+    def __init__(self, plan: PairPlan, *, clock: Clock) -> None:
+        self._plan, self._clock = plan, clock
         self._jobs = PairJobs(plan, allowed=self._check, clock=clock)
 
     def advance(self) -> None:
@@ -118,18 +112,18 @@ class _Work:
         """Deletes the Jobs that are left. Raises Stopped, port.KubeError."""
         now, ended = self._clock(), self._plan.finished_at or self._clock()
         if now >= ended + JOBS_KEPT:
-            self._held.update(cleaned=True)
+            CLAIMS.write(self._plan, cleaned=True)
             return
         self._check()
         left = self._jobs.left()
         self._jobs.delete(left)
         # Until its lease ran out, another worker may have created one more.
         if not left and now >= ended + LEASE:
-            self._held.update(cleaned=True)
+            CLAIMS.write(self._plan, cleaned=True)
 
     def _check(self) -> None:
         """Renews the lease. Raises Stopped if the plan, the lease or the mode is not what it was."""
-        if not self._held.filter(state=self._plan.state).update(busy_until=self._clock() + LEASE):
+        if not CLAIMS.renew(self._plan, now=self._clock()):
             raise Stopped(reasons.of("pair_worker_replaced", plan=str(self._plan.pk)))
         mode, _ = fleet.mode_now(self._plan.cluster)
         if mode in fleet.MODES_WITHOUT_WRITES:

@@ -27,19 +27,21 @@ class Claims(Generic[Row]):
     """The claims of a model's rows. ``lasts``: the time of a lease. ``related``: what a claimed row is read with.
 
     ``mark``: the column that marks a claim, either a ``token`` that counts claims, or the name of the holder.
+    ``lease``: the column with the end of the lease.
     """
 
     model: type[Row]
     lasts: timedelta
     mark: str = "token"
+    lease: str = "lease_until"
     related: tuple[str, ...] = ()
 
     def take(self, due: QuerySet[Row], pk: int, *, now: datetime, **columns: Any) -> Row | None:
         """Claims the row if it is due and free, with more columns to set. Returns it as it is then, or None."""
         mark = F("token") + 1 if self.mark == "token" else secrets.token_hex(16)
         with transaction.atomic(savepoint=False):  # or another worker's claim could be read
-            claimed = {self.mark: mark, "lease_until": now + self.lasts, **columns}
-            if not due.filter(free(now=now), pk=pk).update(**claimed):
+            claimed = {self.mark: mark, self.lease: now + self.lasts, **columns}
+            if not due.filter(free(now=now, lease=self.lease), pk=pk).update(**claimed):
                 return None
             return self.model._default_manager.select_related(*self.related or (None,)).get(pk=pk)
 
@@ -54,11 +56,11 @@ class Claims(Generic[Row]):
 
     def renew(self, row: Row, *, now: datetime, **columns: Any) -> bool:
         """Writes columns as ``write`` does, and begins the lease again."""
-        return self.write(row, lease_until=now + self.lasts, **columns)
+        return self.write(row, **{self.lease: now + self.lasts}, **columns)
 
     def put_back(self, row: Row, **columns: Any) -> bool:
         """Writes columns as ``write`` does, and ends the lease."""
-        return self.write(row, lease_until=None, **columns)
+        return self.write(row, **{self.lease: None}, **columns)
 
 
 def retry_seconds(failures: int) -> float:
