@@ -168,6 +168,17 @@ def test_the_end_of_a_lease_is_compared_in_one_place() -> None:
     assert found == set()  # runtime/services/claims.py takes the column as an argument
 
 
+def test_claimed_rows_are_written_by_the_kit() -> None:
+    """A worker writes a row only while it is its own. Rescues have statements of their own, which are built once."""
+    portal, leased = ROOT / "kcover_portal", re.compile(r"\b(lease|busy)_until=")
+    places = (path for path in sources("kcover_portal") if portal / "rescue" not in path.parents)
+    found = {str(path.relative_to(portal)) for path in places if leased.search(path.read_text(encoding="utf-8"))}
+    assert found == {
+        "runtime/services/slices.py",  # part of the kit
+        "checks/services/runs.py",  # no column marks the claim of a run of checks
+    }
+
+
 def layers() -> dict[str, int]:
     """The layer of each part of the portal, from import contract 4: 0 is the highest."""
     (contract,) = [entry for entry in CONFIG["tool"]["importlinter"]["contracts"] if entry["name"].startswith("4.")]

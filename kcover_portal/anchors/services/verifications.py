@@ -1,33 +1,21 @@
-"""Verifies hash chains in the background: workers read them in slices, so that no web request waits.
+"""Verifies hash chains in the background: workers read them in slices, one at a time in the portal."""
 
-A slice holds a lease on the row and the portal's only place for verifications. If its worker dies, another one goes on
-from the last progress.
-"""
-
-import secrets
-import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection, Iterator
 from dataclasses import asdict
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime
+from typing import Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import Sum
 
 from kcover_portal.anchors.models import Verification
 from kcover_portal.ledger import queries as ledger
 from kcover_portal.ledger.models import Chain
 from kcover_portal.lib import doorbell
-from kcover_portal.runtime.services import claims, concurrency_limits, retention
+from kcover_portal.runtime.services import concurrency_limits, retention, slices
 
 MAX_OPEN = 20  # verifications of everybody
-SLICE_SECONDS = 5.0
 CHUNK_ENTRIES = 5_000  # entries between two writes of progress
-LEASE_TIME = timedelta(seconds=60)
-MAX_SLICES = 3  # begun without progress: each lost its worker
-
-Clock = Callable[[], datetime]
-State = Verification.State
 
 
 def begin(chains: Collection[str], *, owner: str, now: datetime) -> Verification:
@@ -46,13 +34,8 @@ def begin(chains: Collection[str], *, owner: str, now: datetime) -> Verification
             )
     except IntegrityError:  # a request of the same person at the same moment
         return own.get()
-    doorbell.ring("anchors.advance_verification", row.pk)
+    doorbell.ring(WORK.task, row.pk)
     return row
-
-
-def due(*, now: datetime) -> list[int]:
-    """Returns the verifications that wait for a worker or whose worker is lost, the oldest first."""
-    return list(_free(now).filter(state__in=Verification.OPEN).order_by("pk").values_list("pk", flat=True))
 
 
 def prune(*, now: datetime) -> None:
@@ -60,38 +43,10 @@ def prune(*, now: datetime) -> None:
     Verification.objects.filter(ended_at__lt=retention.before(Verification, now=now)).delete()
 
 
-def advance(pk: int, *, clock: Clock) -> None:
-    """Does one slice of a verification, unless another worker does, it has ended, or the place is taken."""
-    try:
-        with concurrency_limits.held(concurrency_limits.VERIFICATIONS, f"verification:{pk}"):
-            _slice(pk, holder=secrets.token_hex(16), clock=clock)
-    except concurrency_limits.Busy:
-        return  # the next round finds it
-
-
-def _slice(pk: int, *, holder: str, clock: Clock) -> None:
-    now = clock()
-    free = _free(now).filter(pk=pk, state__in=Verification.OPEN)
-    if not free.update(state=State.RUNNING, holder=holder, lease_until=now + LEASE_TIME):
-        return
-    row = Verification.objects.get(pk=pk)
-    if row.slices >= MAX_SLICES:
-        _store(row, holder=holder, state=State.FAILED, ended_at=now, lease_until=None)
-        return
-    _store(row, holder=holder, slices=row.slices + 1)
-    until = time.monotonic() + SLICE_SECONDS
+def _work(row: Verification, until: float, clock: slices.Clock) -> Iterator[slices.Progress]:
     while row.pending or row.position:
         _verify_some(row)
-        progress = {name: getattr(row, name) for name in ("pending", "position", "verdicts", "done")}
-        if not _store(row, holder=holder, **progress, slices=0, lease_until=clock() + LEASE_TIME):
-            return  # another worker has it
-        if time.monotonic() >= until:
-            break
-    if row.pending or row.position:
-        _store(row, holder=holder, lease_until=None)
-        doorbell.ring("anchors.advance_verification", pk)
-        return
-    _store(row, holder=holder, state=State.DONE, ended_at=clock(), lease_until=None)
+        yield {name: getattr(row, name) for name in ("pending", "position", "verdicts", "done")}, ()
 
 
 def _verify_some(row: Verification) -> None:
@@ -107,10 +62,10 @@ def _verify_some(row: Verification) -> None:
     row.verdicts = [*row.verdicts, verdict]
 
 
-def _store(row: Verification, *, holder: str, **changes: Any) -> bool:
-    """Returns whether the verification is still this worker's."""
-    return bool(Verification.objects.filter(pk=row.pk, holder=holder, state=State.RUNNING).update(**changes))
-
-
-def _free(now: datetime) -> QuerySet[Verification]:
-    return Verification.objects.filter(claims.free(now=now))
+WORK: Final = slices.SlicedWork(
+    model=Verification,
+    work=_work,
+    limit=concurrency_limits.VERIFICATIONS,
+    task="anchors.advance_verification",
+)
+due, advance = WORK.due, WORK.advance

@@ -16,7 +16,7 @@ from kcover_portal.anchors.services import verifications
 from kcover_portal.fleet.models import Cluster
 from kcover_portal.ledger import services as ledger
 from kcover_portal.ledger.models import Entry
-from kcover_portal.runtime.services import concurrency_limits, retention
+from kcover_portal.runtime.services import concurrency_limits, retention, slices
 from tests.portal.ledger.tampered_rows import unguarded
 
 pytestmark = pytest.mark.django_db
@@ -68,7 +68,7 @@ def test_the_request_only_begins_it_and_workers_do_it(monkeypatch: pytest.Monkey
     made = begin(client)
     assert (made["state"], made["progress"]["done"], made["chains"]) == ("waiting", 0, [])
     assert begin(client)["id"] == made["id"]  # one of a person at a time
-    monkeypatch.setattr(verifications, "SLICE_SECONDS", -1)
+    monkeypatch.setattr(slices, "SLICE_SECONDS", -1)
     tasks.advance_verification(made["id"])
     found = read(client, made["id"])
     assert (found["state"], found["progress"]["done"]) == ("running", 3)
@@ -95,14 +95,14 @@ def test_another_worker_goes_on_after_a_death_and_gives_up_after_some() -> None:
     client = signed_in("ann", "east")
     pk = begin(client)["id"]
     now = timezone.now()
-    lost = {"state": "running", "holder": "dead", "lease_until": now + verifications.LEASE_TIME}
+    lost = {"state": "running", "holder": "dead", "lease_until": now + slices.LEASE_TIME}
     Verification.objects.filter(pk=pk).update(**lost)
     verifications.advance(pk, clock=lambda: now)
     assert Verification.objects.get(pk=pk).holder == "dead"
-    work(pk, now + verifications.LEASE_TIME)
+    work(pk, now + slices.LEASE_TIME)
     assert read(client, pk)["state"] == "done"
     pk = begin(client)["id"]
-    Verification.objects.filter(pk=pk).update(slices=verifications.MAX_SLICES)
+    Verification.objects.filter(pk=pk).update(slices=slices.MAX_SLICES)
     work(pk)
     assert read(client, pk)["state"] == "failed"
 

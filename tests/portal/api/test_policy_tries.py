@@ -12,7 +12,7 @@ from kcover_portal.incidents.models import Incident
 from kcover_portal.policies.models import PolicyTry, PolicyTryResult
 from kcover_portal.rescue.decide import policy_tries
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.runtime.services import concurrency_limits, retention
+from kcover_portal.runtime.services import concurrency_limits, retention, slices
 from tests.portal.api.conftest import Api, add_node, person, problem
 from tests.portal.api.test_policies_dry_run import add_incident
 from tests.portal.policies.texts import policy
@@ -72,11 +72,11 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
     row = PolicyTry.objects.get(pk=pk)
     died_at = timezone.now()
     rows = PolicyTry.objects.filter(pk=pk)
-    rows.update(state="running", holder="dead", lease_until=died_at + policy_tries.LEASE_TIME, pending=row.pending[:10])
+    rows.update(state="running", holder="dead", lease_until=died_at + slices.LEASE_TIME, pending=row.pending[:10])
     policy_tries.advance(pk, clock=timezone.now)
     assert state(viewer, pk) == "running"  # the lease of the dead worker
     assert policy_tries.due(now=died_at) == []
-    later = died_at + policy_tries.LEASE_TIME + timedelta(seconds=1)
+    later = died_at + slices.LEASE_TIME + timedelta(seconds=1)
     assert policy_tries.due(now=later) == [pk]
     while pk in policy_tries.due(now=later):
         policy_tries.advance(pk, clock=lambda: later)
@@ -86,7 +86,7 @@ def test_a_try_that_lost_its_worker_goes_on_where_it_was(many: list[Incident], v
 
 def test_a_try_that_loses_every_worker_fails_and_says_why(many: list[Incident], viewer: Api) -> None:
     pk = begin(viewer)
-    PolicyTry.objects.filter(pk=pk).update(slices=policy_tries.MAX_SLICES, state="running")
+    PolicyTry.objects.filter(pk=pk).update(slices=slices.MAX_SLICES, state="running")
     policy_tries.advance(pk, clock=timezone.now)
     row = PolicyTry.objects.get(pk=pk)
     assert (row.state, row.because["code"]) == ("failed", "try_interrupted")

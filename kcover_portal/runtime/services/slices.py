@@ -1,0 +1,88 @@
+"""Long work in slices, so that no web request waits: workers take a row in turn, each for some seconds.
+
+A slice holds a lease on the row and a place of the portal. If its worker dies, another one goes on from the last
+progress.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import F, Model
+
+from kcover import reasons
+from kcover_portal.lib import doorbell
+from kcover_portal.runtime.services import claims, concurrency_limits
+
+SLICE_SECONDS = 5.0
+LEASE_TIME: Final = timedelta(seconds=60)
+MAX_SLICES: Final = 3  # begun without progress: each lost its worker
+
+Clock = Callable[[], datetime]
+Progress = tuple[Mapping[str, Any], Sequence[Model]]  # columns to write, and rows to create with them
+Work = Callable[[Any, float, Clock], Iterator[Progress]]
+
+
+class Failed(reasons.ExplainedError):
+    """The work cannot go on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlicedWork:
+    """The work of a model's rows. ``task`` does a slice of it, in one of the places of ``limit``.
+
+    ``work`` yields progress until nothing is left, or raises Failed. It gets the row, and the end of the slice by the
+    monotonic clock. ``interrupted``: why it fails after the loss of several workers.
+    """
+
+    model: Any
+    work: Work
+    limit: concurrency_limits.ConcurrencyLimit
+    task: str
+    interrupted: reasons.Reason | None = None
+
+    def due(self, *, now: datetime) -> list[int]:
+        """Returns the rows that wait for a worker or whose worker is lost, the oldest first."""
+        rows = self.model.objects.filter(claims.free(now=now), state__in=self.model.OPEN)
+        return list(rows.order_by("pk").values_list("pk", flat=True))
+
+    def advance(self, pk: int, *, clock: Clock) -> None:
+        """Does one slice, unless another worker does, the work has ended, or all places are taken."""
+        try:
+            with concurrency_limits.held(self.limit, f"{self.limit.name}:{pk}"):
+                self._advance(pk, clock=clock)
+        except concurrency_limits.Busy:
+            return  # the next round finds it
+        except Failed as failed:
+            self.end(pk, "failed", failed.reason, now=clock())
+
+    def end(self, pk: int, state: str, because: reasons.Reason | None = None, *, now: datetime) -> None:
+        """Ends the work, unless it has ended. A worker stops at its next progress."""
+        more = {"because": because.to_json()} if because is not None else {}
+        rows = self.model.objects.filter(pk=pk, state__in=self.model.OPEN)
+        rows.update(state=state, ended_at=now, lease_until=None, holder="", pending=[], **more)
+
+    def _advance(self, pk: int, *, clock: Clock) -> None:
+        mine: claims.Claims[Any] = claims.Claims(model=self.model, lasts=LEASE_TIME, mark="holder")
+        going_on = self.model.objects.filter(state__in=self.model.OPEN)
+        row = mine.take(going_on, pk, now=clock(), state="running", slices=F("slices") + 1)
+        if row is None:
+            return
+        if row.slices > MAX_SLICES:
+            self.end(pk, "failed", self.interrupted, now=clock())
+            return
+        until = time.monotonic() + SLICE_SECONDS
+        for columns, rows in self.work(row, until, clock):
+            with transaction.atomic():
+                if not mine.renew(row, now=clock(), slices=0, **columns):
+                    return
+                if rows:
+                    type(rows[0])._default_manager.bulk_create(rows, ignore_conflicts=True)
+            if time.monotonic() >= until:
+                mine.put_back(row)
+                doorbell.ring(self.task, pk)
+                return
+        self.end(pk, "done", now=clock())
