@@ -2,7 +2,8 @@
 
 Belongs here: what a kind of rows consists of (``columns``), and how its rows are made, changed and deleted with their
 entries in the audit log (``resource``). The doors build forms, bodies and options from the same declaration. Never
-here: what one kind of rows means; its app declares that.
+here: what one kind of rows means; its app declares that. Nor rows that are only made and deleted and have no name, such
+as routes, nor what people may give only as far as they hold it themselves, such as roles and tokens.
 """
 
 from kcover_portal.settings_rows.columns import (
