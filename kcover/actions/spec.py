@@ -125,6 +125,11 @@ class ActionSpec:
         """True if the step creates jobs in the cluster, which must be deleted."""
         return issubclass(self.progress, JobsProgress)
 
+    @property
+    def requests(self) -> bool:
+        """True if the step requests what is withdrawn when its rescue ends: commands, jobs, a validation."""
+        return bool(self.request_key) or self.leaves_jobs or self.destroys_evidence
+
     def takes_away(self, args: Mapping[str, Any]) -> bool:
         """Return whether a step with these arguments ends running work."""
         if self.takes_work_away or self.takes_work_away_if is None:

@@ -53,6 +53,10 @@ def test_policies_list_the_five_of_kce_first() -> None:
         ("calls_person", {"escalate"}),
         ("gives_node_away", {"webhook", "offline"}),
         ("leaves_jobs", {"reboot"}),
+        (
+            "requests",
+            {"offline", "power_cycle", "reboot", "replace", "reset", "run_checks", "validate", "webhook"},
+        ),
     ],
 )
 def test_which_actions_a_trait_has(trait: str, expected: set[str]) -> None:

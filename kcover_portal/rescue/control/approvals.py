@@ -266,16 +266,14 @@ def _end(
 ) -> bool:
     """Ends the rescue. A person is told if its node stays isolated, or if ``human``."""
     marked = queries.marked_on(rescue.node) is not None
-    return create.end(
-        rescue,
-        state=Rescue.State.CANCELLED,
+    ending = create.Ending(
+        state="cancelled",
         outcome=outcome,
         because=reasons.both(because, reasons.of("stays_isolated" if marked else "nothing_done")),
-        actor=actor,
-        now=now,
         needs_human=human or marked,
-        token=rescue.token,  # a rescue that was approved a moment ago is claimed under another token
     )
+    # A rescue that was approved a moment ago is claimed under another token.
+    return create.end(rescue, ending, actor=actor, now=now, token=rescue.token)
 
 
 def _note(rescue: Rescue, vote: Approval, answer: approval.Answer, *, now: datetime) -> None:

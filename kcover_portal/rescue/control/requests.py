@@ -99,13 +99,9 @@ def request(
             raise create.RescueRefused(reasons.both(*refusals))
         under_way = queries.open_on(node)
         if under_way is not None:  # a call of its worker may be in flight, and keeps the node's lock
-            create.end(
-                under_way,
-                state=Rescue.State.CANCELLED,
-                because=reasons.of("replaced_by_request", by=actor, act=reasons.of(f"act_{verb}")),
-                actor=actor,
-                now=now,
-            )
+            because = reasons.of("replaced_by_request", by=actor, act=reasons.of(f"act_{verb}"))
+            ending = create.Ending(state="cancelled", outcome="cancelled", because=because)
+            create.end(under_way, ending, actor=actor, now=now)
         created = create.create_rescue(
             node,
             steps,

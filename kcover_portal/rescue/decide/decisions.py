@@ -64,18 +64,18 @@ def decide_and_run(
     with gate or contextlib.nullcontext():
         decided = _decide_all(incident_ids, clock=clock)
     errors, calls = decided.errors, threads.calls if threads is not None else None
-    errors += batch.run(decided.opened, clock=clock, threads=threads)
+    errors += batch.run(decided.opened, threads=threads)
     to_ask = decided.to_ask
     if decided.jobs_unknown:
         shared_jobs.refresh(decided.jobs_unknown, now=clock(), calls=calls)
         after = _decide_all([row.pk for row in decided.jobs_unknown], clock=clock, jobs_known=True)
-        errors += after.errors + batch.run(after.opened, clock=clock, threads=threads)
+        errors += after.errors + batch.run(after.opened, threads=threads)
         to_ask = to_ask + after.to_ask
     query = partial(external_decider.query, now=clock())
     answers = calls.map(query, to_ask) if calls is not None else map(query, to_ask)
     for incident, answer in zip(to_ask, answers, strict=True):
         asked = _decide_all([incident.pk], clock=clock, external=answer, ask_first=False)
-        errors += asked.errors + batch.run(asked.opened, clock=clock)
+        errors += asked.errors + batch.run(asked.opened)
     if errors:
         raise errors[-1]
     return decided.left

@@ -35,16 +35,8 @@ def end_if_expired(rescue: Rescue, step: Step, *, now: datetime) -> bool:
     unclear = rescue.calls_begun > 0
     if unclear:
         because = reasons.both(because, reasons.of("call_may_have_run"))
-    create.end(
-        rescue,
-        state="cancelled",
-        outcome=outcome,
-        because=because,
-        actor="system",
-        now=now,
-        needs_human=unclear,
-        token=rescue.token,
-    )
+    ending = create.Ending(state="cancelled", outcome=outcome, because=because, needs_human=unclear)
+    create.end(rescue, ending, actor="system", now=now, token=rescue.token)
     return True
 
 

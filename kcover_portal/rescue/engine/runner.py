@@ -20,11 +20,11 @@ from kcover_portal.ledger import services as ledger
 from kcover_portal.lib.prepared import PreparedUpdate
 from kcover_portal.rescue import queries
 from kcover_portal.rescue.actions.registry import ACTIONS
-from kcover_portal.rescue.engine import kube_events, outcome_rows, settle
-from kcover_portal.rescue.lifecycle import replaced_machine
+from kcover_portal.rescue.engine import changes, kube_events, next_step, settle
+from kcover_portal.rescue.lifecycle import create, replaced_machine
 from kcover_portal.rescue.models import Rescue, Step
 from kcover_portal.rescue.queries import traces
-from kcover_portal.rescue.step import errors, node_lock, recheck_guards
+from kcover_portal.rescue.step import errors, node_lock, own_rows, recheck_guards
 from kcover_portal.rescue.step.context import Context, HeldBack
 from kcover_portal.rescue.step.errors import AnotherMachine, LeaseLost, TakenBack
 from kcover_portal.rescue.step.marks import node_marks
@@ -59,62 +59,53 @@ _CLAIM = PreparedUpdate(
 )
 
 
+Begun = tuple[Context, list[Step]]  # a claimed rescue: the context of its current step, and all steps of its plan
+
+
 def run(rescue_id: int, *, clock: Callable[[], datetime]) -> None:
     """Takes the rescue as far as possible now; does nothing if it is not due or another worker has it."""
-    rescue = _claim(rescue_id, now=clock())
-    if rescue is None:
+    claimed = _claim(rescue_id, clock=clock)
+    if claimed is None:
         return
-    if rescue.hold == Rescue.Hold.STEP:
-        _check_held_node(rescue, clock=clock)
+    context, steps = claimed
+    if context.rescue.hold == Rescue.Hold.STEP:
+        check_held_node(context, steps)
     else:
-        go_on(rescue, clock=clock)
+        go_on(context, steps)
 
 
-Begun = tuple[Context, list[Step]]  # a rescue that its opener runs: the context of its first step, and all steps
-
-
-def go_on(rescue: Rescue, *, clock: Callable[[], datetime], first: Begun | None = None) -> None:
+def go_on(context: Context, steps: Sequence[Step], made: Outcome | Exception | None = None) -> None:
     """Takes a rescue that this worker has claimed, with an attempt of its step reserved, as far as possible now.
 
-    ``first``: what the caller knows of a rescue that it has just opened. If someone has ended the rescue since, its
-    first write or its first outcome finds that out.
+    ``made``: what came of the attempt, if the caller has made it; an error is raised. If someone has ended the rescue
+    since, its first write raises LeaseLost, or its outcome is not settled.
     """
-    context, steps = first or (None, queries.steps_of(rescue))
-    step = settle.unfinished(steps)
-    if step is None or step.state != Step.State.RUNNING:  # someone has ended the rescue since
-        node_lock.release(rescue, now=clock())
-    if context is not None and step is not None and step.state == Step.State.RUNNING:
-        context.step = step
+    step = _advance(context, steps, made)
+    while step is not None and step.state == Step.State.RUNNING:
+        context = context_of(context.rescue, step, steps, clock=context.clock)
         step = _advance(context, steps)
-    _go_on_from(step, rescue, steps, clock=clock)
 
 
-def go_on_after(
-    context: Context, steps: list[Step], outcome: Outcome | Exception, *, clock: Callable[[], datetime]
-) -> None:
-    """Continues a rescue whose current step was attempted, with this outcome or error. Raises the error."""
-    step: Step | None = None
+def _advance(context: Context, steps: Sequence[Step], made: Outcome | Exception | None = None) -> Step | None:
+    """Runs the current step once and settles it; returns the step that may follow at once."""
     with _recording_answers(context):
+        outcome = made if made is not None else attempt(context, ACTIONS[context.step.name])
         if isinstance(outcome, Exception):
             raise outcome
-        step = _settled(context, steps, outcome)
-    _go_on_from(step, context.rescue, steps, clock=clock)
+        if not settle.settle([(context, steps, outcome)]):
+            release_node(context)
+            return None
+        if not isinstance(outcome, Wait | Retry):
+            event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
+            kube_events.write(context.cluster, [event])
+        return next_step.unfinished(steps) if isinstance(outcome, Done) else None
 
 
-def _go_on_from(step: Step | None, rescue: Rescue, steps: list[Step], *, clock: Callable[[], datetime]) -> None:
-    while step is not None and step.state == Step.State.RUNNING:
-        step = _advance(context_of(rescue, step, steps, clock=clock), steps)
-
-
-def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
+def check_held_node(context: Context, steps: Sequence[Step]) -> None:
     """Checks the node of a held rescue that someone seems to have uncordoned, and lets the rescue end if so.
 
     It does nothing else: the step at which the rescue is held is for a person to retry, whatever the watch showed.
     """
-    steps = queries.steps_of(rescue)
-    step = settle.unfinished(steps)
-    assert step is not None  # a held rescue always has a current step
-    context = context_of(rescue, step, steps, clock=clock)
     with _recording_answers(context):
         _settle_check(context, steps, attempt(context, _isolated))
 
@@ -122,13 +113,13 @@ def _check_held_node(rescue: Rescue, *, clock: Callable[[], datetime]) -> None:
 def _settle_check(context: Context, steps: Sequence[Step], outcome: Outcome) -> None:
     rescue = context.rescue
     if isinstance(outcome, Overruled | Replaced):
-        if not settle.settle(context, steps, outcome):
+        if not settle.settle([(context, steps, outcome)]):
             release_node(context)
         return
     later = isinstance(outcome, Wait | Retry)  # the cluster is away, or nothing may be written
     state, due = (Rescue.State.WAITING, context.now + RETRY_AFTER) if later else (Rescue.State.HELD, None)
     with transaction.atomic():
-        held = outcome_rows.still_ours(rescue, state=state, due_at=due, lease_until=None)
+        held = own_rows.update_running(rescue.pk, rescue.token, state=state, due_at=due, lease_until=None)
         context.note_answers()
     if not held:
         node_lock.release(rescue, now=context.now)
@@ -173,8 +164,9 @@ def context_of(rescue: Rescue, step: Step, steps: Sequence[Step], *, clock: Call
     )
 
 
-def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
+def _claim(rescue_id: int, *, clock: Callable[[], datetime]) -> Begun | None:
     """Takes the lease of a rescue that is due and reserves an attempt of its step; ends it if no step is left."""
+    now = clock()
     lease = {"state": Rescue.State.RUNNING, "token": NEXT_TOKEN, "lease_until": now + node_lock.LEASE_TIME}
     with transaction.atomic(), ledger.last():
         if not _CLAIM.run(lease, rescue=rescue_id, now=now):
@@ -187,33 +179,33 @@ def _claim(rescue_id: int, *, now: datetime) -> Rescue | None:
             replaced_machine.end(rescue, now=now, token=rescue.token)
             return None
         steps = queries.steps_of(rescue)
-        step = settle.unfinished(steps)
+        step = next_step.unfinished(steps)
         if step is None:
-            settle.finish(rescue, steps, now=now)
+            ending = next_step.ending_of(rescue, steps)
+            create.end(rescue, ending, actor=f"rescue {rescue.pk}", now=now, token=rescue.token)
             return None
-        looks = rescue.hold == Rescue.Hold.STEP
-        if not looks and step.state == Step.State.RUNNING and settle.gives_up(rescue, step, now=now):
+        context = context_of(rescue, step, steps, clock=clock)
+        if rescue.hold == Rescue.Hold.STEP:
+            return context, steps
+        if step.state == Step.State.RUNNING and _gives_up(context, steps):
             return None
-        if not looks and not settle.begin(rescue, step, now=now):
+        if not next_step.begin(rescue, step, now=now):
             return None
-    return rescue
+    return context, steps
 
 
-def _advance(context: Context, steps: Sequence[Step]) -> Step | None:
-    """Runs the current step once and settles it; returns the step that may follow at once."""
-    with _recording_answers(context):
-        return _settled(context, steps, attempt(context, ACTIONS[context.step.name]))
+def _gives_up(context: Context, steps: Sequence[Step]) -> bool:
+    """Counts an attempt without an outcome: its worker died, or the step raised. Returns True if a person is asked now.
 
-
-def _settled(context: Context, steps: Sequence[Step], outcome: Outcome) -> Step | None:
-    """Settles the outcome of the current step; returns the step that may follow at once."""
-    if not settle.settle(context, steps, outcome):
-        release_node(context)
-        return None
-    if not isinstance(outcome, Wait | Retry):
-        event = kube_events.of_step(context.rescue, context.step, outcome, now=context.now)
-        kube_events.write(context.cluster, [event])
-    return settle.unfinished(steps) if isinstance(outcome, Done) else None
+    Part of the transaction that has claimed the rescue.
+    """
+    step = context.step
+    step.failures += 1
+    if step.failures < changes.MAX_FAILURES:
+        own_rows.save_step(step, "failures")
+        return False
+    settle.settle([(context, steps, Hold(reasons.of("no_outcome", count=step.failures)))])
+    return True
 
 
 def attempt(context: Context, action: Callable[[Context], Outcome]) -> Outcome:

@@ -241,16 +241,24 @@ def create_rescue(node: Node, steps: Sequence[plan.PlannedStep], *, now: datetim
     return save([opening(node, steps, now=now, **fields)])[0]
 
 
-def ended(
-    state: str, outcome: str, because: reasons.Reason | None, *, needs_human: bool, now: datetime
-) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ending:
+    """How a rescue ends. ``outcome``: in one word, the state where nothing tells it from other such ends."""
+
+    state: str
+    outcome: str
+    because: reasons.Reason | None = None
+    needs_human: bool = False
+
+
+def ended(ending: Ending, *, now: datetime) -> dict[str, Any]:
     """The columns of a closed rescue."""
     return {
-        "state": state,
-        "outcome": outcome,
+        "state": ending.state,
+        "outcome": ending.outcome,
         "hold": "",
-        "because": because.to_json() if because else {},
-        "needs_human": needs_human,
+        "because": ending.because.to_json() if ending.because else {},
+        "needs_human": ending.needs_human,
         "closed_at": now,
         "due_at": None,
         "lease_until": None,
@@ -258,17 +266,7 @@ def ended(
     }
 
 
-def end(
-    rescue: Rescue,
-    *,
-    state: str,
-    because: reasons.Reason | None,
-    actor: str,
-    now: datetime,
-    outcome: str = "",
-    needs_human: bool = False,
-    token: int | None = None,
-) -> bool:
+def end(rescue: Rescue, ending: Ending, *, actor: str, now: datetime, token: int | None = None) -> bool:
     """Closes a rescue from any state that may move there; False if it was closed before.
 
     The token is raised, so that a worker with a call in flight settles nothing afterwards (invariant 9). With ``token``
@@ -277,26 +275,39 @@ def end(
     with transaction.atomic(savepoint=False), ledger.last():
         if token is None:
             node_lock.hand_to_worker(rescue, now=now)
-        rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, state))
+        rows = Rescue.objects.filter(pk=rescue.pk, state__in=lifecycle.sources(lifecycle.RESCUE, ending.state))
         if token is not None:
             rows = rows.filter(token=token)
-        if not rows.update(**ended(state, outcome or state, because, needs_human=needs_human, now=now)):
+        if not rows.update(**ended(ending, now=now)):
             return False
-        rescue.steps.exclude(state__in=(*lifecycle.FINISHED_STEP, "failed")).update(state="cancelled", finished_at=now)
-        withdrawn = revoke.revoke(rescue, because=reasons.of("its_rescue_ended"), now=now)
-        if withdrawn is not None:
-            Rescue.objects.filter(pk=rescue.pk).update(because=reasons.both(because, withdrawn).to_json())
-        act = audit.RescueEnded(
-            rescue=rescue.pk,
-            node=rescue.node.name,
-            state=audit.RescueEnd(state),
-            outcome=outcome or state,
-            needs_human=needs_human,
-            because=because,
-            withdrawn=withdrawn,
-        )
-        ledger.record(rescue.cluster.name, act, actor=actor, now=now)
-        doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
-        if needs_human:
-            doorbell.ring(REPAIRS)
+        close(rescue, ending, actor=actor, now=now)
     return True
+
+
+def close(rescue: Rescue, ending: Ending, *, actor: str, now: datetime, steps: Sequence[Step] | None = None) -> None:
+    """Cancels the steps and withdraws the requests of a rescue whose row has just got the columns of ``ended``.
+
+    Part of the transaction that ends it. ``steps``: all of them as they are stored, if the caller has them: most ends
+    of a plan that only isolates then need no statement.
+    """
+    over = (*lifecycle.FINISHED_STEP, "failed")
+    if steps is None or any(step.state not in over for step in steps):
+        rescue.steps.exclude(state__in=over).update(state="cancelled", finished_at=now)
+    withdrawn = None
+    if steps is None or any(step.spec.requests for step in steps):
+        withdrawn = revoke.revoke(rescue, because=reasons.of("its_rescue_ended"), now=now)
+    if withdrawn is not None:
+        Rescue.objects.filter(pk=rescue.pk).update(because=reasons.both(ending.because, withdrawn).to_json())
+    act = audit.RescueEnded(
+        rescue=rescue.pk,
+        node=rescue.node.name,
+        state=audit.RescueEnd(ending.state),
+        outcome=ending.outcome,
+        needs_human=ending.needs_human,
+        because=ending.because,
+        withdrawn=withdrawn,
+    )
+    ledger.record(rescue.cluster.name, act, actor=actor, now=now)
+    doorbell.publish("rescue", rescue.pk, cluster=rescue.cluster.name)
+    if ending.needs_human:
+        doorbell.ring(REPAIRS)

@@ -32,9 +32,8 @@ def end(rescue: Rescue, *, now: datetime, token: int | None = None) -> bool:
     """
     node = rescue.node
     because = reasons.of("another_machine", node=node.name, uid=node.uid, expected=rescue.node_uid)
-    if not create.end(
-        rescue, state="cancelled", outcome=OUTCOME, because=because, actor="system", now=now, token=token
-    ):
+    ending = create.Ending(state="cancelled", outcome=OUTCOME, because=because)
+    if not create.end(rescue, ending, actor="system", now=now, token=token):
         return False
     end_faults(rescue, because=because, now=now)
     return True

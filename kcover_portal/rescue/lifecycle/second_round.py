@@ -4,7 +4,9 @@ The steps from the first one that takes work away are appended again, so that th
 changes the plan, so an approval of the first round does not cover the second.
 """
 
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from kcover import reasons
 from kcover.plans import plan
@@ -17,15 +19,22 @@ from kcover_portal.rescue.queries import past_rescues
 MAX_ROUNDS = 2  # in one rescue: gpud reboots twice for a fault, then asks for a hardware inspection
 
 
-def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: datetime) -> bool:
-    """Adds the second round; False if the limits forbid it, or there is nothing to repeat.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A plan with its second round. ``again``: the steps that are added; ``because``: a Reason as JSON."""
 
-    Part of the caller's transaction. Nothing is written if the rescue is no longer the caller's.
-    """
+    steps: tuple[plan.PlannedStep, ...]
+    plan_hash: str
+    again: list[Step]
+    because: dict[str, Any]
+
+
+def of(rescue: Rescue, step: Step, *, because: reasons.Reason, now: datetime) -> Plan | None:
+    """The plan with a second round; None if the limits forbid it, or there is nothing to repeat."""
     steps = queries.steps_of(rescue)
     first = next((place for place, planned_step in enumerate(steps) if planned_step.takes_away), None)
     if first is None or step.round >= MAX_ROUNDS or _repairs(rescue, now=now) >= _max_repairs(rescue):
-        return False
+        return None
     booted = (planned_step.typed_progress.new_boot for planned_step in reversed(steps))
     boot_id = next((found for found in booted if found), "")
     again = [
@@ -39,25 +48,21 @@ def start_over(rescue: Rescue, step: Step, *, because: reasons.Reason, now: date
         )
         for n, planned_step in enumerate(steps[first:])
     ]
-    planned = [plan.PlannedStep(name=planned_step.name, args=planned_step.args) for planned_step in [*steps, *again]]
+    planned = tuple(plan.PlannedStep(name=row.name, args=row.args) for row in [*steps, *again])
     starting_over = reasons.of("starting_over", why=because).to_json()
-    updated = Rescue.objects.filter(pk=rescue.pk, token=rescue.token, state=Rescue.State.RUNNING).update(
-        due_at=now,
-        lease_until=None,
-        because=starting_over,
-        plan_hash=plan.digest(planned),
-        gate=None if rescue.gate is None else again[0].index,
-        verified=False,
+    return Plan(steps=planned, plan_hash=plan.digest(planned), again=again, because=starting_over)
+
+
+def begin(rescue: Rescue, step: Step, round_: Plan, *, now: datetime) -> None:
+    """Cancels the steps after ``step``, adds those of the second round, and wakes the rescue.
+
+    Part of the transaction that writes the new plan's hash into the rescue's row.
+    """
+    rescue.steps.filter(index__gt=step.index).update(
+        state=Step.State.CANCELLED, because=round_.because, finished_at=now
     )
-    if not updated:
-        return False
-    rescue.steps.filter(index__gte=step.index).update(
-        state=Step.State.CANCELLED, because=starting_over, finished_at=now
-    )
-    step.state, step.because = Step.State.CANCELLED, starting_over
-    Step.objects.bulk_create(again)
+    Step.objects.bulk_create(round_.again)
     doorbell.ring("rescue.run", rescue.pk)
-    return True
 
 
 def _repairs(rescue: Rescue, *, now: datetime) -> int:

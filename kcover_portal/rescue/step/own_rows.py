@@ -1,5 +1,9 @@
-"""Updates of a rescue's rows by the worker that has it. The statements are built once (``PreparedUpdate``)."""
+"""Updates of rescues' rows by the worker that has them.
 
+The statements for one row are built once (``PreparedUpdate``). Rows that get the same values share a statement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kcover_portal.lib.prepared import PreparedUpdate
@@ -16,10 +20,25 @@ _OTHERS_WITH_MARKS = PreparedUpdate(
 )
 _STEP = PreparedUpdate(lambda step: Step.objects.filter(pk=step), step=int)
 
+Columns = Mapping[str, Any]
+
 
 def update_running(rescue: int, token: int, **columns: Any) -> bool:
     """Updates the rescue if it runs and the token of its lease is valid; the row is then locked."""
     return bool(_RUNNING.run(columns, rescue=rescue, token=token))
+
+
+def update_each_running(changes: Sequence[tuple[Rescue, Columns]]) -> set[int]:
+    """As ``update_running`` for several rescues, each with columns of its own. Returns the keys of those updated."""
+    if len(changes) == 1:
+        [(rescue, columns)] = changes
+        return {rescue.pk} if _RUNNING.run(columns, rescue=rescue.pk, token=rescue.token) else set()
+    rows = Rescue.objects.select_for_update(no_key=True).filter(pk__in=[rescue.pk for rescue, _ in changes])
+    tokens = dict(rows.filter(state=Rescue.State.RUNNING).order_by("pk").values_list("pk", "token"))
+    ours = [(rescue.pk, columns) for rescue, columns in changes if tokens.get(rescue.pk) == rescue.token]
+    for columns, keys in _alike(ours):
+        Rescue.objects.filter(pk__in=keys).update(**columns)
+    return {key for key, _ in ours}
 
 
 def update_rescue(rescue: int, **columns: Any) -> None:
@@ -32,11 +51,39 @@ def save_step(step: Step, *columns: str) -> None:
     _STEP.run({column: getattr(step, column) for column in columns}, step=step.pk)
 
 
-def keep_marks(rescue: Rescue) -> None:
-    """Writes the rescue's marks to the rescue that they name: an earlier one, if only its devices stay isolated.
+def save_steps(steps: Sequence[Step], *columns: str) -> None:
+    """As ``save_step`` for several steps."""
+    if len(steps) == 1:
+        save_step(steps[0], *columns)
+        return
+    for values, keys in _alike((step.pk, {column: getattr(step, column) for column in columns}) for step in steps):
+        Step.objects.filter(pk__in=keys).update(**values)
 
-    No other rescue has marks on the node from now on.
+
+def keep_marks(*rescues: Rescue) -> None:
+    """Writes the marks of each rescue to the rescue that they name: an earlier one, if only its devices stay isolated.
+
+    No other rescue has marks on its node from now on.
     """
-    owner = rescue.marks.get("rescue", rescue.pk)
-    update_rescue(owner, marks=rescue.marks)
-    _OTHERS_WITH_MARKS.run({"marks": {}}, node=rescue.node_id, rescue=owner)
+    own = [rescue for rescue in rescues if rescue.marks.get("rescue", rescue.pk) == rescue.pk]
+    if len(own) > 1:
+        Rescue.objects.bulk_update(own, ["marks"])
+        others = Rescue.objects.filter(node__in=[rescue.node_id for rescue in own]).exclude(marks={})
+        others.exclude(pk__in=[rescue.pk for rescue in own]).update(marks={})
+        rescues = tuple(rescue for rescue in rescues if rescue not in own)
+    for rescue in rescues:
+        owner = rescue.marks.get("rescue", rescue.pk)
+        update_rescue(owner, marks=rescue.marks)
+        _OTHERS_WITH_MARKS.run({"marks": {}}, node=rescue.node_id, rescue=owner)
+
+
+def _alike(rows: Iterable[tuple[int, Columns]]) -> list[tuple[Columns, list[int]]]:
+    """The keys of the rows that get the same values."""
+    groups: list[tuple[Columns, list[int]]] = []
+    for key, columns in rows:
+        same = next((keys for values, keys in groups if values == columns), None)
+        if same is None:
+            groups.append((columns, [key]))
+        else:
+            same.append(key)
+    return groups

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test.utils import CaptureQueriesContext
 
 from kcover_portal.fleet.models import Cluster, Node
@@ -16,7 +16,7 @@ from kcover_portal.rescue import services
 from kcover_portal.rescue.decide.waiting_incidents import BATCH_INCIDENTS, MAX_WAITING, WaitingIncidents
 from kcover_portal.rescue.engine import batch
 from kcover_portal.rescue.models import Decision, Rescue
-from kcover_portal.rescue.step import claims
+from kcover_portal.rescue.step import claims, own_rows
 from tests import proofs
 from tests.portal.rescue.world import CORDON, HEAL, World
 
@@ -192,14 +192,36 @@ def test_inv_37_a_pause_holds_back_what_is_not_in_flight(
     assert [(row.why.code, row.calls_begun) for row in waiting] == [("paused", 0)] * (len(due) - at_once)
 
 
-def test_longer_plans_are_handed_to_the_workers(threads: batch.Threads | None) -> None:
-    world = make(HEAL, nodes=3)
-    services.decide_and_run(hurt(world, [1, 2, 3]), clock=world.clock, threads=threads)
+@pytest.mark.parametrize("nodes", [3, batch.MAX_CONCURRENT_CALLS + 1], ids=["one wave", "a wave and one more"])
+def test_longer_plans_are_handed_to_the_workers(threads: batch.Threads | None, nodes: int) -> None:
+    world = make(HEAL, nodes=nodes)
+    services.decide_and_run(hurt(world, range(1, nodes + 1)), clock=world.clock, threads=threads)
     rescues = Rescue.objects.order_by("pk")
-    assert [row.lease_until for row in rescues] == [None] * 3
-    assert [row.steps.first().state for row in rescues] == ["done"] * 3
+    assert [row.lease_until for row in rescues] == [None] * nodes
+    assert [row.steps.first().state for row in rescues] == ["done"] * nodes
+    assert [row.steps.get(name="drain").attempts for row in rescues] == [0] * nodes
     world.work()
-    assert [row.steps.get(name="drain").state for row in rescues] == ["done"] * 3
+    assert [row.steps.get(name="drain").state for row in rescues] == ["done"] * nodes
+
+
+def test_calls_that_cannot_be_settled_together_are_settled_alone(
+    threads: batch.Threads | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make(nodes=3)
+    keep = own_rows.keep_marks
+
+    def fails_for_many(*rescues: Rescue) -> None:
+        keep(*rescues)
+        if len(rescues) > 1:
+            raise DatabaseError
+
+    monkeypatch.setattr(own_rows, "keep_marks", fails_for_many)
+    services.decide_and_run(hurt(world, [1, 2, 3]), clock=world.clock, threads=threads)
+    assert cordoned(world) == ["gpu-1", "gpu-2", "gpu-3"]
+    for rescue in Rescue.objects.all():
+        assert (rescue.state, rescue.outcome, rescue.marks["rescue"]) == ("succeeded", "isolated", rescue.pk)
+        assert [verb for verb in verbs_of(rescue) if verb.startswith("cordon.")] == ["cordon.begun", "cordon.done"]
+        assert proofs.broken_claim(rescue) == ""
 
 
 def test_a_call_that_comes_late_is_noted_as_not_made_and_begun_anew() -> None:

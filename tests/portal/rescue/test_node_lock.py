@@ -4,7 +4,6 @@ Each test does something in the middle of a call to the cluster, where another w
 """
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 import pytest
 
@@ -150,7 +149,9 @@ def test_a_rescue_that_is_ended_before_its_worker_begins_leaves_no_turn(
 
 
 @pytest.mark.parametrize("at", ["get_node", "apply_node", "cordoned again", "before"])
-def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(world: World, at: str) -> None:
+def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(
+    world: World, at: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Somebody uncordoned its node; what the look had begun has its end in the ledger."""
     type(world.cluster).objects.update(ready_within=60)
     world.fault(62)
@@ -166,15 +167,14 @@ def test_a_held_rescue_that_is_ended_while_it_is_looked_at_leaves_no_turn(world:
     flight = Flight(world, (*WRITES, "get_node"))
     world.sync()
     if at == "before":
-        moments = iter((world.now, None))
+        real = runner.check_held_node
 
-        def clock() -> datetime:
-            """The second moment comes after the claim: the rescue is cancelled just before the look."""
-            if next(moments, world.now) is None:
-                cancel(world)
-            return world.now
+        def cancelled(*args: object) -> None:
+            cancel(world)
+            real(*args)
 
-        services.run(world.rescue().pk, clock=clock)
+        monkeypatch.setattr(runner, "check_held_node", cancelled)
+        services.run(world.rescue().pk, clock=world.clock)
     else:
         flight.during(at.replace("cordoned again", "get_node"), ended)
     world.work()

@@ -58,7 +58,8 @@ def outcome_of(command: Command) -> Reason:
 
 
 def offer(context: Context, kind: str, *, key: str, args: Mapping[str, Any], within: timedelta) -> Reason:
-    """Offers a command, once for each key; returns what names it."""
+    """Offers a command, once for each key; returns what names it. The end of the rescue withdraws it."""
+    assert context.step.spec.requests
     with transaction.atomic():
         context.renew()  # one transaction, so that a rescue that has just ended requests nothing
         command = fleet.ask_agent(
